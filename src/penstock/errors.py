@@ -1,0 +1,89 @@
+"""Three kinds of failure, never mixed.
+
+They erred: `MalformedInput`. Bytes that do not parse; the connection they came on is closed.
+A proper no: `ErrorCode`, a value in the reply; `Refusal` carries one up to the handler that writes the reply.
+We erred, or the disk lies: `require` raises `BrokenPromise`, and the node stops; `DiskFailed` takes one log offline.
+"""
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Kafka's error codes, by Kafka's numbers. Only those that a Penstock node sends or reads."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_NOT_AVAILABLE = 15
+    INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    TOPIC_AUTHORIZATION_FAILED = 29
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    OFFSET_NOT_AVAILABLE = 78
+    INVALID_RECORD = 87
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
+
+
+class MalformedInput(Exception):
+    """Bytes from outside that cannot be what they claim to be."""
+
+
+class Refusal(Exception):
+    """A proper no, on its way to the reply: a code for the client and a sentence for the person behind it."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(f"{code.name}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class DiskFailed(Exception):
+    """A write, flush or read that the disk did not carry out. What it wrote before is no longer believed."""
+
+
+class DiskFull(DiskFailed):
+    """There was no room; nothing of the write is kept."""
+
+
+class BrokenPromise(BaseException):
+    """Something that must always hold does not. Not an Exception: nothing but the node's top may catch it."""
+
+
+def require(claim: bool, promise: str) -> None:
+    """Stops the node when a promise does not hold. Unlike `assert` it cannot be switched off."""
+    if not claim:
+        raise BrokenPromise(promise)
