@@ -1,0 +1,287 @@
+"""Every setting, once: its name, default, bounds and the reason to change it.
+
+Two scopes. `TopicConfig` holds what a topic may override, under Kafka's names where Kafka has one. `NodeSettings` holds what a node
+is started with. The reference page is made from this file, so a reason is written for the person who reads it there.
+Not here: where values come from (flags, variables, a file): server/configuration.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
+
+from penstock.errors import ErrorCode, Refusal
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
+DAY_MS = 24 * HOUR_MS
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+Value = int | float | bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a person may set. `bounds` are inclusive; `choices` are the only words taken."""
+
+    name: str
+    default: Value
+    reason: str
+    bounds: tuple[int | float, int | float] | None = None
+    choices: tuple[str, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        return {bool: "boolean", int: "integer", float: "number", str: "word" if self.choices else "text"}[type(self.default)]
+
+    def parse(self, text: str) -> Value:
+        """The value that a text stands for. Raises ValueError with a sentence that says what is allowed."""
+        value = self._read(text.strip())
+        if self.choices is not None and value not in self.choices:
+            raise ValueError(f"{self.name} must be one of {', '.join(self.choices)}, not {text!r}")
+        if self.bounds is not None and isinstance(value, int | float) and not self.bounds[0] <= value <= self.bounds[1]:
+            raise ValueError(f"{self.name} must lie between {self.bounds[0]} and {self.bounds[1]}, not {text}")
+        return value
+
+    def _read(self, text: str) -> Value:
+        if isinstance(self.default, bool):
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            raise ValueError(f"{self.name} must be true or false, not {text!r}")
+        try:
+            return type(self.default)(text)
+        except ValueError:
+            raise ValueError(f"{self.name} must be a {self.kind}, not {text!r}") from None
+
+
+def _setting(
+    name: str,
+    default: Any,
+    reason: str,
+    *,
+    bounds: tuple[int | float, int | float] | None = None,
+    choices: tuple[str, ...] | None = None,
+) -> Any:
+    return field(default=default, metadata={"setting": Setting(name, default, reason, bounds, choices)})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What holds for one topic: the defaults below, then the node's `[topic]` defaults, then the topic's own overrides."""
+
+    cleanup_policy: str = _setting(
+        "cleanup.policy", "delete", choices=("delete", "compact", "compact,delete", "delete,compact"),
+        reason="delete: old segments are dropped by age and size. compact: every record must have a key and nothing is dropped by age; "
+        "rewriting the log so that it keeps only the last record of a key is not built yet, so such a topic grows.",
+    )
+    compression_type: str = _setting(
+        "compression.type", "producer", choices=("producer",),
+        reason="Batches are stored as the producer compressed them and never encoded again, so this is the only choice.",
+    )
+    flush: str = _setting(
+        "flush", "ack", choices=("ack", "interval", "os"),
+        reason="When bytes are forced to the disk. ack: before the producer hears back, so that an acknowledged record survives a power cut. "
+        "interval: every flush.ms, whatever was acknowledged meanwhile can be lost by a power cut. "
+        "os: when the operating system likes, as Apache Kafka does by default.",
+    )
+    flush_messages: int = _setting(
+        "flush.messages", LONG_MAX, bounds=(1, LONG_MAX),
+        reason="Under interval and os: flush after this many records as well. 1 makes every acknowledgement wait for the flush, as `ack` does.",
+    )
+    flush_ms: int = _setting(
+        "flush.ms", LONG_MAX, bounds=(0, LONG_MAX),
+        reason="Under interval and os: flush at the latest this long after a record came. Left alone it means one second under interval, never under os.",
+    )
+    index_interval_bytes: int = _setting(
+        "index.interval.bytes", 4096, bounds=(0, INT_MAX),
+        reason="One index entry for this many bytes of log. Smaller finds an offset with less reading; larger needs less memory.",
+    )
+    max_message_bytes: int = _setting(
+        "max.message.bytes", 1_048_588, bounds=(0, 128 * MIB),
+        reason="The largest batch a producer may send, after compression. Clients split and retry when a batch is larger.",
+    )
+    message_timestamp_type: str = _setting(
+        "message.timestamp.type", "CreateTime", choices=("CreateTime", "LogAppendTime"),
+        reason="Whose clock a record carries: the producer's, or the node's at the moment it is appended.",
+    )
+    message_timestamp_after_max_ms: int = _setting(
+        "message.timestamp.after.max.ms", HOUR_MS, bounds=(0, LONG_MAX),
+        reason="A record from further in the future than this is refused: one wrong clock would keep its segment from ever expiring.",
+    )
+    message_timestamp_before_max_ms: int = _setting(
+        "message.timestamp.before.max.ms", LONG_MAX, bounds=(0, LONG_MAX),
+        reason="A record older than this is refused.",
+    )
+    min_insync_replicas: int = _setting(
+        "min.insync.replicas", 1, bounds=(1, 1000),
+        reason="With acks=all, how many replicas must have a record before it is acknowledged.",
+    )
+    retention_bytes: int = _setting(
+        "retention.bytes", -1, bounds=(-1, LONG_MAX),
+        reason="Drop the oldest segments of a partition while it is larger than this. -1: no bound by size.",
+    )
+    retention_ms: int = _setting(
+        "retention.ms", 7 * DAY_MS, bounds=(-1, LONG_MAX),
+        reason="Drop a segment when its newest record is older than this. -1: keep for ever.",
+    )
+    segment_bytes: int = _setting(
+        "segment.bytes", GIB, bounds=(1 * KIB, INT_MAX),
+        reason="A partition's log is cut into files of this size. Space comes back in whole files, so smaller ones follow retention more closely.",
+    )
+    segment_ms: int = _setting(
+        "segment.ms", 7 * DAY_MS, bounds=(1, LONG_MAX),
+        reason="Begin a new file after this long even when the old one isn't full, so that a quiet topic's old records can expire.",
+    )
+    delete_retention_ms: int = _setting(
+        "delete.retention.ms", DAY_MS, bounds=(0, LONG_MAX),
+        reason="How long a compacted topic keeps the mark of a deleted key. Without effect until compaction is there.",
+    )
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def acknowledges_after_flush(self) -> bool:
+        return self.flush == "ack" or self.flush_messages == 1
+
+    @property
+    def flush_interval_ms(self) -> int | None:
+        """How long an appended record may stay unflushed; None where only the operating system decides."""
+        if self.flush_ms != LONG_MAX:
+            return self.flush_ms
+        return SECOND_MS if self.flush == "interval" else None
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> "TopicConfig":
+        """This config with the named values in place of its own; a bad name or value is refused and nothing is changed."""
+        changes: dict[str, Value] = {}
+        for name, text in overrides.items():
+            if name in KAFKA_NAMES_WITHOUT_EFFECT:
+                continue
+            attribute = _TOPIC_ATTRIBUTES.get(name)
+            if attribute is None:
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"there is no topic setting {name!r}")
+            try:
+                changes[attribute] = TOPIC_SETTINGS[name].parse(text)
+            except ValueError as wrong:
+                raise Refusal(ErrorCode.INVALID_CONFIG, str(wrong)) from None
+        return replace(self, **cast(dict[str, Any], changes))
+
+
+# Kafka's other topic settings. Tools set them without asking; they are taken and kept so that those tools work, and change nothing here.
+KAFKA_NAMES_WITHOUT_EFFECT = frozenset({
+    "file.delete.delay.ms", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "max.compaction.lag.ms",
+    "message.downconversion.enable", "message.format.version", "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "preallocate",
+    "segment.index.bytes", "segment.jitter.ms", "unclean.leader.election.enable",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node is started with."""
+
+    node_id: int = _setting("node.id", 1, bounds=(0, INT_MAX), reason="This node's number in its cluster. It never changes for a data directory.")
+    advertised_host: str = _setting(
+        "advertised.host", "", reason="The host that clients are told to connect to. Needed when the node listens on every address (0.0.0.0).",
+    )
+    advertised_port: int = _setting(
+        "advertised.port", 0, bounds=(0, 65535), reason="The port that clients are told to connect to. 0: the one it listens on.",
+    )
+    num_partitions: int = _setting(
+        "num.partitions", 1, bounds=(1, 10_000), reason="Partitions of a topic that is made without saying how many.",
+    )
+    auto_create_topics_enable: bool = _setting(
+        "auto.create.topics.enable", True, reason="Make a topic the first time a client asks for it. Off: a misspelt name is an error instead of a new topic.",
+    )
+    partitions_max: int = _setting(
+        "partitions.max", 20_000, bounds=(1, 200_000), reason="The most partitions this node will hold; past it, creating topics is refused.",
+    )
+    request_bytes_max: int = _setting(
+        "socket.request.max.bytes", 100 * MIB, bounds=(64 * KIB, GIB), reason="The largest request. A connection that announces more is closed before anything is allocated.",
+    )
+    memory_bytes_max: int = _setting(
+        "memory.bytes.max", GIB, bounds=(128 * MIB, 1 << 44),
+        reason="What the whole process may take. Requests and replies in flight share a part of it; past that, connections wait.",
+    )
+    connections_max: int = _setting(
+        "connections.max", 10_000, bounds=(1, 1_000_000), reason="The most client connections at once; more are closed as they come.",
+    )
+    connections_max_idle_ms: int = _setting(
+        "connections.max.idle.ms", 10 * MINUTE_MS, bounds=(1_000, LONG_MAX), reason="Close a connection that has been silent this long.",
+    )
+    connections_max_stalled_ms: int = _setting(
+        "connections.max.stalled.ms", 60 * SECOND_MS, bounds=(1_000, LONG_MAX),
+        reason="Close a connection that takes none of its replies, or sends no more of a begun request, for this long: it holds memory that others need.",
+    )
+    requests_in_flight_max: int = _setting(
+        "connection.requests.in.flight.max", 64, bounds=(1, 10_000), reason="Requests of one connection that may be under way; past it the node stops reading from it.",
+    )
+    fetch_max_bytes: int = _setting(
+        "fetch.max.bytes", 55 * MIB, bounds=(1 * KIB, GIB), reason="The largest reply to a fetch, whatever the client asks for.",
+    )
+    fetch_sessions_max: int = _setting(
+        "max.incremental.fetch.session.cache.slots", 1_000, bounds=(0, 100_000),
+        reason="Fetch sessions kept at once. A consumer without one sends its whole list of partitions each time.",
+    )
+    decompressed_bytes_max: int = _setting(
+        "decompressed.batch.bytes.max", 64 * MIB, bounds=(1 * MIB, GIB),
+        reason="The most that a compressed batch may unpack to. A small batch can unpack to gigabytes; such a bomb is refused.",
+    )
+    producer_id_expiration_ms: int = _setting(
+        "producer.id.expiration.ms", DAY_MS, bounds=(1_000, LONG_MAX), reason="Forget an idempotent producer that has been silent this long.",
+    )
+    producers_max: int = _setting(
+        "producers.per.partition.max", 100_000, bounds=(1, 10_000_000),
+        reason="Idempotent producers remembered per partition; past it the one that has been silent longest is forgotten.",
+    )
+    retention_check_ms: int = _setting(
+        "log.retention.check.interval.ms", 5 * MINUTE_MS, bounds=(1, LONG_MAX), reason="How often old segments are looked for.",
+    )
+    checkpoint_bytes: int = _setting(
+        "checkpoint.interval.bytes", 64 * MIB, bounds=(1 * KIB, GIB),
+        reason="Note how far a log is known to be good after this many new bytes. Starting after a crash reads what came since.",
+    )
+    open_files_max: int = _setting(
+        "open.files.max", 4_000, bounds=(16, 1_000_000), reason="Log files kept open at once; those not used for longest are closed.",
+    )
+    disk_free_bytes_min: int = _setting(
+        "disk.free.bytes.min", 256 * MIB, bounds=(0, 1 << 44),
+        reason="Refuse produce requests while the disk has less room than this. Reading and deleting go on, and writing again needs no restart.",
+    )
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)  # The `[topic]` table: overrides of TopicConfig for every topic.
+
+    def default_topic_config(self) -> TopicConfig:
+        return TopicConfig().with_overrides(self.topic_defaults)
+
+
+def _attributes_by_name(scope: type[TopicConfig] | type[NodeSettings]) -> dict[str, str]:
+    return {slot.metadata["setting"].name: slot.name for slot in fields(scope) if "setting" in slot.metadata}
+
+
+def _settings_by_name(scope: type[TopicConfig] | type[NodeSettings]) -> dict[str, Setting]:
+    return {slot.metadata["setting"].name: slot.metadata["setting"] for slot in fields(scope) if "setting" in slot.metadata}
+
+
+_TOPIC_ATTRIBUTES = _attributes_by_name(TopicConfig)
+_NODE_ATTRIBUTES = _attributes_by_name(NodeSettings)
+TOPIC_SETTINGS = _settings_by_name(TopicConfig)
+NODE_SETTINGS = _settings_by_name(NodeSettings)
+
+
+def node_settings(values: Mapping[str, str], topic_defaults: Mapping[str, str] | None = None) -> NodeSettings:
+    """Settings from texts by name. Raises ValueError with a sentence for a bad name or value."""
+    changes: dict[str, Any] = {}
+    for name, text in values.items():
+        if name not in NODE_SETTINGS:
+            raise ValueError(f"there is no node setting {name!r}")
+        changes[_NODE_ATTRIBUTES[name]] = NODE_SETTINGS[name].parse(text)
+    settings = NodeSettings(**changes, topic_defaults=dict(topic_defaults or {}))
+    try:
+        settings.default_topic_config()
+    except Refusal as refusal:
+        raise ValueError(refusal.reason) from None
+    return settings
