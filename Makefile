@@ -1,0 +1,68 @@
+# The one door. Every target makes what it needs on a machine that has python3 (3.11 or newer) and make.
+# A C compiler is optional: without one Penstock installs all the same and checks records more slowly.
+# Java is not needed by anything here but `make bench-peers`.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.penstock-setup
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+UV_LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench bench-peers soak simulate package lock reference clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with the locked dependencies and the project in it.
+
+$(BIN)/python:
+	$(PYTHON) scripts/venv.py $(VENV)
+
+$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/wire/*.pyx) | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## Start a node, write keyed records, read them back.
+	$(BIN)/python examples/demo.py
+
+test: setup ## Run the suite; ends with a table of what was skipped and why.
+	$(BIN)/python scripts/suite.py $(TESTS)
+
+check: setup ## Lint, types, layers, and generated pages.
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/reference.py --check
+
+bench: setup ## Measure this node beside a bare loop.
+	$(BIN)/python -m benchmarks
+
+bench-peers: setup ## The same beside Apache Kafka (needs Java 17 and Maven).
+	$(BIN)/python -m benchmarks.peers
+
+soak: setup ## The long versions of the fault tests.
+	$(BIN)/python scripts/suite.py --soak $(TESTS)
+
+SEEDS ?= 5000
+simulate: setup ## Run many simulated worlds (SEEDS=5000).
+	$(BIN)/penstock simulate --seeds $(SEEDS)
+
+package: setup ## Build the wheel and the sdist into dist/.
+	rm -rf build dist
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@ls -l dist
+
+lock: $(BIN)/python ## Make requirements/*.lock anew from pyproject.toml.
+	@test -x $(BIN)/uv || $(PIP) install uv
+	$(UV_LOCK) --output-file requirements/run.lock
+	$(UV_LOCK) --extra dev --output-file requirements/dev.lock
+
+reference: setup ## Write docs/reference/ anew from the code.
+	$(BIN)/python scripts/reference.py
+
+clean: ## Remove what the other targets made.
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
