@@ -1,0 +1,361 @@
+"""A disk in memory that keeps only what was flushed, and fails when it is told to or when its seed says so.
+
+It is `penstock.env.Disk` for the simulator, and for tests on any event loop: without a virtual clock every wait is one turn of the loop.
+
+Rules:
+- `power_cut()` ends the running process: pending changes meet the fates of platter.py, every open file and lock is void. `kill()` ends
+  it too, but what was written stays, as the page cache does after kill -9. The same object is then the disk of the next process.
+- A file that was opened before such an end raises `PowerCut` when it is used, and so does a flush that was under way.
+- `crash_at(n)` raises `PowerCut` in place of the n-th change from now on; the disk then stays dark until `power_cut()`, so that no
+  `finally` of the dying code can touch it.
+- Only changes are counted as operations (a flush counts twice, where it begins and where it ends): a cut at a read leaves the same disk.
+
+Not here: what survives (platter.py), how often it lies (disk_faults.py).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+from penstock.env import File, SyncFailures
+from penstock.errors import DiskFailed, DiskFull
+from penstock.simulator.disk_faults import HONEST, DiskFaults
+from penstock.simulator.platter import LOSSES, Folder, Inode, Loss, Platter
+from penstock.vocabulary import Buffer
+
+IO_ERROR = "input/output error"
+UNLIMITED_BYTES = 1 << 50
+
+
+class PowerCut(BaseException):
+    """The process that called is no more. Not an Exception: code that survives everything must not survive this."""
+
+
+class SimFile:
+    __slots__ = ("incarnation", "inode", "is_open", "path")
+
+    def __init__(self, path: str, inode: Inode, incarnation: int) -> None:
+        self.path = path
+        self.inode = inode
+        self.incarnation = incarnation
+        self.is_open = True
+
+
+async def _one_turn(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+class SimDisk:
+    def __init__(
+        self,
+        seed: int | str = 0,
+        faults: DiskFaults = HONEST,
+        *,
+        capacity_bytes: int = UNLIMITED_BYTES,
+        sleep: Callable[[float], Awaitable[None]] = _one_turn,
+        tell: Callable[[str, str, int], None] = lambda operation, path, size: None,
+    ) -> None:
+        self.faults = faults
+        self.capacity_bytes = capacity_bytes
+        self.incarnation = 0
+        self.operations = 0  # Changes so far, over all incarnations.
+        self.fired: Counter[str] = Counter()  # Faults by kind.
+        self._rng = Random(f"disk/{seed}")
+        self._platter = Platter()
+        self._locks: dict[str, bool] = {}  # True: held by another process, which no end of ours frees.
+        self._crash_at: int | None = None
+        self._is_dark = False
+        self._sleep = sleep
+        self._tell = tell
+        self._wished_failures: Counter[str] = Counter()  # Of "write" and "read".
+        self._flush_failures: list[str | None] = []
+
+    # The door: penstock.env.Disk.
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        self._check_power()
+        node = self._platter.find(path)
+        if isinstance(node, Folder):
+            raise DiskFailed(f"{path}: is a directory")
+        if node is None:
+            if not create:
+                raise FileNotFoundError(path)
+            node = self._create(path)
+        node.opens += 1
+        return SimFile(path, node, self.incarnation)
+
+    def close(self, file: File) -> None:
+        held = self._held(file)
+        held.is_open = False
+        held.inode.opens -= 1
+        self._platter.release(held.inode)
+
+    def append(self, file: File, chunks: Sequence[Buffer]) -> None:
+        inode = self._held(file).inode
+        content = b"".join(chunks)
+        self._count("append", file.path, len(content))
+        room = self.free_bytes()
+        if len(content) > room:
+            self._write_some(inode, content, room)
+            self.fired["disk full"] += 1
+            raise DiskFull(f"{file.path}: no space left for {len(content)} bytes")
+        if self._fails("write", self.faults.write_failure):
+            self._write_some(inode, content, len(content))
+            raise DiskFailed(f"{file.path}: {IO_ERROR} while writing")
+        self._platter.write(inode, content)
+
+    def read_at(self, file: File, position: int, size: int) -> bytes:
+        inode = self._held(file).inode
+        if self._fails("read", self.faults.read_failure):
+            raise DiskFailed(f"{file.path}: {IO_ERROR} while reading")
+        return bytes(memoryview(inode.current)[position : position + size])
+
+    def read_now(self, file: File, position: int, size: int) -> bytes | None:
+        if self.faults.cold_read and self._rng.random() < self.faults.cold_read:
+            self._held(file)
+            self.fired["cold read"] += 1
+            return None
+        return self.read_at(file, position, size)
+
+    async def read_later(self, file: File, position: int, size: int) -> bytes:
+        self._held(file)
+        await self._sleep(self._rng.uniform(self.faults.read_seconds_min, self.faults.read_seconds_max))
+        return self.read_at(file, position, size)
+
+    def size(self, file: File) -> int:
+        return len(self._held(file).inode.current)
+
+    def truncate(self, file: File, size: int) -> None:
+        inode = self._held(file).inode
+        if not 0 <= size <= len(inode.current):
+            raise ValueError(f"{file.path}: cannot cut {len(inode.current)} bytes at {size}")
+        self._count("truncate", file.path, size)
+        self._platter.cut(inode, size)
+
+    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> SyncFailures:
+        incarnation = self.incarnation
+        inodes = [(file.path, self._of_this_process(file).inode) for file in files]
+        folders = [(path, self._platter.find(path)) for path in directories]
+        self._count("sync", "", len(inodes) + len(folders))
+        until = self._platter.next_change
+        await self._sleep(self._sync_seconds())
+        if self.incarnation != incarnation:
+            raise PowerCut("the flush outlived its process")
+        self._count("synced", "", len(inodes) + len(folders))
+        failed = [path for path, inode in inodes if not self._flush(path, inode, until, self.faults.flush_failure)]
+        failed += [path for path, folder in folders if not self._flush(path, folder, until, self.faults.name_flush_failure)]
+        return [(path, IO_ERROR) for path in failed]
+
+    def mkdir(self, path: str) -> None:
+        self._check_power()
+        made: list[str] = []
+        for part in path.split("/"):
+            made.append(part)
+            here = "/".join(made)
+            if self._platter.find(here) is None:
+                self._count("mkdir", here, 0)
+                self._link(here, Folder())
+
+    def list(self, path: str) -> list[str]:
+        self._check_power()
+        node = self._platter.find(path)
+        return sorted(node.current) if isinstance(node, Folder) else []
+
+    def exists(self, path: str) -> bool:
+        self._check_power()
+        return self._platter.find(path) is not None
+
+    def rename(self, source: str, target: str) -> None:
+        self._count("rename", source, 0)
+        node, old, new = self._platter.find(source), self._platter.holder(source), self._platter.holder(target)
+        if node is None or old is None or new is None:
+            raise DiskFailed(f"{source} -> {target}: no such file or directory")
+        replaced = new[0].current.get(new[1])
+        if replaced is node:
+            return
+        if isinstance(replaced, Folder) and replaced.current:
+            raise DiskFailed(f"{source} -> {target}: directory not empty")
+        self._platter.rename((*old, None), (*new, node))
+        self._forget(replaced)
+
+    def unlink(self, path: str) -> None:
+        """A directory goes name by name, as it would on a real disk: a power cut may find it half gone."""
+        self._check_power()
+        node, holder = self._platter.find(path), self._platter.holder(path)
+        if node is None or holder is None:
+            return
+        if isinstance(node, Folder):
+            for name in sorted(node.current):
+                self.unlink(f"{path}/{name}")
+        self._count("unlink", path, 0)
+        self._platter.rename((*holder, None))
+        self._forget(node)
+
+    def lock(self, path: str) -> bool:
+        self._check_power()
+        return not self._locks.setdefault(path, False)
+
+    def free_bytes(self) -> int:
+        return max(0, self.capacity_bytes - self._platter.used_bytes)
+
+    # Faults at an exact moment.
+
+    def power_cut(self, loss: Loss | None = None) -> None:
+        """Ends the process and takes what was not flushed. `loss` names one fate for all; otherwise the seed draws one for each."""
+        fixed = loss or self.faults.loss
+        self._platter.lose_power(self._rng, lambda: fixed or self._rng.choice(LOSSES))
+        self.fired["power cut"] += 1
+        self._end_process()
+
+    def kill(self) -> None:
+        """Ends the process; what it wrote stays written, though not flushed."""
+        self._platter.close_all()
+        self._end_process()
+
+    def crash_at(self, operation: int) -> None:
+        """Raises `PowerCut` in place of the n-th change from now; 1 is the next one."""
+        self._crash_at = self.operations + operation
+
+    def fail_next_write(self, times: int = 1) -> None:
+        self._wished_failures["write"] += times
+
+    def fail_next_read(self, times: int = 1) -> None:
+        self._wished_failures["read"] += times
+
+    def fail_next_flush(self, path: str | None = None) -> None:
+        """The next flush of this file or directory (of anything, if not named) fails; the one after it will claim success."""
+        self._flush_failures.append(path)
+
+    def lock_elsewhere(self, path: str) -> None:
+        """Another process takes the lock and keeps it."""
+        self._locks[path] = True
+
+    # Faults of bytes at rest: they change what is flushed and what is read, silently.
+
+    def files(self) -> Sequence[str]:
+        return [path for path, _ in self._platter.files()]
+
+    def snapshot(self, path: str) -> bytes:
+        return bytes(self._inode(path).current)
+
+    def restore(self, path: str, content: bytes) -> None:
+        """Puts old (or foreign, or no) bytes where the file's own were: a stale, swapped or shortened file."""
+        inode = self._inode(path)
+        self._platter.used_bytes += len(content) - len(inode.current)
+        inode.current, inode.flushed, inode.changes = bytearray(content), bytearray(content), []
+        self.fired["bytes replaced"] += 1
+
+    def lose(self, path: str) -> None:
+        """The file is gone, durably, and nobody was told."""
+        holder = self._platter.holder(path)
+        node = self._platter.find(path)
+        if holder is None or node is None:
+            raise FileNotFoundError(path)
+        self._platter.rename((*holder, None))
+        holder[0].flush(self._platter.next_change)
+        self._forget(node)
+        self.fired["file lost"] += 1
+
+    def rot(self, path: str, position: int | None = None, *, bits: int = 1) -> Sequence[int]:
+        """Flips bits of flushed bytes, at `position` or where the seed says; returns the positions."""
+        inode = self._inode(path)
+        if not inode.flushed:
+            return []
+        positions = [self._rng.randrange(len(inode.flushed)) if position is None else position for _ in range(bits)]
+        for at in positions:
+            flipped = 1 << self._rng.randrange(8)
+            inode.flushed[at] ^= flipped
+            if at < len(inode.current):
+                inode.current[at] ^= flipped
+        self.fired["bit rot"] += len(positions)
+        return positions
+
+    def _create(self, path: str) -> Inode:
+        self._count("create", path, 0)
+        if self.free_bytes() == 0:
+            self.fired["disk full"] += 1
+            raise DiskFull(f"{path}: no space left for a new file")
+        inode = Inode()
+        self._link(path, inode)
+        return inode
+
+    def _link(self, path: str, node: Inode | Folder) -> None:
+        holder = self._platter.holder(path)
+        if holder is None:
+            raise DiskFailed(f"{path}: no such directory")
+        self._platter.rename((*holder, node))
+
+    def _forget(self, node: Inode | Folder | None) -> None:
+        if isinstance(node, Inode):
+            node.is_linked = False
+            self._platter.release(node)
+
+    def _write_some(self, inode: Inode, content: bytes, room: int) -> None:
+        """A write that fails has written as much as chance (and room) had it."""
+        self._platter.write(inode, content[: self._rng.choice((0, room, self._rng.randint(0, room)))])
+
+    def _flush(self, path: str, node: Inode | Folder | None, until: int, probability: float) -> bool:
+        if node is None:
+            return False
+        wishes = [wish for wish in self._flush_failures if wish in (None, path)]
+        if wishes:
+            self._flush_failures.remove(wishes[0])
+        elif not probability or self._rng.random() >= probability:
+            node.flush(until)
+            return True
+        self.fired["flush failure"] += 1
+        node.doom(until)
+        return False
+
+    def _sync_seconds(self) -> float:
+        faults = self.faults
+        if faults.slow_sync and self._rng.random() < faults.slow_sync:
+            self.fired["slow flush"] += 1
+            return faults.slow_sync_seconds
+        return self._rng.uniform(faults.sync_seconds_min, faults.sync_seconds_max)
+
+    def _fails(self, kind: str, probability: float) -> bool:
+        if self._wished_failures[kind]:
+            self._wished_failures[kind] -= 1
+        elif not probability or self._rng.random() >= probability:
+            return False
+        self.fired[f"{kind} failure"] += 1
+        return True
+
+    def _count(self, operation: str, path: str, size: int) -> None:
+        self._check_power()
+        self.operations += 1
+        if self.operations == self._crash_at:
+            self._is_dark = True
+            raise PowerCut(f"at {operation} {path}")
+        self._tell(operation, path, size)
+
+    def _check_power(self) -> None:
+        if self._is_dark:
+            raise PowerCut("the disk has no power")
+
+    def _held(self, file: File) -> SimFile:
+        held = self._of_this_process(file)
+        if not held.is_open:
+            raise ValueError(f"{file.path} was closed")
+        return held
+
+    def _of_this_process(self, file: File) -> SimFile:
+        self._check_power()
+        assert isinstance(file, SimFile), "a file of another disk"
+        if file.incarnation != self.incarnation:
+            raise PowerCut(f"{file.path} was opened by a process that has ended")
+        return file
+
+    def _inode(self, path: str) -> Inode:
+        node = self._platter.find(path)
+        if not isinstance(node, Inode):
+            raise FileNotFoundError(path)
+        return node
+
+    def _end_process(self) -> None:
+        self.incarnation += 1
+        self._locks = {path: True for path, is_foreign in self._locks.items() if is_foreign}
+        self._crash_at = None
+        self._is_dark = False
