@@ -1,0 +1,37 @@
+"""The real `Env`: the machine's clock, chance, threads, and one data directory."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import TypeVar
+
+from penstock.server.disk import RealDisk
+from penstock.vocabulary import Instant
+
+T = TypeVar("T")
+
+OFFLOAD_THREADS = 2  # What is offloaded (codecs, checksums) lets other threads run meanwhile; two keep a small machine's other core busy.
+
+
+class RealEnv:
+    def __init__(self, data_dir: str) -> None:
+        self.rng = Random()  # Seeded by the system.
+        self.disk = RealDisk(data_dir)
+        self._threads = ThreadPoolExecutor(OFFLOAD_THREADS, "offload")
+
+    def now(self) -> Instant:
+        """The same clock that both event loops count in; asked directly because uvloop's own answer is rounded to a millisecond."""
+        return Instant(time.monotonic())
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    async def offload(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    def shut(self) -> None:
+        """Ends the threads. The last thing a node's process does."""
+        self._threads.shutdown()
+        self.disk.shut()

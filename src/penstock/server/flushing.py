@@ -1,0 +1,207 @@
+"""Flush rounds: how a set of dirty files becomes durable, and which of three ways is quickest.
+
+One round at a time. What is asked for during a round is gathered into the next one, however many ask.
+- A single file: fdatasync.
+- More, on a file system that honours it: one syncfs. It costs the same few disk operations for ten files as for a hundred.
+- Otherwise: fdatasync of each, by a small pool of threads.
+
+syncfs also waits for what strangers wrote to the same disk. `Chooser` notices a round that took far longer than the pool would have
+and keeps to the pool for a while.
+
+Rounds never overlap, and that is a promise, not thrift: the kernel reports a failed write-back once per open file. Two overlapping
+rounds could share one error, and the round that did not see it would vouch for bytes that are gone. For the same reason the first
+failure of any kind ends the use of syncfs for good: its one error counter has then been read, while each file still has its own.
+
+Not here: which files are dirty, and what a failure means for a log (log/).
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.env import SyncFailures
+from penstock.server import kernel
+
+POOL_THREADS = 8  # Measured: of 2 to 32 threads, more than 8 gain nothing; the journal's own lock is the limit.
+
+
+class Way(Enum):
+    EACH = "fdatasync, one after another"
+    POOL = "fdatasync, by a pool"
+    FILE_SYSTEM = "syncfs"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file (its open descriptor) or a directory (opened for the round) to be made durable."""
+
+    path: str
+    fd: int  # -1 for a directory.
+
+
+class Chooser:
+    """Picks the way of each round from what earlier rounds took. Holds no clock: `now_s` is the caller's."""
+
+    SUSPECT_RATIO = 4.0  # Syncfs may cost this much more than the pool is thought to before it is put aside.
+    SUSPECT_S = 0.005  # Below this nobody would notice.
+    PAUSE_S = 0.25  # How long syncfs is put aside the first time; each bad trial doubles it.
+    PAUSE_S_MAX = 30.0
+
+    def __init__(self, *, can_use_syncfs: bool) -> None:
+        self.can_use_syncfs = can_use_syncfs
+        self._pool_s_per_target = 0.000_1  # A guess until a pool round was measured.
+        self._resume_at_s = 0.0
+        self._pause_s = self.PAUSE_S
+
+    def choose(self, targets: int, now_s: float) -> Way:
+        if targets == 1:
+            return Way.EACH
+        if self.can_use_syncfs and now_s >= self._resume_at_s:
+            return Way.FILE_SYSTEM
+        return Way.POOL
+
+    def learn(self, way: Way, targets: int, took_s: float, now_s: float) -> None:
+        if way is Way.POOL:
+            self._pool_s_per_target += (took_s / targets - self._pool_s_per_target) / 4
+        elif way is Way.FILE_SYSTEM:
+            self._judge_syncfs(targets, took_s, now_s)
+
+    def distrust(self) -> None:
+        """A flush failed: from now on each file answers for itself."""
+        self.can_use_syncfs = False
+
+    def _judge_syncfs(self, targets: int, took_s: float, now_s: float) -> None:
+        if took_s > self.SUSPECT_S and took_s > self.SUSPECT_RATIO * self._pool_s_per_target * targets:
+            self._resume_at_s = now_s + self._pause_s
+            self._pause_s = min(2 * self._pause_s, self.PAUSE_S_MAX)
+        else:
+            self._pause_s = self.PAUSE_S
+
+
+@dataclass(slots=True)
+class _Wish:
+    targets: Sequence[Target]
+    answer: asyncio.Future[SyncFailures]
+    ended: Callable[[], None]
+
+
+class _Round:
+    def __init__(self, wishes: list[_Wish]) -> None:
+        self.wishes = wishes
+        self.failures: dict[str, str] = {}
+
+    def targets(self) -> list[Target]:
+        """Each open file and each directory once, in the order asked for."""
+        return list(dict.fromkeys(target for wish in self.wishes for target in wish.targets))
+
+    def answer(self) -> None:
+        for wish in self.wishes:
+            wish.ended()
+            if not wish.answer.done():  # A caller may have given up waiting.
+                wish.answer.set_result(self._failures_of(wish))
+
+    def _failures_of(self, wish: _Wish) -> SyncFailures:
+        if not self.failures:
+            return []
+        return [(target.path, self.failures[target.path]) for target in wish.targets if target.path in self.failures]
+
+
+class Flusher:
+    """Runs rounds in one worker thread, for one event loop."""
+
+    def __init__(self, root: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._clock = clock
+        # Open for as long as the flusher lives: syncfs reports the failures since its descriptor was opened.
+        self._root_fd = os.open(root, os.O_RDONLY)
+        self.chooser = Chooser(can_use_syncfs=kernel.can_flush_file_system(self._root_fd))
+        self._waiting: list[_Wish] = []
+        self._is_running = False
+        self._worker = ThreadPoolExecutor(1, "flush")
+        self._pool = ThreadPoolExecutor(POOL_THREADS, "flush-pool")
+
+    def flush(self, targets: Sequence[Target], ended: Callable[[], None]) -> asyncio.Future[SyncFailures]:
+        """Calls `ended` when the descriptors are no longer used, which is also when a caller that gave up would have been answered."""
+        loop = asyncio.get_running_loop()
+        wish = _Wish(targets, loop.create_future(), ended)
+        self._waiting.append(wish)
+        if not self._is_running:
+            self._begin_round(loop)
+        return wish.answer
+
+    def close(self) -> None:
+        self._worker.shutdown()
+        self._pool.shutdown()
+        if self._root_fd != -1:
+            os.close(self._root_fd)
+            self._root_fd = -1
+
+    def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        gathered, self._waiting = _Round(self._waiting), []
+        self._is_running = True
+        self._worker.submit(self._run_round, gathered, loop)
+
+    def _end_round(self, gathered: _Round, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_running = False
+        if self._waiting:
+            self._begin_round(loop)
+        gathered.answer()
+
+    def _run_round(self, gathered: _Round, loop: asyncio.AbstractEventLoop) -> None:
+        targets = gathered.targets()
+        try:
+            gathered.failures = dict(self._flush(targets))
+        except Exception as error:  # Whatever it was, nothing of this round may be vouched for.
+            gathered.failures = {target.path: repr(error) for target in targets}
+        if gathered.failures:
+            self.chooser.distrust()
+        loop.call_soon_threadsafe(self._end_round, gathered, loop)
+
+    def _flush(self, targets: list[Target]) -> SyncFailures:
+        began_s = self._clock()
+        way = self.chooser.choose(len(targets), began_s)
+        match way:
+            case Way.EACH:
+                failures = self._flush_each(targets)
+            case Way.POOL:
+                failures = self._flush_by_pool(targets)
+            case Way.FILE_SYSTEM:
+                failures = self._flush_file_system(targets)
+        ended_s = self._clock()
+        self.chooser.learn(way, len(targets), ended_s - began_s, ended_s)
+        return failures
+
+    def _flush_each(self, targets: Sequence[Target]) -> SyncFailures:
+        failures = []
+        for target in targets:
+            try:
+                self._flush_one(target)
+            except OSError as error:
+                failures.append((target.path, str(error)))
+        return failures
+
+    def _flush_by_pool(self, targets: list[Target]) -> SyncFailures:
+        shares = [targets[thread::POOL_THREADS] for thread in range(min(POOL_THREADS, len(targets)))]
+        return [failure for failures in self._pool.map(self._flush_each, shares) for failure in failures]
+
+    def _flush_file_system(self, targets: list[Target]) -> SyncFailures:
+        """One error stands for the whole disk, so it stands for every file of the round."""
+        try:
+            kernel.flush_file_system(self._root_fd)
+        except OSError as error:
+            return [(target.path, str(error)) for target in targets]
+        return []
+
+    def _flush_one(self, target: Target) -> None:
+        if target.fd >= 0:
+            kernel.flush_file(target.fd)
+            return
+        fd = os.open(os.path.join(self._root, target.path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            kernel.flush_directory(fd)
+        finally:
+            os.close(fd)
