@@ -1,0 +1,25 @@
+"""Which names a topic may have: Kafka's rules, so that every tool agrees. Names never become paths; ids do."""
+
+import re
+
+from penstock.errors import ErrorCode, Refusal
+
+NAME_LENGTH_MAX = 249  # Kafka's bound: a name, a dash and a partition number fit a file name there.
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str | None) -> str:
+    """The name, if a topic may have it; otherwise a refusal that says why."""
+    if not name:
+        raise _no("a topic needs a name")
+    if name in (".", ".."):
+        raise _no(f"a topic cannot be called {name!r}")
+    if len(name) > NAME_LENGTH_MAX:
+        raise _no(f"the name has {len(name)} characters, {NAME_LENGTH_MAX} are allowed")
+    if not _LEGAL.fullmatch(name):
+        raise _no(f"{name!r} has a character other than letters, digits, '.', '_' and '-'")
+    return name
+
+
+def _no(reason: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
