@@ -1,0 +1,123 @@
+"""The compiled loop's twin in Python: same answers, some hundred times slower.
+
+It serves where no C compiler was at hand when Penstock was installed, and as the oracle that the compiled loop is tested against.
+Read `records` for what the functions promise.
+"""
+
+from struct import Struct
+
+import crc32c as crc32c_library
+
+from penstock.errors import MalformedInput
+from penstock.vocabulary import Buffer
+from penstock.wire.record_layout import RecordSpans, read_record
+from penstock.wire.verdicts import (
+    NO_TIMESTAMP,
+    TIMESTAMP_HIGHEST,
+    TIMESTAMP_LOWEST,
+    RecordFault,
+    RecordsVerdict,
+    Scan,
+    ScanFault,
+)
+
+_HEADER_BYTES = 61
+_CRC_FROM = 21  # What the checksum covers begins here.
+_LENGTH_MIN = _HEADER_BYTES - 12  # The length field counts what follows it.
+_FRONT = Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
+
+
+def crc32c(buffer: Buffer, start: int, end: int) -> int:
+    if not 0 <= start <= end <= len(buffer):
+        raise ValueError("the range reaches past the buffer")
+    return crc32c_library.crc32c(memoryview(buffer)[start:end])
+
+
+def check_records(
+    payload: Buffer, count: int, *, base_timestamp: int, timestamp_min: int, timestamp_max: int, keys_required: bool
+) -> RecordsVerdict:
+    at, payload_end = 0, len(payload)
+    highest, highest_delta = NO_TIMESTAMP, -1
+    if count < 0:
+        return RecordsVerdict(0, RecordFault.MALFORMED, highest, highest_delta)
+    for index in range(count):
+        try:
+            record = read_record(payload, at, payload_end)
+        except MalformedInput:
+            return RecordsVerdict(index, RecordFault.MALFORMED, highest, highest_delta)
+        timestamp = base_timestamp + record.timestamp_delta
+        fault = _judge(record, index, timestamp, (timestamp_min, timestamp_max), keys_required)
+        if fault:
+            return RecordsVerdict(index, fault, highest, highest_delta)
+        if timestamp > highest or index == 0:
+            highest, highest_delta = timestamp, index
+        at = record.end
+    if at != payload_end:
+        return RecordsVerdict(count, RecordFault.MALFORMED, highest, highest_delta)
+    return RecordsVerdict(-1, RecordFault.NONE, highest, highest_delta)
+
+
+def _judge(record: RecordSpans, index: int, timestamp: int, allowed: tuple[int, int], keys_required: bool) -> RecordFault:
+    if record.offset_delta != index:
+        return RecordFault.OFFSET_DELTA
+    if keys_required and record.key[1] < 0:
+        return RecordFault.KEY_MISSING
+    if not TIMESTAMP_LOWEST <= timestamp <= TIMESTAMP_HIGHEST:
+        return RecordFault.TIMESTAMP
+    if timestamp != NO_TIMESTAMP and not allowed[0] <= timestamp <= allowed[1]:
+        return RecordFault.TIMESTAMP
+    return RecordFault.NONE
+
+
+def scan_batches(
+    buffer: Buffer, *, start: int = 0, first_offset: int, end_offset_max: int, bytes_max: int, verify: bool = True
+) -> Scan:
+    size = len(buffer)
+    if not 0 <= start <= size:
+        raise ValueError("the start is outside the buffer")
+    at, end_offset, batches = start, first_offset, 0
+    while at < size:
+        fault, length, batch_end_offset = _read_front(buffer, at, size, end_offset)
+        if fault:
+            return Scan(at - start, end_offset, batches, fault)
+        if batch_end_offset > end_offset_max or (batches and at + length - start > bytes_max):
+            break
+        if length > size - at:
+            return Scan(at - start, end_offset, batches, ScanFault.TRUNCATED)
+        if verify and _stored_crc(buffer, at) != crc32c(buffer, at + _CRC_FROM, at + length):
+            return Scan(at - start, end_offset, batches, ScanFault.CRC)
+        at, end_offset, batches = at + length, batch_end_offset, batches + 1
+    return Scan(at - start, end_offset, batches, ScanFault.NONE)
+
+
+def seek_batch(buffer: Buffer, offset: int, start: int = 0) -> int:
+    at, size = start, len(buffer)
+    if not 0 <= start <= size:
+        raise ValueError("the start is outside the buffer")
+    while at < size:
+        fault, length, end_offset = _read_front(buffer, at, size, TIMESTAMP_LOWEST)
+        if fault:
+            return -1
+        if end_offset > offset:
+            return at
+        at += length
+    return -1
+
+
+def _read_front(buffer: Buffer, at: int, size: int, offset_min: int) -> tuple[ScanFault, int, int]:
+    """Fault, whole length and end offset of the batch at `at`; its body may lie past the buffer."""
+    if size - at < _HEADER_BYTES:
+        return ScanFault.TRUNCATED, 0, 0
+    base_offset, length, _, magic, _, _, last_delta = _FRONT.unpack_from(buffer, at)
+    if length < _LENGTH_MIN:
+        return ScanFault.LENGTH, 0, 0
+    if magic != 2:
+        return ScanFault.MAGIC, 0, 0
+    end_offset = base_offset + last_delta + 1
+    if base_offset < offset_min or last_delta < 0 or end_offset > TIMESTAMP_HIGHEST:
+        return ScanFault.OFFSET, 0, 0
+    return ScanFault.NONE, length + 12, end_offset
+
+
+def _stored_crc(buffer: Buffer, at: int) -> int:
+    return int.from_bytes(buffer[at + 17 : at + _CRC_FROM], "big")

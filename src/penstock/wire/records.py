@@ -1,0 +1,58 @@
+"""The records inside batches, looked at in bulk: the compiled loop where it was built, its Python twin elsewhere.
+
+`check_records(payload, count, ...)` walks the uncompressed records of one batch and names the first fault: lengths, counts and deltas that
+do not fit, a missing key where `keys_required`, a timestamp outside [`timestamp_min`, `timestamp_max`]. A batch whose checksum is right
+around records that do not parse would poison every reader of its partition, so nothing is appended before this has said yes.
+
+`scan_batches(buffer, ...)` walks whole batches from `start` and checks each checksum (unless `verify` is off). Base offsets must ascend
+from `first_offset`; gaps are legal, compaction leaves them. It stops before a batch that would end past `end_offset_max`, and before one
+that would make more than `bytes_max`, but always takes the first. A stop at a bound is no fault.
+
+`seek_batch(buffer, offset, start=0)` gives the position of the batch that holds the offset, or of the first one after it; -1 when the
+buffer has neither, or something unreadable first. Checks no checksums; the batch's body may reach past the buffer.
+
+`crc32c(buffer, start, end)` is the checksum of a range.
+
+All take any contiguous buffer, copy nothing and never read outside it.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.wire.verdicts import (
+    NO_TIMESTAMP,
+    TIMESTAMP_HIGHEST,
+    TIMESTAMP_LOWEST,
+    RecordFault,
+    RecordsVerdict,
+    Scan,
+    ScanFault,
+)
+
+if TYPE_CHECKING:
+    from penstock.wire._records_py import check_records, crc32c, scan_batches, seek_batch
+
+    COMPILED: bool
+else:
+    try:
+        from penstock.wire._records import check_records, crc32c, scan_batches, seek_batch
+
+        COMPILED = True
+    except ImportError:
+        from penstock.wire._records_py import check_records, crc32c, scan_batches, seek_batch
+
+        COMPILED = False
+
+__all__ = [
+    "COMPILED",
+    "NO_TIMESTAMP",
+    "TIMESTAMP_HIGHEST",
+    "TIMESTAMP_LOWEST",
+    "RecordFault",
+    "RecordsVerdict",
+    "Scan",
+    "ScanFault",
+    "check_records",
+    "crc32c",
+    "scan_batches",
+    "seek_batch",
+]
