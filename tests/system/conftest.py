@@ -1,9 +1,43 @@
-"""Doors that the system tests share."""
+"""What the system tests share: one node per file for tests that only talk to it, and the node's own words beside a failure."""
 
-import sys
-from pathlib import Path
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
-# `from tests.system...` works from any working directory, also where pytest was not started as a module.
-ROOT = str(Path(__file__).parents[2])
-if ROOT not in sys.path:
-    sys.path.insert(0, ROOT)
+import pytest
+from system import harness
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker listens, and the process behind it where it is ours."""
+
+    bootstrap: str
+    node: harness.Node | None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.bootstrap.rpartition(":")
+        return host, int(port)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A node of this file's own. With PENSTOCK_PEER=host:port the tests run against that broker instead: Apache Kafka must pass them too."""
+    peer = os.environ.get("PENSTOCK_PEER")
+    if peer:
+        yield Broker(peer, None)
+        return
+    with harness.Node(tmp_path_factory.mktemp("node") / "data") as node:
+        yield Broker(node.bootstrap, node)
+        assert node.is_alive(), f"the node ended with code {node.wait()}"
+        assert node.complaints() == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for node in harness.running:
+            report.sections.append((f"last words of the node on {node.data_directory}", node.last_words()))
+    return report

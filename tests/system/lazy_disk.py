@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.system.lazy_tree import Cut
+from system.lazy_tree import Cut
 
-ROOT = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 
 
 class LazyDisk:
@@ -20,8 +20,8 @@ class LazyDisk:
         self.path = mountpoint
         mountpoint.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.lazyfs", str(mountpoint)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True,
+            [sys.executable, "-m", "system.lazyfs", str(mountpoint)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=TESTS, text=True,
         )  # fmt: skip
         self.stats()  # It answers only when it is mounted.
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from tests.system import fuse_wire as wire
-from tests.system.lazy_tree import Cut, Directory, File, Resized, Tree, Written
+from system import fuse_wire as wire
+from system.lazy_tree import Cut, Directory, File, Resized, Tree, Written
 
 TOTAL_BYTES = 1 << 40
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.lazy_disk import LazyDisk
-from tests.system.lazy_tree import PAGE_BYTES, SECTOR_BYTES, Cut
+from system.lazy_disk import LazyDisk
+from system.lazy_tree import PAGE_BYTES, SECTOR_BYTES, Cut
 
 pytestmark = pytest.mark.needs("fuse")
 

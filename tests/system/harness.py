@@ -1,0 +1,169 @@
+"""A node as an operating system sees it: a process with a data directory, two ports, a log, and signals that end it.
+
+Ports are chosen once, so that clients find a restarted node again. Everything a node prints is kept in one file across restarts;
+conftest.py shows the end of it beside a failed test. Not here: what is done to the disk below (lazy_disk.py) and the clients.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+READY_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 30.0
+
+running: list["Node"] = []  # Whose logs to show when a test fails.
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Node:
+    """One node process at a time on one data directory. `settings` are node settings by their names, `topic_settings` the defaults of topics."""
+
+    def __init__(
+        self,
+        data_directory: Path,
+        *,
+        log: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        topic_settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self.data_directory = data_directory
+        self.kafka_port = free_port()
+        self.http_port = free_port()
+        self.log = log or data_directory.with_name(data_directory.name + ".log")
+        self._config = self.log.with_suffix(".toml")
+        self._config.write_text(_toml(settings or {}, topic_settings or {}))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.kafka_port}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.is_alive():
+            self.kill()
+        self._forget()
+
+    # Its life.
+
+    def spawn(self) -> Self:
+        """Starts the process and does not wait for it."""
+        assert not self.is_alive(), "it is running already"
+        command = [
+            sys.executable, "-m", "penstock", "serve", "--config", str(self._config), "--data-dir", str(self.data_directory),
+            "--kafka", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}",
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            self._said_before = log.tell()
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=_environment())
+        if self not in running:
+            running.append(self)
+        return self
+
+    def start(self) -> Self:
+        return self.spawn().wait_until_ready()
+
+    def wait_until_ready(self) -> Self:
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not self._said_ready():
+            if not self.is_alive():
+                raise AssertionError(f"the node ended with code {self.wait()} before it was ready:\n{self.last_words()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the node was not ready after {READY_SECONDS_MAX:.0f} s:\n{self.last_words()}")
+            time.sleep(0.01)
+        return self
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until it has stopped by itself; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = STOP_SECONDS_MAX) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, "it was never started"
+        return self._process
+
+    def _forget(self) -> None:
+        if self in running:
+            running.remove(self)
+
+    # What can be seen of it.
+
+    def resident_bytes(self) -> int:
+        return self._status_kib("VmRSS") * 1024
+
+    def peak_resident_bytes(self) -> int:
+        return self._status_kib("VmHWM") * 1024
+
+    def open_files(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def said(self) -> str:
+        """All it has printed, over all its lives."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def last_words(self, lines: int = 60) -> str:
+        return "\n".join(self.said().splitlines()[-lines:])
+
+    def complaints(self) -> list[str]:
+        """Lines that no node should ever print, whatever clients do: exceptions that nobody expected."""
+        signs = ("Traceback", "exception was never retrieved", "Exception in callback", "Unhandled", "BrokenPromise")
+        return [line for line in self.said().splitlines() if any(sign in line for sign in signs)]
+
+    def _said_ready(self) -> bool:
+        with self.log.open("rb") as log:
+            log.seek(self._said_before)
+            return any(b"ready" in line and line.endswith(b"\n") for line in log.readlines())
+
+    def _status_kib(self, name: str) -> int:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1])
+        raise AssertionError(f"/proc says nothing of {name}: the node is not running")
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return kept | {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+
+
+def _toml(settings: Mapping[str, object], topic_settings: Mapping[str, object]) -> str:
+    lines = ["[node]", *_toml_lines(settings), "[topic]", *_toml_lines(topic_settings)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_lines(values: Mapping[str, object]) -> list[str]:
+    return [f'"{name}" = {str(value).lower() if isinstance(value, bool | int | float) else repr(str(value))}' for name, value in values.items()]

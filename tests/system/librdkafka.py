@@ -1,0 +1,100 @@
+"""librdkafka, as tests use it: topics made and gone when the call returns, partitions read from one end to the other.
+
+Not here: claims.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+SECONDS_MAX = 30.0
+
+
+def unique(name: str) -> str:
+    return f"{name}-{uuid4().hex[:8]}"
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """Kept for good: an answer that is still awaited dies with its client."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: object) -> str:
+    """Creates the topic (config names with _ for .) and returns its name."""
+    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config={key.replace("_", "."): str(value) for key, value in config.items()})
+    admin(bootstrap).create_topics([wanted], request_timeout=SECONDS_MAX)[name].result(SECONDS_MAX)
+    return name
+
+
+def producer(bootstrap: str, **config: object) -> Producer:
+    return Producer({"bootstrap.servers": bootstrap} | {key.replace("_", "."): value for key, value in config.items()})
+
+
+def produce_all(bootstrap: str, topic: str, messages: list[dict[str, Any]], **config: object) -> list[Message]:
+    """Sends the messages (arguments of Producer.produce) and returns what was delivered, in the order of the acknowledgements."""
+    sender, delivered, refused = producer(bootstrap, **config), [], []
+
+    def note(error: object, message: Message) -> None:
+        (refused if error else delivered).append(error or message)
+
+    for message in messages:
+        sender.produce(topic, on_delivery=note, **message)
+        sender.poll(0)
+    assert sender.flush(SECONDS_MAX) == 0, "not everything was answered"
+    assert refused == []
+    return delivered
+
+
+@contextmanager
+def consumer(bootstrap: str, **config: object) -> Iterator[Consumer]:
+    defaults = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    reader = Consumer(defaults | {key.replace("_", "."): value for key, value in config.items()})
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def poll_records(reader: Consumer, count: int) -> list[Message]:
+    """The next `count` records; raises on the first error event."""
+    found: list[Message] = []
+    while len(found) < count:
+        batch = reader.consume(count - len(found), timeout=SECONDS_MAX)
+        assert batch, f"only {len(found)} of {count} records came"
+        for message in batch:
+            assert message.error() is None, message.error()
+        found += batch
+    return found
+
+
+def watermarks(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int]:
+    with consumer(bootstrap) as reader:
+        low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
+        return low, high
+
+
+def read_partition(bootstrap: str, topic: str, partition: int = 0, **config: object) -> list[Message]:
+    """Everything from the first offset to the high watermark of now."""
+    with consumer(bootstrap, **config) as reader:
+        low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
+        reader.assign([TopicPartition(topic, partition, low)])
+        return poll_records(reader, high - low)
+
+
+def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Message]]:
+    return [read_partition(bootstrap, topic, partition) for partition in range(partitions)]
+
+
+def values(messages: list[Message]) -> list[bytes | None]:
+    return [message.value() for message in messages]
+
+
+def topic_list(bootstrap: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = admin(bootstrap).list_topics(timeout=SECONDS_MAX).topics
+    return found
