@@ -69,9 +69,7 @@ def _judge(record: RecordSpans, index: int, timestamp: int, allowed: tuple[int, 
     return RecordFault.NONE
 
 
-def scan_batches(
-    buffer: Buffer, *, start: int = 0, first_offset: int, end_offset_max: int, bytes_max: int, verify: bool = True
-) -> Scan:
+def scan_batches(buffer: Buffer, *, start: int = 0, first_offset: int, end_offset_max: int, bytes_max: int, verify: bool = True) -> Scan:
     size = len(buffer)
     if not 0 <= start <= size:
         raise ValueError("the start is outside the buffer")
