@@ -1,0 +1,55 @@
+"""`penstock` itself: the list of commands, each loaded when it is asked for, so that `produce` does not wait for the broker's imports."""
+
+from importlib import import_module
+from importlib.metadata import version
+
+import click
+
+from penstock.cli.faults import exit_code_of
+
+NOUNS = {
+    "serve": "penstock.cli.serve:serve",
+    "topics": "penstock.cli.topics:topics",
+    "produce": "penstock.cli.produce:produce",
+    "consume": "penstock.cli.consume:consume",
+    "log": "penstock.cli.log:log",
+    "simulate": "penstock.cli.simulate:simulate",
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(NOUNS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in NOUNS:
+            return None
+        module, attribute = NOUNS[name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("penstock"), prog_name="penstock")
+def penstock() -> None:
+    """A durable, partitioned message log that speaks Kafka's wire protocol.
+
+    \b
+    Start a node, write to it, read from it:
+      penstock serve --data-dir ./data
+      penstock topics create orders --partitions 3
+      echo 'k1:hello' | penstock produce orders --key-separator :
+      penstock consume orders --from earliest
+    """
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command."""
+    try:
+        answer = penstock.main(arguments, prog_name="penstock", standalone_mode=False)
+    except (Exception, KeyboardInterrupt) as failure:
+        code = exit_code_of(failure)
+        if code is None:
+            raise
+        return code
+    return answer if isinstance(answer, int) else 0

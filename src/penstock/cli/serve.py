@@ -1,0 +1,49 @@
+"""`penstock serve`: one node, in this process."""
+
+import os
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"max_content_width": 120})
+@click.option("--data-dir", metavar="DIR", help="Directory that holds everything; made if missing. [default: penstock-data]")
+@click.option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect; port 0 takes a free one. [default: 127.0.0.1:9092]")
+@click.option("--http", metavar="HOST:PORT", help="Where /health, /ready and /metrics are; 'off' for nowhere. [default: 127.0.0.1:8080]")
+@click.option("--advertise", metavar="HOST:PORT", help="What clients are told to connect to. [default: what --kafka is bound to]")
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings; also PENSTOCK_CONFIG.")
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting by its name; may be repeated.")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. [default: info]")
+@click.option("--loop", metavar="LOOP", help="auto, uvloop or asyncio. [default: auto]")
+def serve(config: Path | None, settings: tuple[str, ...], **flags: str | None) -> int:
+    """Run a node until SIGTERM or Ctrl-C.
+
+    Settings come from flags, then PENSTOCK_... variables, then the TOML file; the first that speaks wins. The setting
+    num.partitions is --set num.partitions=3, or PENSTOCK_NUM_PARTITIONS=3, or a line in the file. Names that begin with
+    topic. are what new topics inherit. docs/reference/settings.md lists them all.
+
+    \b
+      penstock serve --data-dir ./data
+      penstock serve --data-dir ./data --kafka 0.0.0.0:9092 --advertise broker.example:9092
+      penstock serve --data-dir ./data --set topic.retention.ms=3600000 --set num.partitions=6
+
+    When clients may come, one line on standard output says where:
+
+    \b
+      penstock ready kafka=127.0.0.1:9092 http=127.0.0.1:8080 data=/home/me/data node=1
+
+    Exit codes: 0 stopped as asked, 1 could not start, 2 wrong usage or settings, 3 the node stopped itself.
+    """
+    from penstock.server.configuration import configure
+    from penstock.server.process import run
+
+    given = {name.replace("_", "."): text for name, text in flags.items() if text is not None}
+    return run(configure(given | _by_name(settings), os.environ, config))
+
+
+def _by_name(settings: tuple[str, ...]) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise click.UsageError(f"--set {name} has no value; write --set {name}=VALUE")
+    return {name.strip(): text for name, _, text in pairs}

@@ -1,0 +1,22 @@
+"""What a handler answers: a status and a body, before anybody has thought of HTTP.
+
+Handlers return these so that they can be called without a server (the simulator does). Errors have one shape at every door:
+`{"error": "<a word for programs>", "message": "<a sentence for people>"}`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+OK, NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, BROKEN, UNAVAILABLE = 200, 404, 405, 413, 500, 503
+JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: Mapping[str, object] | str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def error(status: int, word: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
+    return Answer(status, {"error": word, "message": message}, headers or {})

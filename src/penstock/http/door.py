@@ -1,0 +1,101 @@
+"""The HTTP server inside the node's own event loop.
+
+uvicorn with httptools, given a socket that is already bound, and none of its habits: no signal handlers, no logging set-up, no
+process exit. What it leaves open is closed here: a request head is bounded in size and in time, and so is the number of connections.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socket import socket
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.http.bounds import App
+
+HEAD_BYTES_MAX = 64 << 10  # As most servers: request line and headers together.
+HEAD_SECONDS = 10.0  # From connecting, or from the first byte of a request, until its head is complete.
+CONNECTIONS_MAX = 1_000
+GRACE_SECONDS = 3  # For answers under way when the node stops.
+IDLE_SECONDS = 60  # Between two requests of one connection; longer than a metrics collector's usual 15 to 30.
+
+
+class HttpDoor:
+    def __init__(self, app: App) -> None:
+        self._server = _LoopServer(_settings(app))
+        self._serving: asyncio.Task[None] | None = None
+
+    def open(self, listening: socket) -> None:
+        """Serves on a bound socket until `close`."""
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listening]), name="http")
+
+    async def close(self) -> None:
+        if self._serving is not None:
+            self._server.should_exit = True
+            await self._serving
+
+
+def _settings(app: App) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_BoundedHttp,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+class _LoopServer(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+        yield  # Signals belong to the process, which stops the broker first.
+
+
+class _BoundedHttp(HttpToolsProtocol):
+    """A peer that trickles a head, or never ends one, holds a connection and memory for ever; here it is cut off.
+
+    A head that comes in one piece, as nearly all do, costs no timer.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = self.loop.call_later(HEAD_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_head:
+            self._wait_for_rest_of_head(len(data))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _wait_for_rest_of_head(self, arrived_bytes: int) -> None:
+        self._head_bytes += arrived_bytes
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self.send_400_response(f"The request head has more than {HEAD_BYTES_MAX} bytes.")
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

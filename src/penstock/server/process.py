@@ -1,0 +1,162 @@
+"""The process of one node: set up the machine's side, run until told to stop, say how it ended.
+
+On standard output there is exactly one line, when clients may come:
+
+    penstock ready kafka=127.0.0.1:9092 http=127.0.0.1:8080 data=/var/lib/penstock node=1
+
+SIGTERM or SIGINT stops cleanly; a second one stops at once, which costs the next start a recovery and loses nothing acknowledged.
+Exit codes: 0 stopped as asked; 1 could not start; 2 wrong usage; 3 the node stopped itself (the disk of its metadata failed, or a
+promise broke), so a supervisor should restart it; 130 a second signal cut the stopping short.
+Not here: what the node does (broker/), where its settings come from (configuration.py).
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from penstock.broker.node import Node
+from penstock.errors import BrokenPromise, DiskFailed
+from penstock.http.app import application
+from penstock.http.door import HttpDoor
+from penstock.peers.connection import Address
+from penstock.server import logs
+from penstock.server.complaints import CannotStart
+from penstock.server.configuration import Configuration
+from penstock.server.env import RealEnv
+from penstock.server.listeners import address_of, bind, cannot_listen
+from penstock.server.vitals import vitals
+
+log = logging.getLogger("penstock")
+
+STOPPED, STOPPED_ITSELF, INTERRUPTED = 0, 3, 130
+
+
+def run(configuration: Configuration) -> int:
+    """Runs a node until it stops; the process's exit code. Raises CannotStart with what to tell the person."""
+    if not __debug__:
+        raise CannotStart("Penstock does not run under python -O", "its checks are part of its promise: leave out -O and PYTHONOPTIMIZE")
+    logs.begin(configuration.log_level)
+    raise_open_files_limit()
+    with asyncio.Runner(loop_factory=loop_factory(configuration.loop)) as runner:
+        return runner.run(_serve(configuration))
+
+
+def raise_open_files_limit() -> None:
+    """Connections and segments are files; the soft limit of most systems, 1,024, is for programs of another kind."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as failure:
+        log.warning("the limit on open files stays at %d: %s", soft, failure)
+
+
+def loop_factory(wanted: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if wanted == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        if wanted == "uvloop":
+            raise CannotStart("uvloop is not installed", "pip install uvloop, or serve with --loop asyncio") from None
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(configuration: Configuration) -> int:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_note_failure)
+    asked_to_stop = _listen_for_signals(loop)
+    env = _open_world(configuration)
+    node = Node(env, configuration.node)
+    http = _open_http(node, configuration.http)
+    try:
+        kafka = await _start(node, configuration)
+        gc.freeze()  # What start-up made lives as long as the process: the collector need not look at it again.
+        _announce(configuration, kafka, http[1])
+        return await _until_stopped(node, asked_to_stop)
+    finally:
+        await node.stop()
+        if http[0] is not None:
+            await http[0].close()
+        env.shut()
+
+
+def _open_world(configuration: Configuration) -> RealEnv:
+    try:
+        return RealEnv(str(configuration.data_dir))
+    except OSError as failure:
+        what = f"the data directory {configuration.data_dir} cannot be used: {failure.strerror}"
+        raise CannotStart(what, "choose another with --data-dir") from None
+
+
+def _open_http(node: Node, address: Address | None) -> tuple[HttpDoor | None, Address | None]:
+    """Before the node starts, so that a probe sees it alive, and not ready, while it recovers."""
+    if address is None:
+        return None, None
+    bound = bind(address)
+    door = HttpDoor(application(node, vitals))
+    door.open(bound)
+    return door, address_of(bound)
+
+
+async def _start(node: Node, configuration: Configuration) -> Address:
+    try:
+        await node.start()
+    except DiskFailed as failure:
+        raise CannotStart(f"the data directory {configuration.data_dir} could not be opened: {failure}") from None
+    try:
+        return Address(*await node.listen_kafka(configuration.kafka.host, configuration.kafka.port))
+    except OSError as failure:
+        raise cannot_listen(configuration.kafka, failure) from None
+
+
+def _announce(configuration: Configuration, kafka: Address, http: Address | None) -> None:
+    data = configuration.data_dir.resolve()
+    print(f"penstock ready kafka={kafka} http={http or 'off'} data={data} node={configuration.node.node_id}", flush=True)
+
+
+def _listen_for_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
+    asked: asyncio.Future[str] = loop.create_future()
+
+    def stop(name: str) -> None:
+        if asked.done():
+            log.warning("%s again: stopping at once", name)
+            _exit_now(INTERRUPTED)
+        log.info("%s: stopping", name)
+        asked.set_result(name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
+    return asked
+
+
+async def _until_stopped(node: Node, asked_to_stop: asyncio.Future[str]) -> int:
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    for future in (asked_to_stop, node.stopped):
+        future.add_done_callback(lambda _: ended.done() or ended.set_result(None))
+    await ended
+    if node.stopped.done():
+        log.critical("the node stops itself: %s", node.stopped.result())
+        return STOPPED_ITSELF
+    return STOPPED
+
+
+def _note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    failure = context.get("exception")
+    if isinstance(failure, BrokenPromise):
+        log.critical("a promise broke, nothing after it can be trusted: %s", failure, exc_info=failure)
+        _exit_now(STOPPED_ITSELF)
+    log.error("%s", context.get("message", "a callback failed"), exc_info=failure)
+
+
+def _exit_now(code: int) -> None:
+    """Without cleaning up: no clean-shutdown marker may be written, so that the next start verifies what is on the disk."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
