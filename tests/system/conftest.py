@@ -23,7 +23,7 @@ class Broker:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A node of this file's own. With PENSTOCK_PEER=host:port the tests run against that broker instead: Apache Kafka must pass them too."""
+    """A node of this file's own. With PENSTOCK_PEER=host:port the tests talk to that broker instead: Apache Kafka must pass them too."""
     peer = os.environ.get("PENSTOCK_PEER")
     if peer:
         yield Broker(peer, None)

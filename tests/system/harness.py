@@ -4,6 +4,7 @@ Ports are chosen once, so that clients find a restarted node again. Everything a
 conftest.py shows the end of it beside a failed test. Not here: what is done to the disk below (lazy_disk.py) and the clients.
 """
 
+import json
 import os
 import signal
 import socket
@@ -29,7 +30,7 @@ def free_port() -> int:
 
 
 class Node:
-    """One node process at a time on one data directory. `settings` are node settings by their names, `topic_settings` the defaults of topics."""
+    """One node process at a time on one data directory. `settings` are node settings by name, `topic_settings` the defaults of topics."""
 
     def __init__(
         self,
@@ -166,4 +167,4 @@ def _toml(settings: Mapping[str, object], topic_settings: Mapping[str, object]) 
 
 
 def _toml_lines(values: Mapping[str, object]) -> list[str]:
-    return [f'"{name}" = {str(value).lower() if isinstance(value, bool | int | float) else repr(str(value))}' for name, value in values.items()]
+    return [f'"{name}" = {json.dumps(value)}' for name, value in values.items()]  # Plain values are written alike in TOML and JSON.

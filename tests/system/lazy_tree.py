@@ -1,7 +1,7 @@
 """A tree of files as two stories: what programs see, and what a power cut would leave.
 
-Strict, as POSIX allows a file system to be: bytes are durable after an fsync of their file, names after an fsync of their directory, nothing
-else is durable ever. A failed fsync forgets what it should have written and the next one succeeds, as Linux does it.
+Strict, as POSIX allows a file system to be: bytes are durable after an fsync of their file, names after an fsync of their
+directory, nothing else ever. A failed fsync forgets what it should have written and the next one succeeds, as Linux does it.
 
 At a power cut unsynced changes may also survive in part, because a kernel writes back when it likes:
 - `drop`: none survives.

@@ -16,6 +16,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -144,10 +145,8 @@ class LazyFileSystem:
             self._send(wire.refuse(request.unique, errno.ESTALE))
 
     def _send(self, reply: bytes) -> None:
-        try:
+        with suppress(FileNotFoundError):  # The asker was killed meanwhile.
             os.write(self._device, reply)
-        except FileNotFoundError:
-            pass  # The asker was killed meanwhile.
 
     def _answer_table(self) -> dict[int, Callable[[wire.Request], bytes | None]]:
         Op = wire.Op

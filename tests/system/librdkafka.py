@@ -27,7 +27,8 @@ def admin(bootstrap: str) -> AdminClient:
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: object) -> str:
     """Creates the topic (config names with _ for .) and returns its name."""
-    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config={key.replace("_", "."): str(value) for key, value in config.items()})
+    settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
     admin(bootstrap).create_topics([wanted], request_timeout=SECONDS_MAX)[name].result(SECONDS_MAX)
     return name
 

@@ -110,7 +110,8 @@ def test_a_time_leads_to_the_first_record_of_that_time_or_later(broker: Broker) 
     start_ms = now_ms() - 100 * MINUTE_MS
     for number in range(5):  # One batch each, then many in one batch.
         produce_all(broker.bootstrap, topic, [{"value": b"single", "timestamp": start_ms + number * 1_000}])
-    produce_all(broker.bootstrap, topic, [{"value": b"many", "timestamp": start_ms + number * 1_000} for number in range(5, 50)], linger_ms=200)
+    many = [{"value": b"many", "timestamp": start_ms + number * 1_000} for number in range(5, 50)]
+    produce_all(broker.bootstrap, topic, many, linger_ms=200)
     with consumer(broker.bootstrap) as reader:
 
         def offset_at(timestamp: int) -> int:
@@ -190,7 +191,8 @@ def test_a_compacted_topic_takes_no_record_without_a_key(broker: Broker) -> None
 
 def test_many_partitions_each_keep_their_keys(broker: Broker) -> None:
     topic = make_topic(broker.bootstrap, unique("wide"), partitions=64)
-    produce_all(broker.bootstrap, topic, [{"key": b"key-%d" % (number % 500), "value": b"%d" % number} for number in range(5_000)], linger_ms=20)
+    messages = [{"key": b"key-%d" % (number % 500), "value": b"%d" % number} for number in range(5_000)]
+    produce_all(broker.bootstrap, topic, messages, linger_ms=20)
     homes: dict[bytes, set[int]] = {}
     with consumer(broker.bootstrap) as reader:
         reader.assign([TopicPartition(topic, partition, 0) for partition in range(64)])

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from system.lazy_disk import LazyDisk
 from system.lazy_tree import PAGE_BYTES, SECTOR_BYTES, Cut
 

@@ -1,0 +1,127 @@
+"""A load with a diary of promises: what was sent, what was acknowledged where, and whether the log kept its word.
+
+Each value is unique ("<writer>:<number>"), so one read of every partition settles it: nothing acknowledged is missing or moved, offsets are
+dense, and for an idempotent writer nothing is doubled, nothing is lost and its own order holds. Not here: who kills what, and when.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, Message
+from system.librdkafka import producer, read_partition
+
+PADDING = b"." * 150
+
+
+@dataclass(slots=True)
+class Diary:
+    """The promises made to one writer."""
+
+    writer: str
+    topic: str
+    partitions: int
+    is_idempotent: bool
+    sent: int = 0
+    acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)  # (partition, offset) -> number
+    doubly_promised: list[tuple[int, int]] = field(default_factory=list)  # Places that were promised to two records.
+    refused: list[str] = field(default_factory=list)
+
+    def value(self, number: int) -> bytes:
+        return f"{self.writer}:{number}:".encode() + PADDING
+
+    def note(self, number: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+            return
+        place = (message.partition(), message.offset())
+        if place in self.acknowledged:
+            self.doubly_promised.append(place)
+        self.acknowledged[place] = number
+
+
+@contextmanager
+def writing(bootstrap: str, topic: str, partitions: int, *, writer: str, is_idempotent: bool, per_second: int = 4_000) -> Iterator[Diary]:
+    """Writes to all partitions in turn from a thread of its own until the block ends, then waits until everything is answered."""
+    diary = Diary(writer, topic, partitions, is_idempotent)
+    stopping = threading.Event()
+    thread = threading.Thread(target=_write, args=(bootstrap, diary, stopping, per_second), daemon=True)
+    thread.start()
+    try:
+        yield diary
+    finally:
+        stopping.set()
+        thread.join(timeout=90)
+    assert not thread.is_alive(), "the writer did not come to an end"
+    assert diary.refused == [], f"{len(diary.refused)} refusals, such as {diary.refused[0]}"
+
+
+def _write(bootstrap: str, diary: Diary, stopping: threading.Event, per_second: int) -> None:
+    config: dict[str, object] = {
+        "acks": "all", "linger_ms": 2, "message_timeout_ms": 120_000, "queue_buffering_max_messages": 20_000,
+        "reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20, "socket_timeout_ms": 10_000, "log_level": 0,
+    }  # fmt: skip
+    sender = producer(bootstrap, enable_idempotence=diary.is_idempotent, **config)
+    begin = time.monotonic()
+    while not stopping.is_set():
+        if len(sender) > 15_000 or diary.sent > (time.monotonic() - begin) * per_second:
+            sender.poll(0.005)
+            continue
+        number = diary.sent
+        diary.sent += 1
+        sender.produce(
+            diary.topic, diary.value(number), partition=number % diary.partitions,
+            on_delivery=lambda error, message, number=number: diary.note(number, error, message),
+        )  # fmt: skip
+        sender.poll(0)
+    sender.flush(60)
+
+
+def check(bootstrap: str, diary: Diary) -> int:
+    """Reads everything and holds it against the diary. How many records there are."""
+    assert diary.doubly_promised == [], "one place was promised to two records"
+    count = 0
+    for partition in range(diary.partitions):
+        records = read_partition(bootstrap, diary.topic, partition)
+        count += len(records)
+        assert [record.offset() for record in records] == list(range(len(records))), "offsets are not dense"
+        numbers = [_number_in(record, diary.writer) for record in records]
+        _check_acknowledged(diary, partition, numbers)
+        if diary.is_idempotent:
+            expected = [number for number in range(diary.sent) if number % diary.partitions == partition]
+            assert numbers == expected, f"partition {partition}: {_difference(numbers, expected)}"
+    return count
+
+
+def missing(bootstrap: str, diary: Diary) -> int:
+    """How many acknowledged records are not there, or not where they were promised."""
+    lost = 0
+    for partition in range(diary.partitions):
+        found = {record.offset(): record.value() for record in read_partition(bootstrap, diary.topic, partition)}
+        lost += sum(
+            found.get(offset) != diary.value(number) for (where, offset), number in diary.acknowledged.items() if where == partition
+        )  # fmt: skip
+    return lost
+
+
+def _check_acknowledged(diary: Diary, partition: int, numbers: list[int]) -> None:
+    promised = {offset: number for (where, offset), number in diary.acknowledged.items() if where == partition}
+    broken = {offset: number for offset, number in promised.items() if offset >= len(numbers) or numbers[offset] != number}
+    assert broken == {}, (
+        f"partition {partition}: {len(broken)} of {len(promised)} acknowledged records are missing or moved, "
+        f"first at offset {min(broken)} of {len(numbers)}"
+    )
+
+
+def _number_in(record: Message, writer: str) -> int:
+    name, number, padding = record.value().split(b":")
+    assert name.decode() == writer and padding == PADDING, f"a record that nobody wrote: {record.value()!r}"
+    return int(number)
+
+
+def _difference(found: list[int], expected: list[int]) -> str:
+    doubled = len(found) - len(set(found))
+    lost = len(set(expected) - set(found))
+    return f"{doubled} doubled, {lost} lost, order {'kept' if found == sorted(found) else 'broken'}"
