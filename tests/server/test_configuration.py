@@ -38,7 +38,10 @@ def test_a_variable_may_name_the_file(tmp_path: Path):
     assert configure({}, {"PENSTOCK_CONFIG": str(file)}).node.num_partitions == 5
 
 
-@pytest.mark.parametrize("text", ['[topic]\n"retention.ms" = 5\n"flush.ms" = 1\nflush = "os"', 'topic.retention.ms = 5\ntopic.flush = "os"'])
+TOPIC_TABLES = ['[topic]\n"retention.ms" = 5\n"flush.ms" = 1\nflush = "os"', 'topic.retention.ms = 5\ntopic.flush = "os"']
+
+
+@pytest.mark.parametrize("text", TOPIC_TABLES)
 def test_a_topic_table_sets_what_topics_inherit(tmp_path: Path, text: str):
     topic = configure({}, {}, write(tmp_path / "node.toml", text)).node.default_topic_config()
     assert (topic.retention_ms, topic.flush) == (5, "os")

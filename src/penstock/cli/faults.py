@@ -3,6 +3,7 @@
 Exit codes: 1 it did not work, 2 it was asked wrongly, 130 it was interrupted.
 """
 
+import os
 import sys
 
 import click
@@ -60,5 +61,5 @@ def _usage_hint(failure: click.UsageError) -> str:
 
 def _leave_quietly() -> int:
     """The reader of our output has gone (`| head`): that is an end, not a failure. Python would complain once more while it exits."""
-    sys.stdout = None  # type: ignore[assignment]
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -54,7 +54,7 @@ def _settings(app: App) -> uvicorn.Config:
 
 class _LoopServer(uvicorn.Server):
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         yield  # Signals belong to the process, which stops the broker first.
 
 

@@ -137,10 +137,10 @@ def _listen_for_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
 
 
 async def _until_stopped(node: Node, asked_to_stop: asyncio.Future[str]) -> int:
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ended = asyncio.Event()
     for future in (asked_to_stop, node.stopped):
-        future.add_done_callback(lambda _: ended.done() or ended.set_result(None))
-    await ended
+        future.add_done_callback(lambda _: ended.set())
+    await ended.wait()
     if node.stopped.done():
         log.critical("the node stops itself: %s", node.stopped.result())
         return STOPPED_ITSELF
