@@ -72,7 +72,9 @@ flush = "ack"
 
 
 def page() -> str:
-    places = "".join(f"| `{name}` | `--{name.replace('.', '-')}` | {_code(default)} | {what} |\n" for name, (default, what) in PLACES.items())
+    places = "".join(
+        f"| `{name}` | `--{name.replace('.', '-')}` | {_code(default)} | {what} |\n" for name, (default, what) in PLACES.items()
+    )
     names = ", ".join(f"`{name}`" for name in sorted(KAFKA_NAMES_WITHOUT_EFFECT))
     return (
         HEAD + PLACES_HEAD + places + NODE_HEAD + _rows(NODE_SETTINGS.values()) + TOPIC_HEAD + _rows(TOPIC_SETTINGS.values())
