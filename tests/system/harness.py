@@ -4,7 +4,6 @@ Ports are chosen once, so that clients find a restarted node again. Everything a
 conftest.py shows the end of it beside a failed test. Not here: what is done to the disk below (lazy_disk.py) and the clients.
 """
 
-import json
 import os
 import signal
 import socket
@@ -44,8 +43,7 @@ class Node:
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.log = log or data_directory.with_name(data_directory.name + ".log")
-        self._config = self.log.with_suffix(".toml")
-        self._config.write_text(_toml(settings or {}, topic_settings or {}))
+        self._settings = dict(settings or {}) | {f"topic.{name}": value for name, value in (topic_settings or {}).items()}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -65,10 +63,10 @@ class Node:
     def spawn(self) -> Self:
         """Starts the process and does not wait for it."""
         assert not self.is_alive(), "it is running already"
-        command = [
-            sys.executable, "-m", "penstock", "serve", "--config", str(self._config), "--data-dir", str(self.data_directory),
-            "--kafka", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}",
-        ]  # fmt: skip
+        command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(self.data_directory)]
+        command += ["--kafka", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}"]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
         with self.log.open("ab") as log:
             self._said_before = log.tell()
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=_environment())
@@ -147,7 +145,7 @@ class Node:
     def _said_ready(self) -> bool:
         with self.log.open("rb") as log:
             log.seek(self._said_before)
-            return any(b"ready" in line and line.endswith(b"\n") for line in log.readlines())
+            return any(line.startswith(b"penstock ready ") and line.endswith(b"\n") for line in log.readlines())
 
     def _status_kib(self, name: str) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -159,12 +157,3 @@ class Node:
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     return kept | {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
-
-
-def _toml(settings: Mapping[str, object], topic_settings: Mapping[str, object]) -> str:
-    lines = ["[node]", *_toml_lines(settings), "[topic]", *_toml_lines(topic_settings)]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_lines(values: Mapping[str, object]) -> list[str]:
-    return [f'"{name}" = {json.dumps(value)}' for name, value in values.items()]  # Plain values are written alike in TOML and JSON.

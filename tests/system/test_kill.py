@@ -98,7 +98,7 @@ def test_one_data_directory_has_one_node(tmp_path: Path) -> None:
         second = Node(node.data_directory, log=tmp_path / "second.log")
         second.spawn()
         assert second.wait() != 0
-        assert "ready" not in second.said()
+        assert "penstock ready" not in second.said()
         assert str(node.data_directory) in second.said(), "it says which directory is taken"
         assert node.is_alive()
         librdkafka.make_topic(node.bootstrap, "still-serving")
