@@ -107,3 +107,23 @@ def batch(payload: bytes, count: int, **odd: int) -> bytes:
 
 def good_batch(*values: bytes) -> bytes:
     return batch(b"".join(record(value, delta=delta) for delta, value in enumerate(values)), len(values))
+
+
+def produce_frame(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> bytes:
+    """Produce version 3, by hand: it has the simplest reply to look into."""
+    body = struct.pack(">hhihhhi", ApiKey.PRODUCE, 3, 1, -1, -1, acks, 5_000)
+    body += struct.pack(">ih", 1, len(topic)) + topic.encode() + struct.pack(">iii", 1, partition, len(records)) + records
+    return struct.pack(">i", len(body)) + body
+
+
+def fetch_frame(topic: str, partitions: int, *, bytes_max: int, wait_ms: int = 500) -> bytes:
+    """Fetch version 4 of all partitions from their beginning."""
+    wishes = [{"partition": partition, "fetch_offset": 0, "partition_max_bytes": bytes_max} for partition in range(partitions)]
+    body = {
+        "replica_id": -1,
+        "max_wait_ms": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": bytes_max,
+        "topics": [{"topic": topic, "partitions": wishes}],
+    }
+    return write_request(ApiKey.FETCH, 4, 1, "test", body)

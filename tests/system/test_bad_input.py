@@ -12,7 +12,7 @@ import cramjam
 import pytest
 from system import librdkafka
 from system.harness import Node
-from system.raw import Line, batch, good_batch, record
+from system.raw import Line, batch, good_batch, produce_frame, record
 
 from penstock.wire.api_keys import ApiKey
 
@@ -208,13 +208,6 @@ def test_a_snappy_block_that_lies_about_its_size_is_refused(node: Node, address:
             MESSAGE_TOO_LARGE,
         }
     assert node.peak_resident_bytes() - before < 32 * MIB
-
-
-def produce_frame(topic: str, records: bytes) -> bytes:
-    """Produce version 3, by hand: version 3 has the simplest reply to look into."""
-    body = struct.pack(">hhihhhi", ApiKey.PRODUCE, 3, 1, -1, -1, -1, 5_000)
-    body += struct.pack(">ih", 1, len(topic)) + topic.encode() + struct.pack(">iii", 1, 0, len(records)) + records
-    return struct.pack(">i", len(body)) + body
 
 
 def error_in(reply: bytes) -> int:

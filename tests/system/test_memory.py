@@ -1,0 +1,172 @@
+"""Crowds that would eat all memory of a careless broker: the node stays under its cap, and those who behave are served."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from system import crowds, librdkafka
+from system.harness import Node
+from system.raw import Line, fetch_frame, good_batch
+
+from penstock.wire.api_keys import ApiKey
+from penstock.wire.schemas import write_request
+
+pytestmark = pytest.mark.serial
+
+MIB = 1 << 20
+CAP_BYTES = 256 * MIB
+PARTITIONS = 4
+# The log is kept small by retention, so that the test costs the disk little; a stalled connection is given up late, as by default.
+TOPIC = {"segment_bytes": 16 * MIB, "retention_bytes": 64 * MIB}
+SETTINGS = {"memory.bytes.max": CAP_BYTES, "log.retention.check.interval.ms": 500}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    crowds.allow_many_connections()
+    with Node(tmp_path / "data", settings=SETTINGS) as node:
+        librdkafka.make_topic(node.bootstrap, "crowded", PARTITIONS, **TOPIC)
+        yield node
+        assert node.is_alive()
+        assert node.complaints() == []
+
+
+def address_of(node: Node) -> tuple[str, int]:
+    return "127.0.0.1", node.kafka_port
+
+
+class GoodConsumer(threading.Thread):
+    """Reads on and on. `read` counts records."""
+
+    def __init__(self, node: Node, topic: str, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self.read = 0
+        self.trouble: BaseException | None = None
+        self._where = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+        self._bootstrap = node.bootstrap
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with librdkafka.consumer(self._bootstrap, queued_max_messages_kbytes=16_384, fetch_message_max_bytes=MIB) as reader:
+                reader.assign(self._where)
+                while not self._stopping.is_set():
+                    self.read += len(reader.consume(1_000, timeout=0.2))
+        except BaseException as trouble:
+            self.trouble = trouble
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+def test_500_consumers_that_never_read_and_100_producers_at_full_speed_fit_under_the_cap(node: Node, seconds: int) -> None:
+    asyncio.run(crowds.FullSpeed(address_of(node), "crowded", PARTITIONS).run(producers=4, seconds=1.0))  # Something to ask for.
+    greedy = fetch_frame("crowded", PARTITIONS, bytes_max=50 * MIB) * 20
+    load = crowds.FullSpeed(address_of(node), "crowded", PARTITIONS)
+
+    async def crowd() -> None:
+        async with crowds.silent_callers(address_of(node), 500, greedy):
+            await load.run(producers=100, seconds=seconds)
+
+    consumer = GoodConsumer(node, "crowded", PARTITIONS)
+    consumer.start()
+    asyncio.run(crowd())
+    consumer.stop()
+    assert consumer.trouble is None, consumer.trouble
+    assert node.peak_resident_bytes() < CAP_BYTES, f"{node.peak_resident_bytes() / MIB:.0f} MiB"
+    assert load.acknowledged > 100 * seconds, "the producers were hardly served"
+    assert consumer.read > 1_000 * seconds, "the one who reads was hardly served"
+
+
+def test_requests_whose_replies_nobody_reads_fit_under_the_cap(node: Node) -> None:
+    """Small questions with large answers, asked without end over 50 connections."""
+    for number in range(20):
+        librdkafka.make_topic(node.bootstrap, f"wide-{number}", partitions=50)
+    question = write_request(ApiKey.METADATA, 1, 1, "test", {"topics": None})
+
+    async def flood() -> None:
+        loop = asyncio.get_running_loop()
+        async with crowds.silent_callers(address_of(node), 50) as lines:
+            tasks = [loop.create_task(loop.sock_sendall(line, question * 20_000)) for line in lines]
+            await asyncio.sleep(4)
+            for task in tasks:
+                task.cancel()
+
+    asyncio.run(flood())
+    assert node.peak_resident_bytes() < CAP_BYTES
+    with Line(address_of(node)) as line:
+        assert line.produce("crowded", good_batch(b"still here")) == 0
+
+
+def test_half_requests_hold_no_memory_and_are_given_up(tmp_path: Path) -> None:
+    """Each caller announces 90 MB, sends a few bytes, then one byte at a time."""
+    settings = SETTINGS | {"connections.max.stalled.ms": 3_000}
+    with Node(tmp_path / "data", settings=settings) as node:
+        librdkafka.make_topic(node.bootstrap, "crowded", PARTITIONS)
+        before = node.resident_bytes()
+
+        async def dribble() -> int:
+            begun = (90 * MIB).to_bytes(4, "big") + bytes(10)
+            async with crowds.silent_callers(address_of(node), 300, begun) as lines:
+                await asyncio.sleep(1)
+                assert node.resident_bytes() - before < 64 * MIB
+                with Line(address_of(node)) as line:
+                    assert line.produce("crowded", good_batch(b"others are served")) == 0
+                await asyncio.sleep(6)
+                return sum(await is_closed(line) for line in lines)
+
+        assert asyncio.run(dribble()) == 300, "callers who stopped in the middle of a request are still connected"
+        assert node.complaints() == []
+
+
+async def is_closed(line: socket.socket) -> bool:
+    try:
+        async with asyncio.timeout(0.5):
+            return await asyncio.get_running_loop().sock_recv(line, 1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_thousands_of_idle_connections_cost_little(node: Node) -> None:
+    before_bytes, connections = node.resident_bytes(), 4_000
+
+    async def idle() -> tuple[float, float]:
+        async with crowds.silent_callers(address_of(node), connections):
+            await asyncio.sleep(1)
+            cpu, began = node.cpu_seconds(), time.monotonic()
+            await asyncio.sleep(2)
+            busy = (node.cpu_seconds() - cpu) / (time.monotonic() - began)
+            with Line(address_of(node)) as line:
+                assert line.produce("crowded", good_batch(b"served")) == 0
+            return busy, (node.resident_bytes() - before_bytes) / connections
+
+    busy, bytes_each = asyncio.run(idle())
+    assert node.open_files() < connections, "closed connections are let go"
+    assert bytes_each < 20_000 and busy < 0.2, f"{bytes_each:.0f} bytes each, {busy:.0%} of a core"
+
+
+def test_more_connections_than_allowed_are_turned_away_and_room_comes_back(tmp_path: Path) -> None:
+    with Node(tmp_path / "data", settings={"connections.max": 50}) as node:
+
+        async def crowd() -> int:
+            async with crowds.silent_callers(address_of(node), 60) as lines:
+                await asyncio.sleep(0.3)
+                return sum(await is_closed(line) for line in lines)
+
+        assert asyncio.run(crowd()) == 10
+        deadline = time.monotonic() + 5
+        while True:
+            with contextlib.suppress(AssertionError), Line(address_of(node)) as line:
+                assert line.ask(ApiKey.API_VERSIONS, 0).error_code == 0
+                break
+            assert time.monotonic() < deadline, "no room came back"
