@@ -3,8 +3,6 @@
 kio has a fast parser of its own, but it reserves memory by the length that an array claims: a frame of twenty bytes can ask for a hundred
 gigabytes, and then the whole process is aborted. Bytes from a socket never go there. This reader walks the same schemas in Python; kio's
 parser is its oracle in the tests.
-
-A reader takes a buffer, a position and the end of what it may read, and returns the value and the position after it.
 """
 
 import dataclasses
@@ -21,9 +19,19 @@ from kio.serial._introspect import classify_field, get_field_tag
 
 from penstock.errors import MalformedInput
 from penstock.vocabulary import NO_TOPIC_ID, Buffer
-from penstock.wire.varints import read_uvarint
-
-Reader = Callable[[Buffer, int, int], tuple[Any, int]]
+from penstock.wire.fields import (
+    INT,
+    LONG,
+    SHORT,
+    Reader,
+    read_compact_length,
+    read_compact_string,
+    read_int,
+    read_nullable_compact_string,
+    read_nullable_string,
+    read_string,
+    read_tagged,
+)
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _ERROR_CODES: dict[int, int] = {code.value: code for code in KioErrorCode}
@@ -49,7 +57,7 @@ def entity_reader(entity_class: Any) -> Reader:
         for name, reader in plain:
             values[name], at = reader(buffer, at, end)
         if entity_class.__flexible__:
-            at = _read_tagged(buffer, at, end, tagged, values)
+            at = read_tagged(buffer, at, end, tagged, values)
         return entity_class(**values), at
 
     return read
@@ -82,22 +90,6 @@ ZEROS: dict[str, Any] = {
 } | dict.fromkeys(("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"), 0)
 
 
-def _read_tagged(buffer: Buffer, at: int, end: int, tagged: dict[int, tuple[str, Reader]], values: dict[str, Any]) -> int:
-    count, at = read_uvarint(buffer, at, end)
-    for _ in range(count):
-        tag, at = read_uvarint(buffer, at, end)
-        size, at = read_uvarint(buffer, at, end)
-        if size > end - at:
-            raise MalformedInput("a tagged field reaches past its message")
-        if tag in tagged:
-            name, reader = tagged[tag]
-            values[name], read_to = reader(buffer, at, at + size)
-            if read_to != at + size:
-                raise MalformedInput("a tagged field is longer than its value")
-        at += size
-    return at
-
-
 def _field_reader(field: Any, flexible: bool, *, is_tagged: bool) -> Reader:
     shape = classify_field(field)
     nullable = NoneType in get_args(field.type)
@@ -112,10 +104,12 @@ def _field_reader(field: Any, flexible: bool, *, is_tagged: bool) -> Reader:
 
 def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> Reader:
     match kafka_type:
+        case "string" if flexible:
+            return read_nullable_compact_string if nullable else read_compact_string
         case "string":
-            return _string(flexible, nullable)
+            return read_nullable_string if nullable else read_string
         case "bytes" | "records":
-            return _bytes(flexible, nullable)
+            return _sized(read_compact_length if flexible else read_int, nullable)
         case _:
             return _fixed(*_FIXED[kafka_type])
 
@@ -132,42 +126,23 @@ def _fixed(layout: Struct, convert: Callable[[Any], Any] | None) -> Reader:
     return read
 
 
-def _string(flexible: bool, nullable: bool) -> Reader:
-    read_bytes = _sized(_SHORT, nullable) if not flexible else _sized(None, nullable)
-
+def _sized(length_reader: Reader, nullable: bool) -> Reader:
     def read(buffer: Buffer, at: int, end: int) -> tuple[Any, int]:
-        value, at = read_bytes(buffer, at, end)
-        try:
-            return (None if value is None else str(value, "utf-8")), at
-        except UnicodeDecodeError:
-            raise MalformedInput("a string is not UTF-8") from None
-
-    return read
-
-
-def _bytes(flexible: bool, nullable: bool) -> Reader:
-    return _sized(None if flexible else _INT, nullable)
-
-
-def _sized(length_layout: Struct | None, nullable: bool) -> Reader:
-    read_length = _compact_length if length_layout is None else _fixed(length_layout, None)
-
-    def read(buffer: Buffer, at: int, end: int) -> tuple[Any, int]:
-        length, at = read_length(buffer, at, end)
+        length, at = length_reader(buffer, at, end)
         if length == -1 and nullable:
             return None, at
         if not 0 <= length <= end - at:
-            raise MalformedInput("a string or byte field has a length that cannot be")
+            raise MalformedInput("a byte field has a length that cannot be")
         return bytes(buffer[at : at + length]), at + length
 
     return read
 
 
 def _array(item: Reader, flexible: bool, nullable: bool) -> Reader:
-    read_length = _compact_length if flexible else _fixed(_INT, None)
+    length_reader = read_compact_length if flexible else read_int
 
     def read(buffer: Buffer, at: int, end: int) -> tuple[Any, int]:
-        count, at = read_length(buffer, at, end)
+        count, at = length_reader(buffer, at, end)
         if count == -1 and nullable:
             return None, at
         if not 0 <= count <= end - at:  # Each item takes a byte at least.
@@ -191,11 +166,6 @@ def _nullable_entity(item: Reader) -> Reader:
     return read
 
 
-def _compact_length(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
-    length, at = read_uvarint(buffer, at, end)
-    return length - 1, at
-
-
 def _as_datetime(value: int) -> datetime | None:
     return None if value == -1 else _EPOCH + timedelta(milliseconds=value)
 
@@ -208,23 +178,21 @@ def _as_timedelta(value: int) -> timedelta:
     return timedelta(milliseconds=value)
 
 
-_SHORT = Struct(">h")
-_INT = Struct(">i")
 _FIXED: dict[str, tuple[Struct, Callable[[Any], Any] | None]] = {
     "bool": (Struct(">?"), None),
     "int8": (Struct(">b"), None),
-    "int16": (_SHORT, None),
-    "int32": (_INT, None),
-    "int64": (Struct(">q"), None),
+    "int16": (SHORT, None),
+    "int32": (INT, None),
+    "int64": (LONG, None),
     "uint8": (Struct(">B"), None),
     "uint16": (Struct(">H"), None),
     "uint32": (Struct(">I"), None),
     "uint64": (Struct(">Q"), None),
     "float64": (Struct(">d"), None),
     "uuid": (Struct(">16s"), _as_uuid),
-    "error_code": (_SHORT, lambda value: _ERROR_CODES.get(value, value)),
-    "timedelta_i32": (_INT, _as_timedelta),
-    "timedelta_i64": (Struct(">q"), _as_timedelta),
-    "datetime_i64": (Struct(">q"), _as_datetime),
+    "error_code": (SHORT, lambda value: _ERROR_CODES.get(value, value)),
+    "timedelta_i32": (INT, _as_timedelta),
+    "timedelta_i64": (LONG, _as_timedelta),
+    "datetime_i64": (LONG, _as_datetime),
 }
 _MARKER = _fixed(Struct(">b"), None)

@@ -31,6 +31,8 @@ def varint(value: int) -> bytes:
 
 def read_uvarint(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
     """Reads at most 32 bits from `buffer[at:end]`; returns the value and the position after it."""
+    if at < end and (byte := buffer[at]) < 0x80:
+        return byte, at + 1
     return _read_bits(buffer, at, end, 28, 0x0F)
 
 
