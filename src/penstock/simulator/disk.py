@@ -55,6 +55,7 @@ class SimDisk:
         capacity_bytes: int = UNLIMITED_BYTES,
         sleep: Callable[[float], Awaitable[None]] = _one_turn,
         tell: Callable[[str, str, int], None] = lambda operation, path, size: None,
+        went_dark: Callable[[], None] = lambda: None,
     ) -> None:
         self.faults = faults
         self.capacity_bytes = capacity_bytes
@@ -65,9 +66,10 @@ class SimDisk:
         self._platter = Platter()
         self._locks: dict[str, bool] = {}  # True: held by another process, which no end of ours frees.
         self._crash_at: int | None = None
-        self._is_dark = False
+        self.is_dark = False  # `crash_at` has struck, `power_cut` has not come yet.
         self._sleep = sleep
         self._tell = tell
+        self._went_dark = went_dark
         self._wished_failures: Counter[str] = Counter()  # Of "write" and "read".
         self._flush_failures: list[str | None] = []
 
@@ -327,12 +329,13 @@ class SimDisk:
         self._check_power()
         self.operations += 1
         if self.operations == self._crash_at:
-            self._is_dark = True
+            self.is_dark = True
+            self._went_dark()
             raise PowerCut(f"at {operation} {path}")
         self._tell(operation, path, size)
 
     def _check_power(self) -> None:
-        if self._is_dark:
+        if self.is_dark:
             raise PowerCut("the disk has no power")
 
     def _held(self, file: File) -> SimFile:
@@ -358,4 +361,4 @@ class SimDisk:
         self.incarnation += 1
         self._locks = {path: True for path, is_foreign in self._locks.items() if is_foreign}
         self._crash_at = None
-        self._is_dark = False
+        self.is_dark = False

@@ -1,0 +1,65 @@
+"""One life of a simulated host: what it has ready to run, and whether it still runs at all.
+
+A process is carried in a context variable, so that every callback, timer and task belongs to the one that made it. A dead process is simply
+never run again: no cancellation, no `finally`, as after a power cut. Its tasks are kept, because a task that is forgotten would be closed
+by the garbage collector, and closing runs `finally`.
+"""
+
+from asyncio import Handle, Task
+from collections import deque
+from contextvars import Context, ContextVar
+from typing import Any, Protocol
+from weakref import WeakSet
+
+
+class Flushable(Protocol):
+    """A transport that has something to send when its process's turn ends."""
+
+    def flush(self) -> None: ...
+
+
+class Process:
+    __slots__ = (
+        "__weakref__",
+        "buried",
+        "context",
+        "flushes",
+        "index",
+        "is_dead",
+        "is_paused",
+        "is_queued",
+        "is_resting",
+        "name",
+        "ready",
+        "tasks",
+        "turn_seconds",
+    )
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self.index = index  # Across the whole run, in order of birth: what the trace calls it.
+        self.ready: deque[Handle] = deque()
+        self.flushes: list[Flushable] = []
+        self.is_dead = False
+        self.is_paused = False  # As by SIGSTOP: callbacks gather and run when it is resumed.
+        self.is_queued = False  # The loop knows that there is something to run.
+        self.is_resting = False  # Between two turns of a slow process.
+        self.turn_seconds = 0.0  # How long a turn of its loop takes; 0 is a machine of infinite speed.
+        self.tasks: WeakSet[Task[Any]] = WeakSet()
+        self.buried: list[object] = []
+        self.context = Context()
+        self.context.run(CURRENT.set, self)
+
+    def die(self) -> None:
+        self.is_dead = True
+        self.buried = [*self.tasks, *self.ready]
+        for task in self.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # It is meant to be pending for ever.
+        self.ready.clear()
+        self.flushes.clear()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+CURRENT: ContextVar[Process] = ContextVar("process")
