@@ -156,6 +156,10 @@ class TopicConfig:
             return self.flush_ms
         return SECOND_MS if self.flush == "interval" else None
 
+    def as_texts(self) -> dict[str, str]:
+        """Every setting by name, as it would be written."""
+        return {name: _as_text(getattr(self, attribute)) for name, attribute in _TOPIC_ATTRIBUTES.items()}
+
     def with_overrides(self, overrides: Mapping[str, str]) -> "TopicConfig":
         """This config with the named values in place of its own; a bad name or value is refused and nothing is changed."""
         changes: dict[str, Value] = {}
@@ -170,6 +174,10 @@ class TopicConfig:
             except ValueError as wrong:
                 raise Refusal(ErrorCode.INVALID_CONFIG, str(wrong)) from None
         return replace(self, **cast(dict[str, Any], changes))
+
+
+def _as_text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # Kafka's other topic settings. Tools set them without asking; they are taken and kept so that those tools work, and change nothing here.

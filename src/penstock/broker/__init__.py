@@ -1,0 +1,1 @@
+"""One node: it takes requests apart, asks the rooms below, and answers in order."""

@@ -1,0 +1,111 @@
+"""The API table: what this node serves, in which versions, by which handler. ApiVersions announces what stands here.
+
+Handlers come in three manners. `DIRECT` ones (Produce, Fetch) take their place in the queue of replies themselves and may park.
+`AT_ONCE` ones answer before they return. `IN_TURN` ones await; the connection's next request waits for them, as it does at Kafka,
+so that a client that creates a topic and then asks about it on one connection finds it.
+A request that we don't serve closes its connection, except ApiVersions, whose answer says what we do serve.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.broker.calls import Call
+from penstock.broker.handlers.api_versions import api_versions
+from penstock.broker.handlers.create_topics import create_topics
+from penstock.broker.handlers.delete_topics import delete_topics
+from penstock.broker.handlers.describe_cluster import describe_cluster
+from penstock.broker.handlers.fetch import fetch
+from penstock.broker.handlers.init_producer_id import init_producer_id
+from penstock.broker.handlers.list_offsets import list_offsets
+from penstock.broker.handlers.metadata import metadata
+from penstock.broker.handlers.produce import produce
+from penstock.errors import MalformedInput
+from penstock.vocabulary import Buffer
+from penstock.wire import schemas
+from penstock.wire.api_keys import ApiKey
+from penstock.wire.api_versions import write_unsupported_api_versions_response
+from penstock.wire.frames import read_request_header
+
+if TYPE_CHECKING:
+    from penstock.broker.connection import Connection, Reply
+    from penstock.broker.node import Node
+
+
+class Manner(Enum):
+    DIRECT = auto()
+    AT_ONCE = auto()
+    IN_TURN = auto()
+
+
+class Api(NamedTuple):
+    key: ApiKey
+    version_min: int
+    version_max: int
+    manner: Manner
+    handler: Callable[["Node", Call], Any]
+    advertised_min: int = -1  # Where clients must be told of lower versions than are served.
+
+
+API_TABLE = (
+    Api(ApiKey.PRODUCE, 3, 13, Manner.DIRECT, produce, advertised_min=0),
+    Api(ApiKey.FETCH, 4, 18, Manner.DIRECT, fetch),
+    Api(ApiKey.LIST_OFFSETS, 1, 11, Manner.IN_TURN, list_offsets),
+    Api(ApiKey.METADATA, 0, 13, Manner.IN_TURN, metadata),
+    Api(ApiKey.API_VERSIONS, 0, 4, Manner.AT_ONCE, api_versions),
+    Api(ApiKey.CREATE_TOPICS, 2, 7, Manner.IN_TURN, create_topics),
+    Api(ApiKey.DELETE_TOPICS, 1, 6, Manner.IN_TURN, delete_topics),
+    Api(ApiKey.INIT_PRODUCER_ID, 0, 5, Manner.IN_TURN, init_producer_id),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, Manner.IN_TURN, describe_cluster),
+)
+
+
+class Apis:
+    def __init__(self, node: "Node", table: tuple[Api, ...] = API_TABLE) -> None:
+        self._node = node
+        self._table = {int(api.key): api for api in table}
+        self._counts = node.metrics.requests
+        self._names = {int(api.key): api.key.name for api in table}
+        self.advertised = [
+            (api.key, api.advertised_min if api.advertised_min >= 0 else api.version_min, api.version_max) for api in sorted(table)
+        ]
+
+    def handle(self, connection: "Connection", frame: memoryview) -> None:
+        header = read_request_header(frame)
+        api = self._table.get(header.api_key)
+        if api is None or not api.version_min <= header.api_version <= api.version_max:
+            self._decline(connection, header.api_key, header.api_version, header.correlation_id)
+            return
+        name = self._names[header.api_key]
+        self._counts[name] = self._counts.get(name, 0) + 1
+        call = Call(connection, header.api_key, header.api_version, header.correlation_id, header.client_id, frame, header.body_at)
+        if api.manner is Manner.DIRECT:
+            api.handler(self._node, call)
+        elif api.manner is Manner.AT_ONCE:
+            connection.new_reply().send(api.handler(self._node, call))
+        else:
+            connection.requests_in_turn += 1
+            self._node.spawn(self._in_turn(api, call._replace(frame=bytes(frame)), connection.new_reply()))
+
+    async def _in_turn(self, api: Api, call: Call, reply: "Reply") -> None:
+        connection = call.connection
+        try:
+            answer = await api.handler(self._node, call)
+            reply.send(answer if isinstance(answer, list) else _written(call, answer))
+        except MalformedInput as malformed:
+            self._node.client_erred(connection, malformed)
+        except Exception:
+            connection.close()  # The client retries elsewhere or later; the node's top reports what went wrong.
+            raise
+        finally:
+            connection.requests_in_turn -= 1
+            connection.go_on()
+
+    def _decline(self, connection: "Connection", api_key: int, version: int, correlation_id: int) -> None:
+        if api_key != ApiKey.API_VERSIONS:
+            raise MalformedInput(f"API {api_key} version {version} is not served here")
+        connection.new_reply().send([write_unsupported_api_versions_response(correlation_id, self.advertised)])
+
+
+def _written(call: Call, answer: Any) -> list[Buffer]:
+    return [schemas.write_response(call.api_key, call.version, call.correlation_id, answer)]

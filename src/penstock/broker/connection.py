@@ -1,0 +1,269 @@
+"""One client's connection: frames go to the API table as they become whole, replies leave in the order of the requests.
+
+Each request takes a place in the queue of replies; a reply leaves when all before it have left, and those that are ready together leave
+in one write. A connection is not read from while its client doesn't take its replies, while it has too many requests under way,
+while an earlier request must end first, and while the node has no room for another large request.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol, cast
+
+from penstock.broker.inbox import Inbox
+from penstock.errors import MalformedInput
+from penstock.settings import KIB
+from penstock.vocabulary import Buffer, Instant
+from penstock.wire.frames import LENGTH
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+UNSENT_BYTES_HIGH = 128 * KIB  # Past this the transport tells us that the client is slow.
+COUNTED_FROM_BYTES = 16 * KIB  # Smaller requests and replies are not worth counting.
+FRAME_BYTES_MIN = 8  # An API key, a version and a correlation id.
+
+
+class Cancellable(Protocol):
+    """Something parked that is to be forgotten when its client goes away."""
+
+    def cancel(self) -> None: ...
+
+
+class Reply:
+    """A request's place in the queue of replies. No pieces at all: answered by silence (acks=0)."""
+
+    __slots__ = ("connection", "counted", "parked", "pieces")
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.pieces: list[Buffer] | None = None
+        self.parked: Cancellable | None = None
+        self.counted = 0  # Bytes of the node's room for replies that it takes.
+
+    def send(self, pieces: list[Buffer], size: int = 0) -> None:
+        """Answers. `size` is given for replies large enough to be counted."""
+        self.pieces = pieces
+        self.parked = None
+        if size >= COUNTED_FROM_BYTES:
+            self.counted = size
+        self.connection.reply_is_ready(self.counted)
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_ready_bytes", "_replies", "_reserved",
+        "_transport", "_written_bytes", "heard_at", "is_closed", "requests_in_turn", "stalled_since",
+    )  # fmt: skip
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._transport: asyncio.Transport | None = None
+        self._inbox = Inbox(node.shared_buffer)
+        self._replies: deque[Reply] = deque()
+        self._reserved = 0  # Bytes of the node's room for requests that the inbox takes, or waits for.
+        self._ready_bytes = 0  # Of counted replies whose turn has not come,
+        self._written_bytes = 0  # and of those that the client has yet to take.
+        self._is_handling = False
+        self._is_paused = False  # The client is slow.
+        self._is_waiting_for_room = False
+        self._is_blocked = False  # Not reading.
+        self.requests_in_turn = 0  # Requests that must end before the next one may begin.
+        self.is_closed = False
+        self.heard_at: Instant = node.env.now()
+        self.stalled_since: Instant | None = None
+
+    # Coming and going
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        if not self._node.connection_opened(self):
+            self.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.is_closed = True
+        replies, self._replies = self._replies, deque()
+        for reply in replies:
+            if reply.parked is not None:
+                reply.parked.cancel()
+        self._node.reply_room.give_back(self._ready_bytes + self._written_bytes)
+        self._ready_bytes = self._written_bytes = 0
+        self._release_reservation()
+        self._inbox.keep(memoryview(b""))
+        self._node.connection_closed(self)
+
+    def close(self) -> None:
+        """Closes at once: what is unsent was for a client that is no longer served."""
+        if not self.is_closed and self._transport is not None:
+            self.is_closed = True
+            self._transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._replies
+
+    @property
+    def has_unfinished_frame(self) -> bool:
+        return self._inbox.held_capacity > 0 and not self._is_blocked
+
+    # Reading
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbox.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.heard_at = self._node.env.now()
+        chunk = self._inbox.received(nbytes)
+        if chunk is not None:
+            self._take_in(chunk)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def go_on(self) -> None:
+        """Something that held up reading may be over."""
+        if not self._is_blocked or self._is_handling or self.is_closed or self._must_wait():
+            return
+        self._is_blocked = False
+        chunk = self._inbox.waiting()
+        if chunk is not None:
+            self._take_in(chunk)
+        if not self._is_blocked and not self.is_closed and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _take_in(self, chunk: memoryview) -> None:
+        self._is_handling = True
+        try:
+            used = self._handle_frames(chunk)
+        except MalformedInput as malformed:
+            self._node.client_erred(self, malformed)
+            return
+        finally:
+            self._is_handling = False
+        if self.is_closed:
+            return
+        self._keep(chunk[used:])
+        self.send_ready()
+        if self._is_blocked and not self._must_wait():
+            asyncio.get_running_loop().call_soon(self.go_on)
+
+    def _handle_frames(self, chunk: memoryview) -> int:
+        """Handles the whole frames of the chunk, as far as they may be handled now; returns how many bytes those were."""
+        at, end = 0, len(chunk)
+        while end - at >= LENGTH.size:
+            size: int = LENGTH.unpack_from(chunk, at)[0]
+            if not FRAME_BYTES_MIN <= size <= self._node.settings.request_bytes_max:
+                raise MalformedInput(f"a frame of {size} bytes; {FRAME_BYTES_MIN} to {self._node.settings.request_bytes_max} are taken")
+            if end - at < LENGTH.size + size:
+                break
+            if self._must_wait():
+                self.send_ready()
+                if self._must_wait():
+                    self._block()
+                    break
+            self._node.apis.handle(self, chunk[at + LENGTH.size : at + LENGTH.size + size])
+            at += LENGTH.size + size
+            if self.is_closed:
+                break
+        return at
+
+    def _must_wait(self) -> bool:
+        return (
+            self._is_paused
+            or self._is_waiting_for_room
+            or self.requests_in_turn > 0
+            or self._ready_bytes > UNSENT_BYTES_HIGH
+            or len(self._replies) >= self._node.settings.requests_in_flight_max
+        )
+
+    def _block(self) -> None:
+        if not self._is_blocked and self._transport is not None:
+            self._is_blocked = True
+            self._transport.pause_reading()
+
+    def _keep(self, rest: memoryview) -> None:
+        self._inbox.keep(rest)
+        size = self._inbox.held_capacity
+        if size == self._reserved or self._is_waiting_for_room:
+            return
+        self._release_reservation()
+        if size >= COUNTED_FROM_BYTES:
+            self._reserved = size
+            if not self._node.request_room.take(size, self._room_is_there):
+                self._is_waiting_for_room = True
+                self._block()
+
+    def _room_is_there(self) -> None:
+        self._is_waiting_for_room = False
+        self.go_on()
+
+    def _release_reservation(self) -> None:
+        reserved, self._reserved = self._reserved, 0
+        if self._is_waiting_for_room:
+            self._is_waiting_for_room = False
+            self._node.request_room.leave_queue(self._room_is_there)
+        elif reserved:
+            self._node.request_room.give_back(reserved)
+
+    # Writing
+
+    def new_reply(self) -> Reply:
+        """Takes the next place in the queue of replies."""
+        reply = Reply(self)
+        self._replies.append(reply)
+        return reply
+
+    def reply_is_ready(self, counted: int) -> None:
+        if self.is_closed:
+            return
+        if counted:
+            self._ready_bytes += counted
+            self._node.reply_room.take(counted)
+        if not self._is_handling:
+            self._node.send_soon(self)
+
+    def send_ready(self) -> None:
+        """Writes every reply whose turn has come."""
+        replies = self._replies
+        if not replies or replies[0].pieces is None or self._is_paused or self.is_closed:
+            return
+        pieces: list[Buffer] = []
+        counted = 0
+        while replies and (ready := replies[0].pieces) is not None:
+            pieces += ready
+            counted += replies.popleft().counted
+        self._write(pieces, counted)
+        if self._is_blocked:
+            self.go_on()
+
+    def _write(self, pieces: list[Buffer], counted: int) -> None:
+        if not pieces or self._transport is None:
+            return
+        if not counted:
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return
+        self._ready_bytes -= counted
+        self._written_bytes += counted
+        self._transport.writelines(pieces)
+        if self._transport.get_write_buffer_size() > UNSENT_BYTES_HIGH:
+            asyncio.get_running_loop().call_soon(self._settle_written)
+        else:
+            self._settle_written()
+
+    def _settle_written(self) -> None:
+        """Written bytes count until the client has taken them: the transport says so, unless it never had to say that they waited."""
+        if not self._is_paused:
+            self._node.reply_room.give_back(self._written_bytes)
+            self._written_bytes = 0
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self.stalled_since = self._node.env.now()
+        self._block()
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.stalled_since = None
+        self._settle_written()
+        self.send_ready()
+        self.go_on()

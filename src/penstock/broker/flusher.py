@@ -1,0 +1,104 @@
+"""Group commit: one flush round at a time, over every log that wants one.
+
+A round covers what was appended before it began. Appends that come meanwhile wait for the next round, which begins at once: no timer,
+no batching delay, and the busier the node the more each round carries. Logs that promise less (`flush` interval or os) ask for a round
+by a deadline instead. A round that fails takes the logs it covered offline; a later success of the disk is not believed.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.env import Env
+from penstock.log.log import FlushTicket
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Instant
+
+
+class Flusher:
+    def __init__(self, env: Env, on_settled: Callable[[Partition], None]) -> None:
+        self._env = env
+        self._on_settled = on_settled  # Called for each partition of a round once its log knows how the round ended.
+        self._wanted: dict[Partition, None] = {}
+        self._by_deadline: dict[Partition, Instant] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._rounds: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self.rounds_done = 0
+        self.seconds_flushing = 0.0
+
+    def request(self, partition: Partition) -> None:
+        """The partition's log has bytes that somebody waits for."""
+        self._wanted[partition] = None
+        if self._rounds is None:
+            self._rounds = asyncio.get_running_loop().create_task(self._run_rounds())
+
+    def request_by(self, partition: Partition, deadline: Instant) -> None:
+        """The partition's log has bytes that must be flushed by then; an earlier deadline stands."""
+        if partition in self._by_deadline:
+            return
+        self._by_deadline[partition] = deadline
+        if self._timer is None or deadline < self._timer.when():
+            self._set_timer(deadline)
+
+    async def flush(self, partitions: list[Partition]) -> None:
+        """Waits until what these logs have now is flushed, or has failed to be."""
+        for partition in partitions:
+            self.request(partition)
+        if self._rounds is not None:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(done)
+            await done
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._rounds is not None:
+            await self._rounds
+
+    async def _run_rounds(self) -> None:
+        try:
+            while self._wanted:
+                await self._one_round()
+        finally:
+            self._rounds = None
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(None)
+            self._waiting.clear()
+
+    async def _one_round(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        waiting, self._waiting = self._waiting, []
+        covered: list[tuple[Partition, FlushTicket]] = []
+        for partition in wanted:
+            self._by_deadline.pop(partition, None)
+            ticket = partition.log.begin_flush()
+            if ticket is not None:
+                covered.append((partition, ticket))
+        if covered:
+            began = self._env.now()
+            files = [file for _, ticket in covered for file in ticket.files]
+            directories = dict.fromkeys(directory for _, ticket in covered for directory in ticket.directories)
+            failures = await self._env.disk.sync(files, list(directories))
+            self.rounds_done += 1
+            self.seconds_flushing += self._env.now() - began
+            for partition, ticket in covered:
+                partition.log.end_flush(ticket, failures)
+                self._on_settled(partition)
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)
+
+    def _set_timer(self, deadline: Instant) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._deadline_came)
+
+    def _deadline_came(self) -> None:
+        self._timer = None
+        now = self._env.now()
+        for partition in [partition for partition, deadline in self._by_deadline.items() if deadline <= now]:
+            del self._by_deadline[partition]
+            self.request(partition)
+        if self._by_deadline:
+            self._set_timer(min(self._by_deadline.values()))

@@ -1,0 +1,1 @@
+"""One file per API. A handler opens with its versions, its behaviour and its gaps."""

@@ -1,0 +1,69 @@
+"""CreateTopics, versions 2 to 7 (KIP-464 defaults, KIP-525 configs in the reply, KIP-516 topic ids).
+
+All topics of a request are decided on together; each that cannot be made is refused by itself. `validate_only` decides and stores nothing.
+A topic can be produced to when the reply leaves: its logs are open.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.calls import Call
+from penstock.cluster import records
+from penstock.cluster.controller import CreateTopics, NewTopic, Reply
+from penstock.errors import ErrorCode, Refusal
+from penstock.settings import TOPIC_SETTINGS, TopicConfig
+from penstock.wire import schemas
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+SOURCE_TOPIC, SOURCE_DEFAULT = 1, 5  # Where a config value comes from, by Kafka's numbers.
+
+
+async def create_topics(node: "Node", call: Call) -> dict[str, Any]:
+    request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
+    named = Counter(topic.name for topic in request.topics)
+    wishes = {topic.name: _wish(node, topic) for topic in request.topics if named[topic.name] == 1}
+    command = CreateTopics(tuple(wishes.values()))
+    try:
+        replies = node.controller.decide(command).replies if request.validate_only else await node.submit(command)
+    except Refusal as refusal:
+        replies = tuple(refusal for _ in wishes)
+    by_name = dict(zip(wishes, replies, strict=True))
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+    return {"topics": [_result(node, name, by_name.get(name, twice), is_trial=request.validate_only) for name in named]}
+
+
+def _wish(node: "Node", topic: Any) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        node.new_topic_id(),
+        topic.num_partitions,
+        topic.replication_factor,
+        {config.name: config.value for config in topic.configs if config.value is not None},
+        tuple((row.partition_index, tuple(row.broker_ids)) for row in topic.assignments),
+    )
+
+
+def _result(node: "Node", name: str, reply: Reply, *, is_trial: bool) -> dict[str, Any]:
+    if isinstance(reply, Refusal):
+        return {"name": name, "error_code": reply.code, "error_message": reply.reason, "configs": None}
+    assert isinstance(reply, records.TopicCreated)
+    config = node.controller.topic_defaults.with_overrides(reply.overrides)
+    return {
+        "name": name,
+        "topic_id": bytes(16) if is_trial else reply.topic_id,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "num_partitions": len(reply.partitions),
+        "replication_factor": len(reply.partitions[0].replicas),
+        "configs": _configs(config, reply.overrides),
+    }
+
+
+def _configs(config: TopicConfig, overrides: dict[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "value": text, "read_only": False, "is_sensitive": False, "config_source": SOURCE_TOPIC if name in overrides else SOURCE_DEFAULT}
+        for name, text in config.as_texts().items()
+        if name in TOPIC_SETTINGS
+    ]

@@ -1,0 +1,45 @@
+"""DeleteTopics, versions 1 to 6 (KIP-516: by id from version 6).
+
+A deleted topic is gone for clients when the reply leaves; its files go afterwards, and a crash in between is made good at the next start.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.calls import Call
+from penstock.cluster.controller import DeleteTopic
+from penstock.errors import ErrorCode, Refusal
+from penstock.vocabulary import NO_TOPIC_ID, TopicId
+from penstock.wire import schemas
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+_IDS_FROM = 6
+
+
+async def delete_topics(node: "Node", call: Call) -> dict[str, Any]:
+    request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
+    if call.version >= _IDS_FROM:
+        wishes = [(topic.name, schemas.topic_id_bytes(topic.topic_id)) for topic in request.topics]
+    else:
+        wishes = [(name, NO_TOPIC_ID) for name in request.topic_names]
+    return {"responses": [await _delete(node, name, topic_id) for name, topic_id in wishes]}
+
+
+async def _delete(node: "Node", name: str | None, topic_id: TopicId) -> dict[str, Any]:
+    if name is not None and topic_id != NO_TOPIC_ID:
+        return _result(name, topic_id, Refusal(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, not by both"))
+    topic = node.image.topics.get(name) if name is not None else node.image.topics_by_id.get(topic_id)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
+        return _result(name, topic_id, Refusal(code, "there is no such topic"))
+    try:
+        (reply,) = await node.submit(DeleteTopic(topic.topic_id))
+    except Refusal as refusal:
+        reply = refusal
+    return _result(topic.name, topic.topic_id, reply if isinstance(reply, Refusal) else None)
+
+
+def _result(name: str | None, topic_id: TopicId, refusal: Refusal | None) -> dict[str, Any]:
+    code, reason = (refusal.code, refusal.reason) if refusal is not None else (ErrorCode.NONE, None)
+    return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": reason}

@@ -1,0 +1,76 @@
+"""ListOffsets, versions 1 to 11 (KIP-207 epochs, KIP-734 max timestamp, KIP-405 and KIP-1005 tiers).
+
+Latest is the high watermark, for both isolation levels: a node without transactions has no open ones. It never goes back.
+A timestamp finds the first record at or after it; where there is none the answer is offset -1.
+Local log start is the log start and nothing is tiered, since there is one tier.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.broker.calls import Call
+from penstock.errors import DiskFailed, ErrorCode
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Buffer
+from penstock.wire.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    OffsetFound,
+    OffsetWish,
+    read_list_offsets_request,
+    write_list_offsets_response,
+)
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+# The version in which a special timestamp was brought in; a client that sends it earlier means something else.
+_KNOWN_FROM = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+async def list_offsets(node: "Node", call: Call) -> list[Buffer]:
+    request = read_list_offsets_request(call.frame, call.body_at, call.version)
+    topics = [
+        (topic, [await _find(node, call.version, topic, wish, is_replica=request.replica_id >= 0) for wish in wishes])
+        for topic, wishes in request.topics
+    ]
+    return [write_list_offsets_response(call.version, call.correlation_id, topics)]
+
+
+async def _find(node: "Node", version: int, topic: str, wish: OffsetWish, *, is_replica: bool) -> OffsetFound:
+    partition = node.partitions.find(topic, wish.partition)
+    if partition is None:
+        return OffsetFound(wish.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if is_replica:
+        return OffsetFound(wish.partition, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    code = partition.check_leader_epoch(wish.leader_epoch)
+    if code is ErrorCode.NONE and wish.timestamp < 0 and version < _KNOWN_FROM.get(wish.timestamp, 0):
+        code = ErrorCode.UNSUPPORTED_VERSION
+    if code is not ErrorCode.NONE:
+        return OffsetFound(wish.partition, code)
+    try:
+        return await _answer(node, partition, wish)
+    except DiskFailed as failure:
+        node.report(f"cannot look for a time in {topic}-{wish.partition}: {failure}")
+        return OffsetFound(wish.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def _answer(node: "Node", partition: Partition, wish: OffsetWish) -> OffsetFound:
+    log, at = partition.log, wish.timestamp
+    if at == LATEST:
+        return OffsetFound(wish.partition, ErrorCode.NONE, -1, partition.high_watermark, partition.leader.epoch)
+    if at in (EARLIEST, EARLIEST_LOCAL):
+        return OffsetFound(wish.partition, ErrorCode.NONE, -1, log.start_offset, log.epochs.epoch_at(log.start_offset))
+    if at in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return OffsetFound(wish.partition, ErrorCode.NONE)
+    if at < 0 and at != MAX_TIMESTAMP:
+        return OffsetFound(wish.partition, ErrorCode.INVALID_REQUEST)
+    end_offset = partition.high_watermark
+    found = await (log.max_timestamp(end_offset) if at == MAX_TIMESTAMP else log.find_timestamp(at, end_offset))
+    if found is None:
+        return OffsetFound(wish.partition, ErrorCode.NONE)
+    timestamp, offset, epoch = found
+    return OffsetFound(wish.partition, ErrorCode.NONE, timestamp, offset, epoch)

@@ -1,0 +1,102 @@
+"""Metadata, versions 0 to 13 (KIP-516 topic ids, KIP-430 authorized operations).
+
+Unknown topics come back as error rows; where auto-creation is on and the client allows it, an unknown topic that is asked for by name is made.
+A topic's bytes are kept per version until something about the topic changes.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.broker.calls import Call
+from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from penstock.cluster.controller import CreateTopics, NewTopic
+from penstock.cluster.image import Topic
+from penstock.cluster.topic_names import check_topic_name
+from penstock.errors import ErrorCode, Refusal
+from penstock.vocabulary import NO_TOPIC_ID, Buffer
+from penstock.wire.metadata import NO_OPERATIONS, MetadataRequest, TopicWish, encode_topic, read_metadata_request, write_metadata_response
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+
+class TopicPieces:
+    """The encoded rows of topics, by version; forgotten when a topic changes."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, dict[tuple[int, bool], bytes]] = {}
+
+    def get(self, topic: Topic, version: int, *, with_operations: bool) -> bytes:
+        kept = self._pieces.setdefault(topic.name, {})
+        piece = kept.get((version, with_operations))
+        if piece is None:
+            piece = kept[version, with_operations] = _encode(topic, version, with_operations=with_operations)
+        return piece
+
+    def forget(self, name: str) -> None:
+        self._pieces.pop(name, None)
+
+    def forget_all(self) -> None:
+        self._pieces.clear()
+
+
+async def metadata(node: "Node", call: Call) -> list[Buffer]:
+    request = read_metadata_request(call.frame, call.body_at, call.version)
+    if request.topics and request.allow_auto_creation and node.settings.auto_create_topics_enable:
+        await _create_missing(node, request.topics)
+    with_cluster_operations = request.with_cluster_operations and call.version >= 8
+    return [
+        write_metadata_response(
+            call.version,
+            call.correlation_id,
+            brokers=node.endpoints(),
+            cluster_id=node.image.cluster_id,
+            controller_id=node.settings.node_id,
+            topic_pieces=_pieces(node, request, call.version),
+            cluster_authorized_operations=CLUSTER_OPERATIONS if with_cluster_operations else NO_OPERATIONS,
+        )
+    ]
+
+
+def _pieces(node: "Node", request: MetadataRequest, version: int) -> list[bytes]:
+    topics = node.image.topics
+    if request.topics is None:
+        return [node.topic_pieces.get(topic, version, with_operations=request.with_topic_operations) for topic in topics.values()]
+    pieces = []
+    for wish in request.topics:
+        topic = topics.get(wish.name) if wish.name is not None else node.image.topics_by_id.get(wish.topic_id)
+        if topic is None:
+            pieces.append(_unknown(wish, version))
+        else:
+            pieces.append(node.topic_pieces.get(topic, version, with_operations=request.with_topic_operations))
+    return pieces
+
+
+def _unknown(wish: TopicWish, version: int) -> bytes:
+    if wish.name is None:
+        return encode_topic(version, name=None, topic_id=wish.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    try:
+        check_topic_name(wish.name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except Refusal as refusal:
+        code = refusal.code
+    return encode_topic(version, name=wish.name, topic_id=NO_TOPIC_ID, error_code=code)
+
+
+async def _create_missing(node: "Node", wishes: Sequence[TopicWish]) -> None:
+    missing = dict.fromkeys(wish.name for wish in wishes if wish.name is not None and wish.name not in node.image.topics)
+    if missing:
+        topics = tuple(NewTopic(name, node.new_topic_id(), -1) for name in missing)
+        try:
+            await node.submit(CreateTopics(topics))
+        except Refusal as refusal:
+            node.report(f"topics {', '.join(missing)} could not be made: {refusal.reason}")
+
+
+def _encode(topic: Topic, version: int, *, with_operations: bool) -> bytes:
+    rows = [
+        (ErrorCode.NONE, index, state.leader, state.leader_epoch, state.replicas, state.in_sync, ())
+        for index, state in enumerate(topic.partitions)
+    ]
+    operations = TOPIC_OPERATIONS if with_operations else NO_OPERATIONS
+    return encode_topic(version, name=topic.name, topic_id=topic.topic_id, partitions=rows, authorized_operations=operations)

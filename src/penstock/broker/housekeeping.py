@@ -1,0 +1,90 @@
+"""What a node does by the clock, away from the hot path: one round a second, in a fixed order.
+
+Produce requests whose time is up are answered, silent and stalled connections are closed, the disk's room is looked at, logs that have
+grown get a checkpoint, old segments are dropped, old segments-in-use are closed by age, silent producers are forgotten.
+Partitions are visited a few at a time, so that thousands of them never hold up the loop.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from penstock.errors import DiskFailed
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Instant
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+ROUND_SECONDS = 1.0
+PARTITIONS_AT_A_TIME = 100
+
+
+class Housekeeper:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._retention_due: Instant = Instant(node.env.now() + node.settings.retention_check_ms / 1000)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            await self.one_round()
+
+    async def one_round(self) -> None:
+        node = self._node
+        now = node.env.now()
+        for parked in [parked for parked in node.parked_produces if parked.deadline <= now]:
+            parked.time_out()
+        self._close_useless_connections(now)
+        node.look_at_disk_room()
+        await self._checkpoint_grown_logs()
+        if now >= self._retention_due:
+            self._retention_due = Instant(now + node.settings.retention_check_ms / 1000)
+            await self._drop_what_is_old()
+
+    def _close_useless_connections(self, now: Instant) -> None:
+        settings = self._node.settings
+        for connection in list(self._node.connections):
+            stalled_at = connection.stalled_since
+            if stalled_at is None and connection.has_unfinished_frame:
+                stalled_at = connection.heard_at
+            if stalled_at is not None and (now - stalled_at) * 1000 > settings.connections_max_stalled_ms:
+                self._node.metrics.connections_closed_as_stalled += 1
+                connection.close()
+            elif connection.is_idle and (now - connection.heard_at) * 1000 > settings.connections_max_idle_ms:
+                connection.close()
+
+    async def _checkpoint_grown_logs(self) -> None:
+        for at, partition in enumerate(list(self._node.partitions)):
+            if at % PARTITIONS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            if partition.log.wants_checkpoint and partition.log.failure is None and not partition.is_deleted:
+                await self.checkpoint(partition)
+
+    async def checkpoint(self, partition: Partition) -> None:
+        """Captures now, flushes, writes: the note never claims more than is durable."""
+        captured = partition.log.begin_checkpoint(partition.producers.snapshot())
+        await self._node.flusher.flush([partition])
+        if partition.log.failure is not None or partition.is_deleted:
+            return
+        try:
+            await partition.log.write_checkpoint(captured)
+        except DiskFailed as failure:
+            self._node.report(f"no checkpoint for {partition.topic}-{partition.index}: {failure}")
+
+    async def _drop_what_is_old(self) -> None:
+        node = self._node
+        forgotten_before = node.env.wall_ms() - node.settings.producer_id_expiration_ms
+        for at, partition in enumerate(list(node.partitions)):
+            if at % PARTITIONS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            if partition.log.failure is not None or partition.is_deleted:
+                continue
+            partition.producers.forget_silent_since(forgotten_before)
+            plan = partition.log.expired(node.env.wall_ms(), partition.high_watermark)
+            if plan is None:
+                continue
+            try:
+                await self.checkpoint(partition)  # What producers the dropped batches told of must outlive them.
+                await partition.log.delete_segments(plan)
+            except DiskFailed as failure:
+                node.report(f"old segments of {partition.topic}-{partition.index} stay: {failure}")

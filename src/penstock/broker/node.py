@@ -1,0 +1,295 @@
+"""One node: the rooms below put together, started, served from, stopped.
+
+Starting: take the directory, load the metadata, open every log and cut what a crash left half-written, flush what was recovered, register, and
+only then listen. Stopping: stop listening, flush, note for each log how far it is good, leave the marker that says so.
+The node owns no protocol and decides nothing: handlers ask, the cores decide, and `carry_out` does what they say.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from penstock.broker.apis import Apis
+from penstock.broker.connection import Connection
+from penstock.broker.fetch_sessions import FetchSessions
+from penstock.broker.flusher import Flusher
+from penstock.broker.handlers.metadata import TopicPieces
+from penstock.broker.handlers.produce import ParkedProduce
+from penstock.broker.housekeeping import Housekeeper
+from penstock.broker.identity import LOCK_PATH, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
+from penstock.broker.memory import split_memory
+from penstock.broker.metadata_log import MetadataLog
+from penstock.broker.metrics import Metrics
+from penstock.broker.partitions import Partitions, topic_directory
+from penstock.broker.producer_ids import ProducerIds
+from penstock.cluster import records
+from penstock.cluster.controller import BuryTopic, Command, Controller, RegisterNode, Reply, TakeProducerBlock
+from penstock.cluster.image import ClusterImage
+from penstock.env import Env
+from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
+from penstock.log.open_files import OpenFiles
+from penstock.partition.leader import AdvanceWatermark, Answer, Effect
+from penstock.partition.partition import Partition, ProduceToken
+from penstock.settings import KIB, NodeSettings
+from penstock.vocabulary import Instant, NodeId, TopicId
+
+log = logging.getLogger("penstock")
+
+SHARED_BUFFER_BYTES = 512 * KIB
+
+
+class Health(NamedTuple):
+    is_ready: bool
+    reason: str
+
+
+class Node:
+    def __init__(self, env: Env, settings: NodeSettings) -> None:
+        self.env = env
+        self.settings = settings
+        self.metrics = Metrics()
+        self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
+        self.files = OpenFiles(env.disk, settings.open_files_max)
+        self.partitions = Partitions(env, settings, self.files)
+        self.flusher = Flusher(env, self.settle)
+        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, env.rng)
+        self.producer_ids = ProducerIds(self._take_producer_block)
+        self.topic_pieces = TopicPieces()
+        self.apis = Apis(self)
+        self.parked_produces: dict[ParkedProduce, None] = {}
+        self.connections: dict[Connection, None] = {}
+        self.unpacking = asyncio.Lock()
+        self.disk_is_low = False
+        self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # Resolves when the node cannot go on.
+        self._health = Health(False, "not started")
+        self._metadata: MetadataLog | None = None
+        self._housekeeper = Housekeeper(self)
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._sending: dict[Connection, None] = {}
+        self._servers: list[asyncio.Server] = []
+        self._address = (settings.advertised_host, settings.advertised_port)
+
+    # Life
+
+    async def start(self) -> None:
+        """Recovers everything this directory holds. Raises WrongDirectory or DiskFailed, with nothing served."""
+        self._health = Health(False, "recovering")
+        if not self.env.disk.lock(LOCK_PATH):
+            raise WrongDirectory("another process uses this data directory; stop it first, or start this node on a directory of its own")
+        identity = await load_or_create_identity(self.env, self.settings.node_id)
+        was_clean = await take_clean_marker(self.env)
+        self._metadata = await MetadataLog.open(
+            self.env, self.files, is_clean=was_clean, topic_config=self.settings.default_topic_config(), on_replayed=self._replayed
+        )
+        self.controller = Controller(
+            self.image, self.settings.default_topic_config(), self.settings.num_partitions, self.settings.partitions_max
+        )
+        host, port = self._address
+        await self.submit(
+            RegisterNode(NodeId(self.settings.node_id), identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean)
+        )
+        await self._open_all(is_clean=was_clean)
+        self.look_at_disk_room()
+        for topic_id in list(self.image.graveyard):
+            self.spawn(self._bury(topic_id))
+        self.spawn(self._housekeeper.run())
+        self._health = Health(False, "not listening")
+
+    async def listen_kafka(self, host: str, port: int) -> tuple[str, int]:
+        """Serves clients; returns the address that it is bound to."""
+        server = await asyncio.get_running_loop().create_server(lambda: Connection(self), host, port)
+        self._servers.append(server)
+        bound_host, bound_port = server.sockets[0].getsockname()[:2]
+        self._address = (self.settings.advertised_host or bound_host, self.settings.advertised_port or bound_port)
+        self._health = Health(True, "ready")
+        return bound_host, bound_port
+
+    async def stop(self) -> None:
+        """Stops so that the next start has nothing to recover."""
+        self._health = Health(False, "stopping")
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await self.flusher.flush(list(self.partitions))
+        await self.flusher.stop()
+        is_clean = self._metadata is not None and not self.stopped.done()
+        for partition in self.partitions:
+            if partition.log.failure is None:
+                await partition.log.close(partition.producers.snapshot())
+        if self._metadata is not None and is_clean:
+            await self._metadata.close()
+            await leave_clean_marker(self.env)
+
+    def health(self) -> Health:
+        return self._health
+
+    @property
+    def image(self) -> ClusterImage:
+        assert self._metadata is not None
+        return self._metadata.image
+
+    def endpoints(self) -> list[tuple[int, str, int, str | None]]:
+        """The nodes that clients may connect to."""
+        return [(self.settings.node_id, *self._address, None)]
+
+    def report(self, sentence: str) -> None:
+        log.warning("%s", sentence)
+
+    def fail(self, reason: str) -> None:
+        """The node cannot go on: whoever runs it must end the process."""
+        log.error("%s", reason)
+        self._health = Health(False, reason)
+        if not self.stopped.done():
+            self.stopped.set_result(reason)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Runs beside everything else; what it raises is never lost."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks[task] = None
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        failure = task.exception()
+        if failure is None:
+            return
+        log.error("a task failed", exc_info=failure)
+        if not isinstance(failure, Exception):
+            self.fail(f"a promise was broken: {failure}")
+
+    # Metadata
+
+    async def submit(self, command: Command) -> tuple[Reply, ...]:
+        """Has the controller decide, and waits until the decision holds. A disk that fails the metadata log ends the node."""
+        assert self._metadata is not None
+        try:
+            return await self._metadata.submit(command, self.controller)
+        except DiskFailed as failure:
+            self.fail(f"the metadata log failed: {failure}")
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
+
+    def new_topic_id(self) -> TopicId:
+        return TopicId(self.env.rng.randbytes(16))
+
+    async def _replayed(self, record: records.Record) -> None:
+        match record:
+            case records.TopicCreated():
+                self.topic_pieces.forget(record.name)
+                topic = self.image.topics_by_id[record.topic_id]
+                self.partitions.serve_topic(topic, await self.partitions.open_topic(topic, is_clean=True))
+            case records.TopicDeleted():
+                self._remove(record.topic_id)
+            case records.TopicConfigured() | records.LeadershipResumed():
+                self.topic_pieces.forget_all()
+            case _:
+                pass
+
+    def _remove(self, topic_id: TopicId) -> None:
+        now = self.env.now()
+        for partition in self.partitions.remove_topic(topic_id):
+            self.topic_pieces.forget(partition.topic)
+            self.carry_out(partition, partition.failed("the topic was deleted", now), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partition.log.abandon()
+            for watcher in list(partition.watchers):
+                watcher.advanced(partition)
+        self.spawn(self._bury(topic_id))
+
+    async def _bury(self, topic_id: TopicId) -> None:
+        """Removes a deleted topic's files, off the loop because large files take long, and notes that nothing more is owed."""
+        await self.env.offload(self.env.disk.unlink, topic_directory(topic_id))
+        if not await self.env.disk.sync([], ["topics"]):
+            await self.submit(BuryTopic(topic_id, NodeId(self.settings.node_id)))
+
+    async def _take_producer_block(self) -> records.ProducerBlockTaken:
+        (block,) = await self.submit(TakeProducerBlock(NodeId(self.settings.node_id)))
+        assert isinstance(block, records.ProducerBlockTaken)
+        return block
+
+    async def _open_all(self, *, is_clean: bool) -> None:
+        opened = [(topic, await self.partitions.open_topic(topic, is_clean=is_clean)) for topic in self.image.topics.values()]
+        partitions = [partition for _, ones in opened for partition in ones]
+        for partition in partitions:
+            if partition.log.failure is not None:
+                self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
+        # A killed process leaves its last bytes in memory only: they must be durable before anyone is told of them.
+        await self.flusher.flush([partition for partition in partitions if partition.log.failure is None])
+        for topic, ones in opened:
+            self.partitions.serve_topic(topic, ones)
+
+    # Logs
+
+    def appended(self, partition: Partition) -> None:
+        """A batch was appended: flush as the topic promises, and let readers see what needs no flush."""
+        config = partition.config
+        if config.acknowledges_after_flush:
+            self.flusher.request(partition)
+            return
+        self.carry_out(partition, partition.reached(partition.log.end_offset, self.env.now()))
+        if partition.log.end_offset - partition.log.flushed_end >= config.flush_messages:
+            self.flusher.request(partition)
+        elif (interval_ms := config.flush_interval_ms) is not None:
+            self.flusher.request_by(partition, Instant(self.env.now() + max(1, interval_ms) / 1000))
+
+    def settle(self, partition: Partition) -> None:
+        """A flush round over this partition ended, or a write failed: answer whom that concerns."""
+        now = self.env.now()
+        if partition.log.failure is None:
+            self.carry_out(partition, partition.reached(partition.log.flushed_end, now))
+            return
+        self.report(f"{partition.topic}-{partition.index} went offline for writes: {partition.log.failure}")
+        self.carry_out(partition, partition.failed(partition.log.failure, now))
+
+    def carry_out(
+        self, partition: Partition, effects: list[Effect[ProduceToken]], refusal: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
+    ) -> None:
+        for effect in effects:
+            if isinstance(effect, AdvanceWatermark):
+                for watcher in list(partition.watchers):
+                    watcher.advanced(partition)
+            elif isinstance(effect, Answer):
+                for token in effect.tokens:
+                    token.made_durable()
+            else:
+                for token in effect.tokens:
+                    token.refused(refusal, effect.reason)
+
+    def look_at_disk_room(self) -> None:
+        was_low, self.disk_is_low = self.disk_is_low, self.env.disk.free_bytes() < self.settings.disk_free_bytes_min
+        if was_low != self.disk_is_low:
+            self.report("the disk is nearly full: produce requests are refused" if self.disk_is_low else "the disk has room again")
+
+    # Connections
+
+    def connection_opened(self, connection: Connection) -> bool:
+        if len(self.connections) >= self.settings.connections_max or self.health().reason == "stopping":
+            self.metrics.connections_refused += 1
+            return False
+        self.metrics.connections_accepted += 1
+        self.connections[connection] = None
+        return True
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+
+    def client_erred(self, connection: Connection, malformed: MalformedInput) -> None:
+        self.metrics.connections_closed_as_malformed += 1
+        log.info("closed a connection: %s", malformed)
+        connection.close()
+
+    def send_soon(self, connection: Connection) -> None:
+        """Replies that become ready in one turn of the loop leave in one write per connection."""
+        if not self._sending:
+            asyncio.get_running_loop().call_soon(self._send_all)
+        self._sending[connection] = None
+
+    def _send_all(self) -> None:
+        sending, self._sending = self._sending, {}
+        for connection in sending:
+            connection.send_ready()

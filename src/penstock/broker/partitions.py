@@ -1,0 +1,101 @@
+"""The partitions this node holds, found by topic name or by topic id: opened when their topic is made, closed when it is deleted."""
+
+from collections.abc import Iterator
+
+from penstock.cluster.image import Topic
+from penstock.env import Env
+from penstock.errors import BrokenPromise
+from penstock.log.config import LogConfig, LogIdentity
+from penstock.log.log import Log
+from penstock.log.open_files import OpenFiles
+from penstock.partition.leader import Leader
+from penstock.partition.partition import Partition, ProduceToken
+from penstock.partition.producers import ProducerStates
+from penstock.settings import NodeSettings, TopicConfig
+from penstock.vocabulary import NodeId, TopicId
+from penstock.wire.batches import BatchHeader
+
+TOPICS_DIRECTORY = "topics"
+
+
+class Partitions:
+    def __init__(self, env: Env, settings: NodeSettings, files: OpenFiles) -> None:
+        self._env = env
+        self._settings = settings
+        self._files = files
+        self._defaults = settings.default_topic_config()
+        self.by_name: dict[str, list[Partition]] = {}
+        self.by_id: dict[TopicId, list[Partition]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (partition for partitions in self.by_name.values() for partition in partitions)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_name.values()))
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        partitions = self.by_name.get(topic)
+        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+
+    def find_by_id(self, topic_id: TopicId, index: int) -> Partition | None:
+        partitions = self.by_id.get(topic_id)
+        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+
+    def config_of(self, topic: Topic) -> TopicConfig:
+        return self._defaults.with_overrides(topic.overrides)
+
+    async def open_topic(self, topic: Topic, *, is_clean: bool) -> list[Partition]:
+        """Opens the topic's logs. Nothing can be read or written until `serve_topic`: a recovered tail must be flushed first."""
+        config = self.config_of(topic)
+        return [await self._open(topic, index, config, is_clean=is_clean) for index in range(len(topic.partitions))]
+
+    def serve_topic(self, topic: Topic, partitions: list[Partition]) -> None:
+        self.by_name[topic.name] = partitions
+        self.by_id[topic.topic_id] = partitions
+
+    def remove_topic(self, topic_id: TopicId) -> list[Partition]:
+        partitions = self.by_id.pop(topic_id)
+        if partitions:
+            del self.by_name[partitions[0].topic]
+        for partition in partitions:
+            partition.is_deleted = True
+        return partitions
+
+    async def _open(self, topic: Topic, index: int, config: TopicConfig, *, is_clean: bool) -> Partition:
+        producers = ProducerStates(self._settings.producers_max)
+        wall_ms = self._env.wall_ms()
+
+        def replay(header: BatchHeader) -> None:
+            if header.producer_id >= 0:
+                producers.replay(header, wall_ms)
+
+        log = await Log.open(
+            self._env,
+            topic_directory(topic.topic_id, index),
+            LogIdentity(topic.topic_id, index),
+            log_config(config),
+            self._files,
+            is_clean=is_clean,
+            restore=producers.restore,
+            replay=replay,
+        )
+        state = topic.partitions[index]
+        if state.leader != self._settings.node_id:
+            raise BrokenPromise(f"{topic.name}-{index} is led by node {state.leader}, and this is node {self._settings.node_id}")
+        leader: Leader[ProduceToken] = Leader(NodeId(self._settings.node_id), state.leader_epoch, state.in_sync, log.end_offset)
+        return Partition(topic.name, topic.topic_id, index, log=log, leader=leader, producers=producers, config=config)
+
+
+def topic_directory(topic_id: TopicId, index: int | None = None) -> str:
+    """Ids, not names: a name from a client never becomes a path, and a topic made again gets other files."""
+    return f"{TOPICS_DIRECTORY}/{topic_id.hex()}" if index is None else f"{TOPICS_DIRECTORY}/{topic_id.hex()}/{index}"
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        retention_ms=config.retention_ms if config.deletes_old_segments else -1,
+        retention_bytes=config.retention_bytes if config.deletes_old_segments else -1,
+        index_interval_bytes=config.index_interval_bytes,
+    )

@@ -1,0 +1,121 @@
+"""One partition on the node that leads it: its log, its producers' sequences, and how far readers may see.
+
+`append` takes a batch that admission has let through, decides on its sequence, stamps offset and epoch into its header and hands the
+bytes to the log. What becomes of the producer's answer is the leader machine's business; who is told that more can be read is the broker's.
+Hot path: one `append` per produced batch, one `read` per fetched partition.
+"""
+
+from typing import NamedTuple, Protocol
+
+from penstock.errors import ErrorCode, Refusal
+from penstock.log.log import Log
+from penstock.partition.leader import Effect, Leader, LogFailed, Reached
+from penstock.partition.producers import ProducerStates
+from penstock.settings import TopicConfig
+from penstock.vocabulary import Instant, Offset, TopicId
+from penstock.wire.batches import BatchHeader, read_header, set_max_timestamp, stamp, stamp_append_time
+
+APPEND_TIME_UNSET = -1
+
+_SEQUENCE_REASONS = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a batch before this one is missing",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer has taken over this producer id",
+}
+
+
+class ProduceToken(Protocol):
+    """A producer that waits to hear of its batches."""
+
+    def made_durable(self) -> None: ...
+
+    def refused(self, code: ErrorCode, reason: str) -> None: ...
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know when more of a partition can be read."""
+
+    def advanced(self, partition: "Partition") -> None: ...
+
+
+class Appended(NamedTuple):
+    base_offset: Offset
+    end_offset: Offset
+    append_time_ms: int  # -1 where the producer's own timestamps hold
+    is_duplicate: bool
+
+
+class Partition:
+    __slots__ = ("config", "index", "is_deleted", "leader", "log", "producers", "topic", "topic_id", "watchers")
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: TopicId,
+        index: int,
+        *,
+        log: Log,
+        leader: Leader[ProduceToken],
+        producers: ProducerStates,
+        config: TopicConfig,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader = leader
+        self.producers = producers
+        self.config = config
+        self.is_deleted = False
+        self.watchers: dict[Watcher, None] = {}  # Ordered: who came first is told first.
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.leader.high_watermark
+
+    def check_leader_epoch(self, claimed: int) -> ErrorCode:
+        """A client that knows an older epoch must ask for metadata again; one that knows a newer one came too early (KIP-320)."""
+        if claimed == -1 or claimed == self.leader.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, max_timestamp: int, wall_ms: int) -> Appended:
+        """Appends one admitted batch, or says where it stands already. Raises Refusal, DiskFailed or DiskFull with nothing appended."""
+        log = self.log
+        if header.producer_id >= 0:
+            verdict = self.producers.decide(header, is_first_ever=log.end_offset == 0)
+            if not isinstance(verdict, ErrorCode):
+                end_offset = Offset(verdict.base_offset + header.record_count)
+                return Appended(verdict.base_offset, end_offset, self._append_time(verdict.timestamp), True)
+            if verdict is not ErrorCode.NONE:
+                raise Refusal(verdict, f"producer {header.producer_id}: {_SEQUENCE_REASONS[verdict]}")
+        self._stamp_time(batch, header, max_timestamp, wall_ms)
+        base_offset = log.end_offset
+        stamp(batch, base_offset, self.leader.epoch)
+        stamped = read_header(batch)
+        log.append(batch, stamped)
+        if header.producer_id >= 0:
+            self.producers.replay(stamped, wall_ms)
+        return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
+
+    def reached(self, end_offset: Offset, now: Instant) -> list[Effect[ProduceToken]]:
+        """This node has everything below the offset as durable as the topic promises."""
+        return self.leader.step(Reached(self.leader.node_id, end_offset), now)
+
+    def failed(self, reason: str, now: Instant) -> list[Effect[ProduceToken]]:
+        return self.leader.step(LogFailed(reason), now)
+
+    def read(self, offset: Offset, bytes_max: int) -> bytes | None:
+        """Whole batches below the watermark; None where that would wait for the disk."""
+        return self.log.read(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
+
+    async def read_later(self, offset: Offset, bytes_max: int) -> bytes:
+        return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
+
+    def _append_time(self, wall_ms: int) -> int:
+        return wall_ms if self.config.message_timestamp_type == "LogAppendTime" else APPEND_TIME_UNSET
+
+    def _stamp_time(self, batch: bytearray | memoryview, header: BatchHeader, max_timestamp: int, wall_ms: int) -> None:
+        if self.config.message_timestamp_type == "LogAppendTime":
+            stamp_append_time(batch, wall_ms)
+        elif header.max_timestamp != max_timestamp:
+            set_max_timestamp(batch, max_timestamp)  # The time index believes the header, so a header that lies is put right.
