@@ -135,7 +135,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def unqueue(self, process: Process) -> None:
         """Takes back a process that was about to run."""
         process.is_queued = False
-        self._runnable.remove(process)
+        if process in self._runnable:
+            self._runnable.remove(process)
 
     def create_task(
         self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], *, name: object = None, context: Context | None = None
@@ -146,9 +147,9 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        who = CURRENT.get(self.outside)
-        self.complaints.append(f"{self._now:.6f} {who.name}: {context['message']}: {error!r}")
+        who = self.running or CURRENT.get(self.outside)
+        if not who.is_dead:  # Whatever a power cut tears out of it is no complaint.
+            self.complaints.append(f"{self._now:.6f} {who.name}: {context['message']}: {context.get('exception')!r}")
 
     # The network's door.
 
@@ -182,7 +183,6 @@ class SimLoop(asyncio.BaseEventLoop):
             at = int(self._rng.random() * count)
             runnable[at], runnable[-1] = runnable[-1], runnable[at]
         process = runnable.pop()
-        process.is_queued = False
         self._take_turn(process)
         self._turns_at_instant += 1
         if self._turns_at_instant > TURNS_PER_INSTANT_MAX:
@@ -203,6 +203,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if process.flushes:
             process.context.run(_flush_all, process)
         self.running = None
+        process.is_queued = False  # Only now: what it made ready meanwhile waits for its next turn.
         if process.turn_seconds:
             self._rest(process)
         self.resume(process)
