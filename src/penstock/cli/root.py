@@ -1,10 +1,10 @@
 """`penstock` itself: the list of commands, each loaded when it is asked for, so that `produce` does not wait for the broker's imports."""
 
 from importlib import import_module
-from importlib.metadata import version
 
 import click
 
+from penstock import __version__
 from penstock.cli.faults import exit_code_of
 
 NOUNS = {
@@ -13,7 +13,6 @@ NOUNS = {
     "produce": "penstock.cli.produce:produce",
     "consume": "penstock.cli.consume:consume",
     "log": "penstock.cli.log:log",
-    "simulate": "penstock.cli.simulate:simulate",
 }
 
 
@@ -30,7 +29,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("penstock"), prog_name="penstock")
+@click.version_option(__version__, prog_name="penstock")
 def penstock() -> None:
     """A durable, partitioned message log that speaks Kafka's wire protocol.
 
@@ -39,7 +38,7 @@ def penstock() -> None:
       penstock serve --data-dir ./data
       penstock topics create orders --partitions 3
       echo 'k1:hello' | penstock produce orders --key-separator :
-      penstock consume orders --from earliest
+      penstock consume orders
     """
 
 

@@ -1,0 +1,75 @@
+"""How a command reaches a node: the shared option, and one conversation over the nodes' own client.
+
+A command asks once: a node that cannot be reached is told at once, instead of after half a minute of patient retries.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, TypeVar
+
+import click
+
+from penstock.peers.client import Client
+from penstock.vocabulary import Instant
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 5.0
+
+bootstrap_option = click.option(
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT,...",
+    envvar="PENSTOCK_BOOTSTRAP",
+    default="127.0.0.1:9092",
+    show_default=True,
+    show_envvar=True,
+    help="A node to ask first.",
+)
+
+
+class CommandEnv:
+    """Clock and chance of a command. It has no data directory."""
+
+    def __init__(self) -> None:
+        self.rng = Random()
+
+    def now(self) -> Instant:
+        return Instant(time.monotonic())
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def talk(bootstrap: str, conversation: Callable[[Client], Awaitable[T]]) -> T:
+    async def whole() -> T:
+        async with _client(bootstrap) as client:
+            await client.connect(deadline_s=CONNECT_SECONDS)
+            return await conversation(client)
+
+    return asyncio.run(whole())
+
+
+def _client(bootstrap: str) -> Client:
+    try:
+        return Client(CommandEnv(), bootstrap, client_id="penstock-cli")
+    except ValueError as wrong:
+        raise click.UsageError(f"--bootstrap {bootstrap}: {wrong}") from None
+
+
+def pairs(texts: tuple[str, ...], option: str) -> list[tuple[str, str]]:
+    """NAME=VALUE, as several options take them."""
+    split: list[tuple[str, str]] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{option} {text!r} must be NAME=VALUE")
+        split.append((name, value))
+    return split
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(command)

@@ -1,0 +1,149 @@
+"""`penstock topics`: create, list, describe, delete."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from penstock.cli.faults import Fault
+from penstock.cli.tables import print_json, print_table
+from penstock.cli.talking import bootstrap_option, json_option, pairs, talk
+from penstock.errors import ErrorCode
+from penstock.peers.client import Client
+from penstock.peers.failures import Refused
+from penstock.peers.offsets import EARLIEST, LATEST, FoundOffset
+from penstock.peers.topics import NO_LEADER, TopicView
+from penstock.vocabulary import TopicPartition
+
+Offsets = dict[TopicPartition, FoundOffset]
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics.
+
+    \b
+      penstock topics create orders --partitions 3 --config retention.ms=86400000
+      penstock topics list
+      penstock topics describe orders
+      penstock topics delete orders --yes
+    """
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1, 10_000), help="How many; the node's num.partitions if left out.")
+@click.option("--replication-factor", type=click.IntRange(1, 100), help="How many copies; the node's choice if left out.")
+@click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A topic setting; may be repeated.")
+@click.option("--if-not-exists", is_flag=True, help="Fine if it is there already.")
+@bootstrap_option
+@json_option
+def create(
+    *,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Create the topic NAME.
+
+    \b
+      penstock topics create orders --partitions 3
+      penstock topics create clicks --partitions 12 --config flush=os --config retention.ms=3600000
+    """
+    config = dict(pairs(configs, "--config"))
+
+    async def conversation(client: Client) -> TopicView:
+        try:
+            return await client.create_topic(name, partitions=partitions or -1, replication_factor=replication_factor or -1, config=config)
+        except Refused as refused:
+            if refused.code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
+                return await client.describe(name)
+            raise
+
+    view = talk(bootstrap, conversation)
+    if as_json:
+        print_json(_summary(view))
+    else:
+        click.echo(f"{view.name} has {len(view.partitions)} partition{'s' if len(view.partitions) != 1 else ''}")
+
+
+@topics.command("list")
+@click.option("--internal", is_flag=True, help="Also the cluster's own topics.")
+@bootstrap_option
+@json_option
+def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
+    """List the topics of the cluster."""
+
+    async def conversation(client: Client) -> Sequence[TopicView]:
+        return (await client.metadata()).topics
+
+    found = sorted((view for view in talk(bootstrap, conversation) if internal or not view.is_internal), key=lambda view: view.name)
+    if as_json:
+        print_json([_summary(view) for view in found])
+    elif found:
+        print_table(["topic", "partitions", "replicas"], [[view.name, len(view.partitions), _replicas(view)] for view in found])
+    else:
+        click.echo("there are no topics yet", err=True)
+
+
+@topics.command()
+@click.argument("name")
+@bootstrap_option
+@json_option
+def describe(name: str, bootstrap: str, as_json: bool) -> None:
+    """Show each partition of the topic NAME: who leads it, and what offsets it holds."""
+
+    async def conversation(client: Client) -> dict[str, object]:
+        view = await client.describe(name)
+        led = [TopicPartition(name, each.partition) for each in view.partitions if each.leader != NO_LEADER]
+        starts = await client.list_offsets(dict.fromkeys(led, EARLIEST))
+        ends = await client.list_offsets(dict.fromkeys(led, LATEST))
+        return _summary(view) | {"partitions": [_partition_row(view, place, starts, ends) for place in range(len(view.partitions))]}
+
+    told = talk(bootstrap, conversation)
+    if as_json:
+        return print_json(told)
+    click.echo(f"{told['topic']}  id {told['id']}")
+    rows = told["partitions"]
+    assert isinstance(rows, list)
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+@bootstrap_option
+def delete(name: str, yes: bool, bootstrap: str) -> None:
+    """Delete the topic NAME and all its records."""
+    if not yes and not sys.stdin.isatty():
+        raise Fault(f"deleting topic {name!r} destroys its records", "say so: add --yes")
+    if not yes:
+        click.confirm(f"Delete topic {name!r} and all its records?", abort=True, err=True)
+    talk(bootstrap, lambda client: client.delete_topic(name))
+    click.echo(f"{name} is deleted")
+
+
+def _summary(view: TopicView) -> dict[str, object]:
+    return {"topic": view.name, "id": view.topic_id.hex(), "partitions": len(view.partitions), "replicas": _replicas(view)}
+
+
+def _replicas(view: TopicView) -> int:
+    return max((len(each.replicas) for each in view.partitions), default=0)
+
+
+def _partition_row(view: TopicView, place: int, starts: Offsets, ends: Offsets) -> dict[str, object]:
+    each = view.partitions[place]
+    where = TopicPartition(view.name, each.partition)
+    return {
+        "partition": each.partition,
+        "leader": None if each.leader == NO_LEADER else each.leader,
+        "epoch": each.leader_epoch,
+        "replicas": list(each.replicas),
+        "in_sync": list(each.in_sync),
+        "start": starts[where].offset if where in starts else None,
+        "end": ends[where].offset if where in ends else None,
+    }
