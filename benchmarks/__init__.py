@@ -1,0 +1,1 @@
+"""Benchmarks: one file per question. Run them from the project's root with `python -m benchmarks.<name>`."""

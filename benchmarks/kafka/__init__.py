@@ -1,0 +1,1 @@
+"""Apache Kafka as a peer, from Maven by its coordinates (pom.xml), kept in .cache/."""
