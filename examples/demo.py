@@ -53,8 +53,8 @@ def play(bootstrap: str) -> None:
 
     say(f"penstock produce orders --key-separator :   ({len(ORDERS)} lines)")
     lines = "".join(f"{who}:{what}\n" for who, what in ORDERS)
-    written = [json.loads(line) for line in penstock(bootstrap, "produce", "orders", "--key-separator", ":", "--json", given=lines).splitlines()]
-    for (who, what), place in zip(ORDERS, written, strict=True):
+    written = penstock(bootstrap, "produce", "orders", "--key-separator", ":", "--json", given=lines)
+    for (who, what), place in zip(ORDERS, map(json.loads, written.splitlines()), strict=True):
         print(f"    {who:6} {what:13} → partition {place['partition']}, offset {place['offset']}")
 
     say("penstock consume orders")

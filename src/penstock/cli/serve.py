@@ -11,6 +11,7 @@ import click
 @click.option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect; port 0 takes a free one. [default: 127.0.0.1:9092]")
 @click.option("--http", metavar="HOST:PORT", help="Where /health, /ready and /metrics are; 'off' for nowhere. [default: 127.0.0.1:8080]")
 @click.option("--advertise", metavar="HOST:PORT", help="What clients are told to connect to. [default: what --kafka is bound to]")
+@click.option("--node-id", metavar="NUMBER", help="This node's number; it never changes for a data directory. [default: 1]")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings; also PENSTOCK_CONFIG.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting by its name; may be repeated.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. [default: info]")

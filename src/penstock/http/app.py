@@ -16,6 +16,7 @@ from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
 from penstock.http.answers import BROKEN, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, Answer, error
 from penstock.http.bounds import App, bounded
+from penstock.http.gauges import gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
 
@@ -27,7 +28,7 @@ def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> A
     handlers: dict[str, Handler] = {
         "/health": health,
         "/ready": lambda: ready(node.health()),
-        "/metrics": lambda: metrics([*node.metrics.samples(), *vitals()]),
+        "/metrics": lambda: metrics([*node.metrics.samples(), *gauges(node), *vitals()]),
     }
     routes = [Route(path, _endpoint(handler), methods=["GET"]) for path, handler in handlers.items()]
     return bounded(Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed}))

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from penstock.broker.identity import WrongDirectory
 from penstock.broker.node import Node
 from penstock.errors import BrokenPromise, DiskFailed
 from penstock.http.app import application
@@ -31,6 +32,7 @@ from penstock.server.configuration import Configuration
 from penstock.server.env import RealEnv
 from penstock.server.listeners import address_of, bind, cannot_listen
 from penstock.server.vitals import vitals
+from penstock.wire.records import COMPILED
 
 log = logging.getLogger("penstock")
 
@@ -43,6 +45,8 @@ def run(configuration: Configuration) -> int:
         raise CannotStart("Penstock does not run under python -O", "its checks are part of its promise: leave out -O and PYTHONOPTIMIZE")
     logs.begin(configuration.log_level)
     raise_open_files_limit()
+    if not COMPILED:
+        log.warning("the compiled record loop is not installed: this node checks records many times more slowly")
     with asyncio.Runner(loop_factory=loop_factory(configuration.loop)) as runner:
         return runner.run(_serve(configuration))
 
@@ -108,8 +112,8 @@ def _open_http(node: Node, address: Address | None) -> tuple[HttpDoor | None, Ad
 async def _start(node: Node, configuration: Configuration) -> Address:
     try:
         await node.start()
-    except DiskFailed as failure:
-        raise CannotStart(f"the data directory {configuration.data_dir} could not be opened: {failure}") from None
+    except (WrongDirectory, DiskFailed) as failure:
+        raise CannotStart(f"cannot start on {configuration.data_dir}: {failure}") from None
     try:
         return Address(*await node.listen_kafka(configuration.kafka.host, configuration.kafka.port))
     except OSError as failure:
