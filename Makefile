@@ -19,7 +19,7 @@ help: ## Show this list.
 setup: $(STAMP) ## Make .venv with the locked dependencies and the project in it.
 
 $(BIN)/python:
-	$(PYTHON) scripts/venv.py $(VENV)
+	$(PYTHON) scripts/make_venv.py $(VENV)
 
 $(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/wire/*.pyx) | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/dev.lock
