@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from penstock.simulator.disk import SimDisk
+from penstock.env import Disk
 from penstock.simulator.loop import SimLoop
 from penstock.vocabulary import Instant
 
@@ -41,7 +41,7 @@ class WallClock:
 class SimEnv:
     """`penstock.env.Env` for one process."""
 
-    def __init__(self, loop: SimLoop, rng: Random, disk: SimDisk, wall: WallClock) -> None:
+    def __init__(self, loop: SimLoop, rng: Random, disk: Disk, wall: WallClock) -> None:
         self.rng = rng
         self.disk = disk
         self._loop = loop

@@ -7,6 +7,7 @@ by the garbage collector, and closing runs `finally`.
 
 from asyncio import Handle, Task
 from collections import deque
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -46,17 +47,24 @@ class Process:
         self.is_resting = False  # Between two turns of a slow process.
         self.turn_seconds = 0.0  # How long a turn of its loop takes; 0 is a machine of infinite speed.
         self.tasks: WeakSet[Task[Any]] = WeakSet()
-        self.buried: list[object] = []
+        self.buried: list[Task[Any]] = []
         self.context = Context()
         self.context.run(CURRENT.set, self)
 
     def die(self) -> None:
         self.is_dead = True
-        self.buried = [*self.tasks, *self.ready]
-        for task in self.tasks:
+        self.buried = list(self.tasks)
+        for task in self.buried:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # It is meant to be pending for ever.
         self.ready.clear()
         self.flushes.clear()
+
+    def decompose(self) -> None:
+        """Closes what its tasks left open, once the run is over and `finally` can do no harm; quietly, unlike the garbage collector."""
+        while self.buried:
+            coroutine = self.buried.pop().get_coro()
+            with suppress(BaseException):
+                coroutine.close()
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

@@ -213,11 +213,16 @@ class World:
         return self.loop.complaints
 
     def close(self) -> None:
+        """Ends every process. Disks stay as they are, to be looked at; nothing can use them any more."""
+        if self.loop.is_closed():
+            return
         for host in self.hosts.values():
             self._bury(host, "closed")
-        if not self.loop.is_closed():
-            self.loop.outside.die()
-            self.loop.close()
+            host.disk.is_dark = True
+        self.loop.outside.die()
+        self.loop.close()
+        for process in (*self._ended, self.loop.outside):
+            process.decompose()
 
     def __enter__(self) -> "World":
         return self
