@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, Producer
 from system.librdkafka import producer, read_partition
 
 PADDING = b"." * 150
@@ -36,7 +36,7 @@ class Diary:
         if error is not None:
             self.refused.append(str(error))
             return
-        place = (message.partition(), message.offset())
+        place = (int(message.partition() or 0), int(message.offset() or 0))
         if place in self.acknowledged:
             self.doubly_promised.append(place)
         self.acknowledged[place] = number
@@ -47,7 +47,7 @@ def writing(bootstrap: str, topic: str, partitions: int, *, writer: str, is_idem
     """Writes to all partitions in turn from a thread of its own until the block ends, then waits until everything is answered."""
     diary = Diary(writer, topic, partitions, is_idempotent)
     stopping = threading.Event()
-    thread = threading.Thread(target=_write, args=(bootstrap, diary, stopping, per_second), daemon=True)
+    thread = threading.Thread(target=_write, args=(_sender(bootstrap, is_idempotent), diary, stopping, per_second), daemon=True)
     thread.start()
     try:
         yield diary
@@ -55,15 +55,19 @@ def writing(bootstrap: str, topic: str, partitions: int, *, writer: str, is_idem
         stopping.set()
         thread.join(timeout=90)
     assert not thread.is_alive(), "the writer did not come to an end"
+    assert diary.sent > 0, "nothing was written"
     assert diary.refused == [], f"{len(diary.refused)} refusals, such as {diary.refused[0]}"
 
 
-def _write(bootstrap: str, diary: Diary, stopping: threading.Event, per_second: int) -> None:
+def _sender(bootstrap: str, is_idempotent: bool) -> Producer:
     config: dict[str, object] = {
         "acks": "all", "linger_ms": 2, "message_timeout_ms": 120_000, "queue_buffering_max_messages": 20_000,
-        "reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20, "socket_timeout_ms": 10_000, "log_level": 0,
+        "reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20, "socket_timeout_ms": 10_000,
     }  # fmt: skip
-    sender = producer(bootstrap, enable_idempotence=diary.is_idempotent, **config)
+    return producer(bootstrap, enable_idempotence=is_idempotent, **config)
+
+
+def _write(sender: Producer, diary: Diary, stopping: threading.Event, per_second: int) -> None:
     begin = time.monotonic()
     while not stopping.is_set():
         if len(sender) > 15_000 or diary.sent > (time.monotonic() - begin) * per_second:
@@ -116,7 +120,7 @@ def _check_acknowledged(diary: Diary, partition: int, numbers: list[int]) -> Non
 
 
 def _number_in(record: Message, writer: str) -> int:
-    name, number, padding = record.value().split(b":")
+    name, number, padding = (record.value() or b"").split(b":")
     assert name.decode() == writer and padding == PADDING, f"a record that nobody wrote: {record.value()!r}"
     return int(number)
 

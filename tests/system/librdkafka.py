@@ -3,46 +3,62 @@
 Not here: claims.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 SECONDS_MAX = 30.0
+
+# A broker that is killed on purpose makes librdkafka talk without end.
+silence = logging.getLogger("librdkafka")
+silence.addHandler(logging.NullHandler())
+silence.propagate = False
 
 
 def unique(name: str) -> str:
     return f"{name}-{uuid4().hex[:8]}"
 
 
+def _named(config: Mapping[str, object]) -> dict[str, object]:
+    """Python's names as librdkafka and Kafka spell them."""
+    return {key.replace("_", "."): value for key, value in config.items()}
+
+
 @cache
 def admin(bootstrap: str) -> AdminClient:
     """Kept for good: an answer that is still awaited dies with its client."""
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap}, logger=silence)
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: object) -> str:
     """Creates the topic (config names with _ for .) and returns its name."""
-    settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+    settings = {key: str(value) for key, value in _named(config).items()}
     wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
     admin(bootstrap).create_topics([wanted], request_timeout=SECONDS_MAX)[name].result(SECONDS_MAX)
     return name
 
 
 def producer(bootstrap: str, **config: object) -> Producer:
-    return Producer({"bootstrap.servers": bootstrap} | {key.replace("_", "."): value for key, value in config.items()})
+    return Producer({"bootstrap.servers": bootstrap} | _named(config), logger=silence)
 
 
 def produce_all(bootstrap: str, topic: str, messages: list[dict[str, Any]], **config: object) -> list[Message]:
     """Sends the messages (arguments of Producer.produce) and returns what was delivered, in the order of the acknowledgements."""
-    sender, delivered, refused = producer(bootstrap, **config), [], []
+    sender = producer(bootstrap, **config)
+    delivered: list[Message] = []
+    refused: list[KafkaError] = []
 
-    def note(error: object, message: Message) -> None:
-        (refused if error else delivered).append(error or message)
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            delivered.append(message)
+        else:
+            refused.append(error)
 
     for message in messages:
         sender.produce(topic, on_delivery=note, **message)
@@ -55,7 +71,7 @@ def produce_all(bootstrap: str, topic: str, messages: list[dict[str, Any]], **co
 @contextmanager
 def consumer(bootstrap: str, **config: object) -> Iterator[Consumer]:
     defaults = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    reader = Consumer(defaults | {key.replace("_", "."): value for key, value in config.items()})
+    reader = Consumer(defaults | _named(config), logger=silence)
     try:
         yield reader
     finally:

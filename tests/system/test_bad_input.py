@@ -5,8 +5,9 @@ Each test ends with proof that the node still serves others: the fixture asks it
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
@@ -172,7 +173,7 @@ def test_other_acks_than_0_1_and_all_are_refused(address: tuple[str, int], acks:
 
 
 def bomb(codec: int, unpacked: int) -> bytes:
-    pack = {
+    pack: dict[int, Callable[[bytes], Any]] = {
         GZIP: lambda raw: zlib.compress(raw, wbits=31),
         SNAPPY: cramjam.snappy.compress_raw,
         LZ4: cramjam.lz4.compress,

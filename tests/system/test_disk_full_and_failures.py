@@ -40,7 +40,7 @@ def send_once(node: Node, topic: str, value: bytes, partition: int = 0) -> Kafka
     def note(error: KafkaError | None, message: Message) -> None:
         answers.append(error)
 
-    sender = librdkafka.producer(node.bootstrap, retries=0, message_timeout_ms=10_000, acks="all", log_level=0)
+    sender = librdkafka.producer(node.bootstrap, retries=0, message_timeout_ms=10_000, acks="all")
     sender.produce(topic, value, partition=partition, on_delivery=note)
     sender.flush(15)
     assert len(answers) == 1, "no answer"

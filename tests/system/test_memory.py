@@ -121,10 +121,14 @@ def test_half_requests_hold_no_memory_and_are_given_up(tmp_path: Path) -> None:
                 with Line(address_of(node)) as line:
                     assert line.produce("crowded", good_batch(b"others are served")) == 0
                 await asyncio.sleep(6)
-                return sum(await is_closed(line) for line in lines)
+                return await count_closed(lines)
 
         assert asyncio.run(dribble()) == 300, "callers who stopped in the middle of a request are still connected"
         assert node.complaints() == []
+
+
+async def count_closed(lines: list[socket.socket]) -> int:
+    return sum(await asyncio.gather(*[is_closed(line) for line in lines]))
 
 
 async def is_closed(line: socket.socket) -> bool:
@@ -161,7 +165,7 @@ def test_more_connections_than_allowed_are_turned_away_and_room_comes_back(tmp_p
         async def crowd() -> int:
             async with crowds.silent_callers(address_of(node), 60) as lines:
                 await asyncio.sleep(0.3)
-                return sum(await is_closed(line) for line in lines)
+                return await count_closed(lines)
 
         assert asyncio.run(crowd()) == 10
         deadline = time.monotonic() + 5
