@@ -101,7 +101,7 @@ brokers = st.lists(st.tuples(int32, names, int32, st.none() | names), max_size=4
 @given(
     topics=st.lists(topic_descriptions, max_size=3), brokers=brokers, cluster_id=st.none() | names, numbers=st.tuples(int32, int32, int32)
 )
-def test_a_metadata_reply_reads_as_it_was_written(oracle_reply, version, topics, brokers, cluster_id, numbers):
+def test_a_metadata_reply_reads_as_it_was_written(oracle_reply, version, *, topics, brokers, cluster_id, numbers):
     controller_id, throttle_ms, operations = numbers
     described = [dict(zip(topic_fields, topic, strict=True)) for topic in topics]
     wire = write_metadata_response(
@@ -143,7 +143,7 @@ features = st.lists(st.tuples(names, int16, int16), max_size=3)
 
 @pytest.mark.parametrize("version", range(5))
 @given(apis=apis, throttle_ms=int32, supported=features, finalized=features, epoch=st.integers(-1, 2**40))
-def test_an_api_versions_reply_reads_as_it_was_written(oracle_reply, version, apis, throttle_ms, supported, finalized, epoch):
+def test_an_api_versions_reply_reads_as_it_was_written(oracle_reply, version, *, apis, throttle_ms, supported, finalized, epoch):
     wire = write_api_versions_response(
         version,
         9,

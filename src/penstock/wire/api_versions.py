@@ -1,7 +1,7 @@
 """ApiVersions, versions 0 to 4: the first thing a client asks.
 
-The reply's header is always version 0. A client that asks in a version we do not know gets `UNSUPPORTED_VERSION` in a body of version 0 with
-the rows that say what we do know, and asks again on the same connection.
+The reply's header is always version 0. A client that asks in a version we do not know gets `UNSUPPORTED_VERSION` in a body of version 0,
+with the rows that say what we do know, and asks again on the same connection.
 Features go out from version 3 (KIP-584), and only when there are any.
 """
 

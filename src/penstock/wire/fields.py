@@ -46,6 +46,8 @@ def read_count(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def read_compact_count(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    if at < end and 0 < (byte := buffer[at]) < 0x80 and byte <= end - at:  # Small and possible: nearly always, and on the hot path.
+        return byte - 1, at + 1
     count, at = read_uvarint(buffer, at, end)
     return _believe(count - 1, at, end), at
 
@@ -57,7 +59,7 @@ def read_nullable_string(buffer: Buffer, at: int, end: int) -> tuple[str | None,
 
 def read_string(buffer: Buffer, at: int, end: int) -> tuple[str, int]:
     length, at = read_short(buffer, at, end)
-    return _text(buffer, at, length, end)
+    return _text(buffer, at, length, end)  # A null has no place here: its length, -1, cannot be.
 
 
 def read_nullable_compact_string(buffer: Buffer, at: int, end: int) -> tuple[str | None, int]:
@@ -66,8 +68,8 @@ def read_nullable_compact_string(buffer: Buffer, at: int, end: int) -> tuple[str
 
 
 def read_compact_string(buffer: Buffer, at: int, end: int) -> tuple[str, int]:
-    length, at = read_compact_length(buffer, at, end)
-    return _text(buffer, at, length, end)
+    length, at = read_uvarint(buffer, at, end)
+    return _text(buffer, at, length - 1, end)
 
 
 def read_id(buffer: Buffer, at: int, end: int) -> tuple[bytes, int]:

@@ -12,10 +12,10 @@ from functools import cache
 from struct import Struct
 from types import NoneType
 from typing import Any, get_args
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial._introspect import classify_field, get_field_tag
+from kio.static.constants import uuid_zero
 
 from penstock.errors import MalformedInput
 from penstock.vocabulary import NO_TOPIC_ID, Buffer
@@ -33,6 +33,7 @@ from penstock.wire.fields import (
     read_tagged,
 )
 
+_UUID = type(uuid_zero)  # The type alone, by way of kio: the module that also makes random ones is not for this room.
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _ERROR_CODES: dict[int, int] = {code.value: code for code in KioErrorCode}
 
@@ -170,8 +171,8 @@ def _as_datetime(value: int) -> datetime | None:
     return None if value == -1 else _EPOCH + timedelta(milliseconds=value)
 
 
-def _as_uuid(value: bytes) -> UUID | None:
-    return None if value == NO_TOPIC_ID else UUID(bytes=value)
+def as_uuid(value: bytes) -> Any:
+    return None if value == NO_TOPIC_ID else _UUID(bytes=value)
 
 
 def _as_timedelta(value: int) -> timedelta:
@@ -189,7 +190,7 @@ _FIXED: dict[str, tuple[Struct, Callable[[Any], Any] | None]] = {
     "uint32": (Struct(">I"), None),
     "uint64": (Struct(">Q"), None),
     "float64": (Struct(">d"), None),
-    "uuid": (Struct(">16s"), _as_uuid),
+    "uuid": (Struct(">16s"), as_uuid),
     "error_code": (SHORT, lambda value: _ERROR_CODES.get(value, value)),
     "timedelta_i32": (INT, _as_timedelta),
     "timedelta_i64": (LONG, _as_timedelta),

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from io import BytesIO
 from typing import Any
-from uuid import UUID
 
 from kio import index
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -25,7 +24,7 @@ from kio.serial._introspect import classify_field, is_optional
 from penstock.errors import MalformedInput
 from penstock.vocabulary import NO_TOPIC_ID, Buffer, TopicId
 from penstock.wire.frames import LENGTH, read_response_header, request_header, response_header
-from penstock.wire.schema_reader import ZEROS, entity_reader
+from penstock.wire.schema_reader import ZEROS, as_uuid, entity_reader
 
 Body = Mapping[str, Any]
 _Convert = Callable[[Any], Any]
@@ -64,7 +63,8 @@ def write_response(api_key: int, version: int, correlation_id: int, body: Any) -
     return _frame(response_header(api_key, version, correlation_id), entity)
 
 
-def topic_id_bytes(value: UUID | None) -> TopicId:
+def topic_id_bytes(value: Any) -> TopicId:
+    """The sixteen bytes of a UUID or None."""
     return NO_TOPIC_ID if value is None else TopicId(value.bytes)
 
 
@@ -161,10 +161,8 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _uuid(value: Any) -> UUID | None:
-    if isinstance(value, bytes):
-        return None if value == NO_TOPIC_ID else UUID(bytes=value)
-    return value  # type: ignore[no-any-return]
+def _uuid(value: Any) -> Any:
+    return as_uuid(value) if isinstance(value, bytes) else value
 
 
 def _timedelta(value: Any) -> timedelta:

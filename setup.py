@@ -1,0 +1,66 @@
+"""Builds the one compiled part, `penstock.wire._records`, where that can be done.
+
+Everything else about the package is said in pyproject.toml. The extension is a faster twin of `_records_py`, so that a machine without a C
+compiler (or with Cython missing) still gets a working install, and is told what it lost.
+"""
+
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SLOWER = (
+    "\n"
+    "penstock: the compiled record loop could not be built: {reason}\n"
+    "  Penstock works without it, but looks into batches some hundred times more slowly.\n"
+    "  To have it, install a C compiler (on Debian: apt install gcc python3-dev) and install Penstock again.\n"
+)
+
+
+class BuildWhatCanBeBuilt(build_ext):
+    """A build that is never worth failing an install for."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as failure:
+            self._say_slower(failure)
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as failure:
+            self._say_slower(failure)
+
+    def copy_extensions_to_source(self) -> None:
+        """In place, an extension that was not built has no file to copy."""
+        try:
+            super().copy_extensions_to_source()
+        except OSError as failure:
+            self._say_slower(failure)
+
+    @staticmethod
+    def _say_slower(failure: Exception) -> None:
+        print(SLOWER.format(reason=" ".join(str(failure).split())), file=sys.stderr)
+
+
+def extensions() -> list[Extension]:
+    records = Extension(
+        "penstock.wire._records",
+        ["src/penstock/wire/_records.pyx"],
+        depends=["src/penstock/wire/_crc32c.h"],
+        include_dirs=["src/penstock/wire"],
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+    try:
+        from Cython.Build import cythonize
+
+        built: list[Extension] = cythonize([records])
+        return built
+    except Exception as failure:
+        print(SLOWER.format(reason=f"Cython: {failure}"), file=sys.stderr)
+        return []
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildWhatCanBeBuilt})

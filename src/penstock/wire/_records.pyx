@@ -1,0 +1,294 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=False, embedsignature=False
+"""The compiled loop over records and batches. `records` says what the functions promise, `_records_py` is the same in Python.
+
+Bytes here are untrusted and reached through plain pointers, so no check is left to the language: a position moves only after it was compared
+with the end, and a length is compared with what is left before it is added. The tests hold every verdict against the twin's.
+Nothing is allocated per record, and the interpreter is not released: a call is shorter than the handing over would be.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stddef cimport size_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from penstock.wire.verdicts import RecordsVerdict, Scan
+
+cdef extern from "_crc32c.h":
+    void crc32c_prepare() noexcept
+    uint32_t crc32c_of(const uint8_t *bytes, size_t count) noexcept
+    uint32_t crc32c_of_by_table(const uint8_t *bytes, size_t count) noexcept
+    int crc32c_uses_instruction
+
+crc32c_prepare()
+USES_INSTRUCTION = bool(crc32c_uses_instruction)
+
+cdef object new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
+cdef object verdict_class = RecordsVerdict
+cdef object scan_class = Scan
+
+cdef enum:
+    HEADER_BYTES = 61
+    PREFIX_BYTES = 12  # Base offset and length: not counted by the length.
+    MAGIC_AT = 16
+    CRC_AT = 17
+    CRC_FROM = 21  # What the checksum covers begins here.
+    LAST_DELTA_AT = 23
+    MAGIC = 2
+    NO_TIMESTAMP = -1
+
+# As in verdicts.RecordFault and verdicts.ScanFault.
+cdef enum:
+    RECORDS_FINE = 0
+    MALFORMED = 1
+    OFFSET_DELTA = 2
+    KEY_MISSING = 3
+    TIMESTAMP = 4
+
+cdef enum:
+    SCAN_FINE = 0
+    TRUNCATED = 1
+    BAD_LENGTH = 2
+    BAD_MAGIC = 3
+    BAD_OFFSET = 4
+    BAD_CRC = 5
+
+
+cdef struct Rules:
+    int64_t base_timestamp
+    int64_t timestamp_min
+    int64_t timestamp_max
+    bint keys_required
+
+
+cdef struct Highest:
+    int64_t timestamp
+    int64_t delta
+
+
+cdef struct Front:
+    int64_t base_offset
+    int64_t end_offset
+    int64_t size
+
+
+def crc32c(buffer, Py_ssize_t start, Py_ssize_t end):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end < start or end > view.len:
+            raise ValueError("the range reaches past the buffer")
+        return crc32c_of(<const uint8_t *>view.buf + start, <size_t>(end - start))
+    finally:
+        PyBuffer_Release(&view)
+
+
+def crc32c_by_table(buffer):
+    """The checksum as a machine without the instruction would compute it; for the tests."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        return crc32c_of_by_table(<const uint8_t *>view.buf, <size_t>view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def check_records(payload, count, *, base_timestamp, timestamp_min, timestamp_max, bint keys_required):
+    cdef Py_buffer view
+    cdef Rules rules
+    cdef Highest highest
+    cdef int64_t index = 0
+    cdef int fault
+    rules.base_timestamp = base_timestamp
+    rules.timestamp_min = clamp(timestamp_min)
+    rules.timestamp_max = clamp(timestamp_max)
+    rules.keys_required = keys_required
+    highest.timestamp = NO_TIMESTAMP
+    highest.delta = -1
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        fault = walk_records(<const uint8_t *>view.buf, view.len, clamp(count), &rules, &highest, &index)
+    finally:
+        PyBuffer_Release(&view)
+    return new_tuple(verdict_class, (index if fault else -1, fault, highest.timestamp, highest.delta))
+
+
+def scan_batches(buffer, *, Py_ssize_t start=0, int64_t first_offset, end_offset_max, bytes_max, bint verify=True):
+    cdef Py_buffer view
+    cdef int64_t offset_max = clamp(end_offset_max)
+    cdef int64_t room = clamp(bytes_max)
+    cdef int64_t at = start
+    cdef int64_t end_offset = first_offset
+    cdef int64_t batches = 0
+    cdef Front front
+    cdef int fault = SCAN_FINE
+    cdef const uint8_t *bytes
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len:
+            raise ValueError("the start is outside the buffer")
+        bytes = <const uint8_t *>view.buf
+        while at < view.len:
+            fault = read_front(bytes + at, view.len - at, end_offset, &front)
+            if fault:
+                break
+            if front.end_offset > offset_max or (batches and at - start + front.size > room):
+                break
+            if front.size > view.len - at:
+                fault = TRUNCATED
+                break
+            if verify and crc32c_of(bytes + at + CRC_FROM, <size_t>(front.size - CRC_FROM)) != be32(bytes + at + CRC_AT):
+                fault = BAD_CRC
+                break
+            at += front.size
+            end_offset = front.end_offset
+            batches += 1
+    finally:
+        PyBuffer_Release(&view)
+    return new_tuple(scan_class, (at - start, end_offset, batches, fault))
+
+
+def seek_batch(buffer, offset, Py_ssize_t start=0):
+    cdef Py_buffer view
+    cdef int64_t wanted = clamp(offset)
+    cdef int64_t at = start
+    cdef Front front
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len:
+            raise ValueError("the start is outside the buffer")
+        while at < view.len:
+            if read_front(<const uint8_t *>view.buf + at, view.len - at, INT64_MIN, &front):
+                return -1
+            if front.end_offset > wanted:
+                return at
+            at += front.size
+        return -1
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int64_t clamp(object number) except? -2:
+    """Bounds may lie past 64 bits (now plus the longest time); what they are compared with may not."""
+    if number > INT64_MAX:
+        return INT64_MAX
+    if number < INT64_MIN:
+        return INT64_MIN
+    return number
+
+
+cdef inline uint32_t be32(const uint8_t *bytes) noexcept:
+    return <uint32_t>bytes[0] << 24 | <uint32_t>bytes[1] << 16 | <uint32_t>bytes[2] << 8 | bytes[3]
+
+
+cdef inline uint64_t be64(const uint8_t *bytes) noexcept:
+    return <uint64_t>be32(bytes) << 32 | be32(bytes + 4)
+
+
+cdef int read_front(const uint8_t *bytes, int64_t left, int64_t offset_min, Front *front) noexcept:
+    """Reads the head of a batch of which `left` bytes are there; its body may lie past them."""
+    cdef int32_t length, last_delta
+    if left < HEADER_BYTES:
+        return TRUNCATED
+    length = <int32_t>be32(bytes + 8)
+    if length < HEADER_BYTES - PREFIX_BYTES:
+        return BAD_LENGTH
+    if bytes[MAGIC_AT] != MAGIC:
+        return BAD_MAGIC
+    front.base_offset = <int64_t>be64(bytes)
+    last_delta = <int32_t>be32(bytes + LAST_DELTA_AT)
+    if front.base_offset < offset_min or last_delta < 0 or front.base_offset > INT64_MAX - 1 - last_delta:
+        return BAD_OFFSET
+    front.end_offset = front.base_offset + last_delta + 1
+    front.size = <int64_t>length + PREFIX_BYTES
+    return SCAN_FINE
+
+
+cdef int walk_records(
+    const uint8_t *bytes, int64_t size, int64_t count, const Rules *rules, Highest *highest, int64_t *index
+) noexcept:
+    """Walks all records; on a fault `index` names the one at fault."""
+    cdef const uint8_t *at = bytes
+    cdef const uint8_t *end = bytes + size
+    cdef int fault
+    if count < 0:
+        return MALFORMED
+    while index[0] < count:
+        fault = walk_record(&at, end, rules, highest, index[0])
+        if fault:
+            return fault
+        index[0] += 1
+    return RECORDS_FINE if at == end else MALFORMED
+
+
+cdef int walk_record(const uint8_t **at, const uint8_t *end, const Rules *rules, Highest *highest, int64_t index) noexcept:
+    cdef int64_t length, timestamp_delta, offset_delta, key_length, value_length, header_count, name_length
+    cdef int64_t timestamp = 0
+    cdef const uint8_t *record_end
+    if not take_varint(at, end, &length) or length < 0 or length > end - at[0] or length == 0:
+        return MALFORMED
+    record_end = at[0] + length
+    at[0] += 1  # Attributes, none of them in use; the record has this byte, for it is not empty.
+    if not take_varlong(at, record_end, &timestamp_delta) or not take_varint(at, record_end, &offset_delta):
+        return MALFORMED
+    if not step_over(at, record_end, &key_length) or not step_over(at, record_end, &value_length):
+        return MALFORMED
+    if not take_varint(at, record_end, &header_count) or header_count < 0:
+        return MALFORMED
+    while header_count > 0:  # Each takes two bytes at least, so a count that lies ends at the record's end.
+        if not step_over(at, record_end, &name_length) or name_length < 0 or not step_over(at, record_end, &value_length):
+            return MALFORMED
+        header_count -= 1
+    if at[0] != record_end:
+        return MALFORMED
+    if offset_delta != index:
+        return OFFSET_DELTA
+    if rules.keys_required and key_length < 0:
+        return KEY_MISSING
+    if not add(rules.base_timestamp, timestamp_delta, &timestamp):
+        return TIMESTAMP
+    if timestamp != NO_TIMESTAMP and (timestamp < rules.timestamp_min or timestamp > rules.timestamp_max):
+        return TIMESTAMP
+    if timestamp > highest.timestamp or index == 0:
+        highest.timestamp = timestamp
+        highest.delta = index
+    return RECORDS_FINE
+
+
+cdef inline bint add(int64_t left, int64_t right, int64_t *total) noexcept:
+    if (right > 0 and left > INT64_MAX - right) or (right < 0 and left < INT64_MIN - right):
+        return False
+    total[0] = left + right
+    return True
+
+
+cdef inline bint step_over(const uint8_t **at, const uint8_t *end, int64_t *length) noexcept:
+    """Steps over a field with its length in front; -1 stands for null."""
+    if not take_varint(at, end, length) or length[0] < -1 or length[0] > end - at[0]:
+        return False
+    if length[0] > 0:
+        at[0] += length[0]
+    return True
+
+
+cdef inline bint take_varint(const uint8_t **at, const uint8_t *end, int64_t *value) noexcept:
+    return take_bits(at, end, value, 28, 0x0F)
+
+
+cdef inline bint take_varlong(const uint8_t **at, const uint8_t *end, int64_t *value) noexcept:
+    return take_bits(at, end, value, 63, 0x01)
+
+
+cdef inline bint take_bits(const uint8_t **at, const uint8_t *end, int64_t *value, int last_shift, int last_byte_max) noexcept:
+    cdef uint64_t bits = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while at[0] < end:
+        byte = at[0][0]
+        at[0] += 1
+        if shift == last_shift and byte > last_byte_max:
+            return False
+        bits |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            value[0] = <int64_t>(bits >> 1) ^ -<int64_t>(bits & 1)
+            return True
+        shift += 7
+    return False
