@@ -31,7 +31,7 @@ class Interest:
 
     def __init__(self, topic: Topic, wish: FetchPartition) -> None:
         self.topic = topic
-        self.index = wish.index
+        self.index: int = wish[0]
         self.partition: Partition | None = None  # Found when first looked at.
         self.sent_high_watermark = -1
         self.sent_log_start = -1
@@ -51,15 +51,16 @@ class FetchSession:
         self.used_at = now
         self.interests: dict[tuple[Topic, int], Interest] = {}
         self.ready: dict[Interest, None] = {}  # Those that may have something to say; the longest unserved first.
-        self.parked: "Fetch | None" = None
+        self.parked: Fetch | None = None
         self._by_partition: dict[Partition, Interest] = {}
 
     def update(self, topics: Iterable[tuple[Topic, list[FetchPartition]]], forgotten: Iterable[tuple[Topic, list[int]]]) -> None:
         for topic, wishes in topics:
             for wish in wishes:
-                known = self.interests.get((topic, wish.index))
+                name = (topic, wish[0])
+                known = self.interests.get(name)
                 if known is None:
-                    known = self.interests[topic, wish.index] = Interest(topic, wish)
+                    known = self.interests[name] = Interest(topic, wish)
                 else:
                     known.update(wish)
                 self.ready[known] = None

@@ -1,6 +1,6 @@
 """How much memory requests and replies in flight may take, so that no crowd of clients can make the node outgrow its bound.
 
-Requests: a connection reserves room before it gathers a large one, and stops reading while there is none. Whoever came first gets room first.
+Requests: a connection reserves room before it gathers a large one, and stops reading while there is none. Who came first is served first.
 Replies: a fetch may fill at most an eighth of the room that slow readers have left. So a crowd that never reads gets ever smaller
 replies, and the room never runs out for the others.
 """

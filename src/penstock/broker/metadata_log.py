@@ -28,6 +28,7 @@ _BATCH_BYTES_MAX = 64 * MIB
 _READ_BYTES = 1 * MIB
 _SNAPSHOT_HEAD = struct.Struct(">q")  # the offset that it stands for
 _LENGTH = struct.Struct(">i")
+_CONFIG = LogConfig(segment_bytes=64 * MIB, retention_ms=-1, retention_bytes=-1)
 
 
 class MetadataLog:
@@ -41,7 +42,7 @@ class MetadataLog:
 
     @classmethod
     async def open(
-        cls, env: Env, files: OpenFiles, *, is_clean: bool, config: LogConfig, on_replayed: Callable[[records.Record], Awaitable[None]]
+        cls, env: Env, files: OpenFiles, *, is_clean: bool, on_replayed: Callable[[records.Record], Awaitable[None]]
     ) -> "MetadataLog":
         """Replays the log into a new image. `on_replayed` is told only of what is committed later."""
         image = ClusterImage()
@@ -51,7 +52,7 @@ class MetadataLog:
             restored[0] = _restore(snapshot, image)
 
         log = await Log.open(
-            env, METADATA_DIRECTORY, LogIdentity(METADATA_TOPIC_ID, 0), config, files,
+            env, METADATA_DIRECTORY, LogIdentity(METADATA_TOPIC_ID, 0), _CONFIG, files,
             is_clean=is_clean, restore=restore, replay=lambda header: None,
         )  # fmt: skip
         if log.failure is not None:

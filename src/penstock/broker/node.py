@@ -1,7 +1,7 @@
 """One node: the rooms below put together, started, served from, stopped.
 
-Starting: take the directory, load the metadata, open every log and cut what a crash left half-written, flush what was recovered, register, and
-only then listen. Stopping: stop listening, flush, note for each log how far it is good, leave the marker that says so.
+Starting: take the directory, load the metadata, open every log and cut what a crash left half-written, flush what was recovered,
+register, and only then listen. Stopping: stop listening, flush, note for each log how far it is good, leave the marker that says so.
 The node owns no protocol and decides nothing: handlers ask, the cores decide, and `carry_out` does what they say.
 """
 
@@ -15,7 +15,7 @@ from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.handlers.metadata import TopicPieces
-from penstock.broker.handlers.produce import ParkedProduce
+from penstock.broker.handlers.produce import Produce
 from penstock.broker.housekeeping import Housekeeper
 from penstock.broker.identity import LOCK_PATH, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
 from penstock.broker.memory import split_memory
@@ -58,7 +58,7 @@ class Node:
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
-        self.parked_produces: dict[ParkedProduce, None] = {}
+        self.parked_produces: dict[Produce, None] = {}
         self.connections: dict[Connection, None] = {}
         self.unpacking = asyncio.Lock()
         self.disk_is_low = False
@@ -80,16 +80,13 @@ class Node:
             raise WrongDirectory("another process uses this data directory; stop it first, or start this node on a directory of its own")
         identity = await load_or_create_identity(self.env, self.settings.node_id)
         was_clean = await take_clean_marker(self.env)
-        self._metadata = await MetadataLog.open(
-            self.env, self.files, is_clean=was_clean, topic_config=self.settings.default_topic_config(), on_replayed=self._replayed
-        )
+        self._metadata = await MetadataLog.open(self.env, self.files, is_clean=was_clean, on_replayed=self._replayed)
         self.controller = Controller(
             self.image, self.settings.default_topic_config(), self.settings.num_partitions, self.settings.partitions_max
         )
         host, port = self._address
-        await self.submit(
-            RegisterNode(NodeId(self.settings.node_id), identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean)
-        )
+        node_id = NodeId(self.settings.node_id)
+        await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
         await self._open_all(is_clean=was_clean)
         self.look_at_disk_room()
         for topic_id in list(self.image.graveyard):

@@ -74,7 +74,7 @@ class Partition:
 
     def check_leader_epoch(self, claimed: int) -> ErrorCode:
         """A client that knows an older epoch must ask for metadata again; one that knows a newer one came too early (KIP-320)."""
-        if claimed == -1 or claimed == self.leader.epoch:
+        if claimed in (-1, self.leader.epoch):
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 

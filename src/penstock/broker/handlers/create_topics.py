@@ -11,7 +11,7 @@ from penstock.broker.calls import Call
 from penstock.cluster import records
 from penstock.cluster.controller import CreateTopics, NewTopic, Reply
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import TOPIC_SETTINGS, TopicConfig
+from penstock.settings import TopicConfig
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -63,7 +63,12 @@ def _result(node: "Node", name: str, reply: Reply, *, is_trial: bool) -> dict[st
 
 def _configs(config: TopicConfig, overrides: dict[str, str]) -> list[dict[str, Any]]:
     return [
-        {"name": name, "value": text, "read_only": False, "is_sensitive": False, "config_source": SOURCE_TOPIC if name in overrides else SOURCE_DEFAULT}
+        {
+            "name": name,
+            "value": text,
+            "read_only": False,
+            "is_sensitive": False,
+            "config_source": SOURCE_TOPIC if name in overrides else SOURCE_DEFAULT,
+        }
         for name, text in config.as_texts().items()
-        if name in TOPIC_SETTINGS
     ]

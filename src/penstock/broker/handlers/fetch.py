@@ -1,8 +1,8 @@
 """Fetch, versions 4 to 18 (KIP-74 size limits, KIP-227 sessions, KIP-320 epochs, KIP-516 topic ids).
 
-A fetch is answered at once when it has an error, enough bytes, or no time to wait; otherwise it parks until enough was appended or its time is
-up. Readers see whole batches below the high watermark, checked again as they leave the disk. A partition whose bytes are not in memory is
-read away from the loop. The first batch of the first partition that has data is sent however large it is, so that a reader never hangs on it.
+A fetch is answered at once when it has an error, enough bytes, or no time to wait; otherwise it parks until enough was appended or its
+time is up. Readers see whole batches below the high watermark, checked again as they leave the disk. A partition whose bytes are not in
+memory is read away from the loop. The first batch of a reply is sent however large it is, so that a reader never hangs on it.
 Refused: replica fetches, which nodes make on a listener of their own. Gaps: follower fetching (KIP-392); zstd batches are sent to
 readers older than version 10 as they are.
 """
@@ -38,7 +38,7 @@ def fetch(node: "Node", call: Call) -> None:
     if request.replica_id >= 0:
         reply.send(write_fetch_response(call.version, call.correlation_id, _refused_rows(interests)))
         return
-    Fetch(node, call, request, reply, session, interests).begin()
+    Fetch(node, call, request, reply=reply, session=session, interests=interests).begin()
 
 
 def _find_session(node: "Node", version: int, request: FetchRequest) -> tuple[FetchSession | None, list[Interest] | None]:
@@ -96,7 +96,8 @@ class Collector:
         """The partition, if it has bytes for this interest; otherwise its row is written already."""
         partition = self._fetch.find(interest)
         if partition is None:
-            self._add_row(interest, ErrorCode.UNKNOWN_TOPIC_ID if isinstance(interest.topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_by_id = isinstance(interest.topic, bytes)
+            self._add_row(interest, ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return None
         code = partition.check_leader_epoch(interest.leader_epoch)
         log = partition.log
@@ -148,7 +149,14 @@ class Fetch:
     )  # fmt: skip
 
     def __init__(
-        self, node: "Node", call: Call, request: FetchRequest, reply: Reply, session: FetchSession | None, interests: list[Interest] | None
+        self,
+        node: "Node",
+        call: Call,
+        request: FetchRequest,
+        *,
+        reply: Reply,
+        session: FetchSession | None,
+        interests: list[Interest] | None,  # None: those that the session finds ready.
     ) -> None:
         self.node = node
         self._reply = reply
@@ -224,10 +232,9 @@ class Fetch:
         return list(self._session.ready) if self._session is not None else []
 
     def _conclude(self, collector: Collector, *, is_last: bool) -> None:
-        has_nobody_to_wait_for = not (self._session.interests if self._session is not None else self._interests)
-        if is_last or has_nobody_to_wait_for or collector.has_error or collector.bytes_found >= self._bytes_min:
-            self._answer(collector)
-        elif self._deadline <= self.node.env.now():
+        has_somebody_to_wait_for = any(True for _ in self._all_interests())
+        is_enough = collector.has_error or collector.bytes_found >= self._bytes_min
+        if is_last or is_enough or not has_somebody_to_wait_for or self._deadline <= self.node.env.now():
             self._answer(collector)
         else:
             self._park(collector)

@@ -1,6 +1,6 @@
 """Metadata, versions 0 to 13 (KIP-516 topic ids, KIP-430 authorized operations).
 
-Unknown topics come back as error rows; where auto-creation is on and the client allows it, an unknown topic that is asked for by name is made.
+Unknown topics come back as error rows; where auto-creation is on and the client allows it, a topic that is asked for by name is made.
 A topic's bytes are kept per version until something about the topic changes.
 """
 
