@@ -1,0 +1,156 @@
+"""`penstock serve` as an operator meets it: the ready line, signals, refusals with a reason, the HTTP port."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from cli.running import PENSTOCK, clean_environment, penstock
+from system import harness
+
+READY = re.compile(r"penstock ready kafka=(\S+):(\d+) http=(\S+) data=(\S+) node=(\d+)\n")
+
+
+@contextmanager
+def serving(data_dir: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
+    command = [*PENSTOCK, "serve", "--data-dir", str(data_dir), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        ready = READY.fullmatch(line)
+        assert ready is not None, line or (process.stderr and process.stderr.read())
+        yield process, ready
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get(address: str, path: str, method: str = "GET") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}", method=method), timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_one_ready_line_tells_where_it_is(tmp_path: Path, loop: str):
+    with serving(tmp_path / "data", "--loop", loop, "--node-id", "7") as (process, ready):
+        assert ready[4] == str(tmp_path / "data")
+        assert ready[5] == "7"
+        with socket.create_connection((ready[1], int(ready[2])), timeout=5):
+            pass
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=30)
+        assert rest == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals):
+    with serving(tmp_path / "data") as (process, _):
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 0, said
+        assert "Traceback" not in said
+
+
+def test_it_starts_again_on_its_directory_and_nowhere_else(tmp_path: Path):
+    with serving(tmp_path / "data") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    with serving(tmp_path / "data"):
+        pass
+    other = penstock("serve", "--data-dir", str(tmp_path / "data"), "--node-id", "2", "--kafka", "127.0.0.1:0", "--http", "off")
+    assert other.code == 1
+    assert "belongs to node 1" in other.err
+
+
+def test_health_readiness_and_metrics_are_served(node: harness.Node):
+    address = f"127.0.0.1:{node.http_port}"
+    assert get(address, "/health") == (200, '{"status":"alive"}')
+    assert get(address, "/ready") == (200, '{"status":"ready"}')
+    status, text = get(address, "/metrics")
+    assert status == 200
+    names = {line.split()[0].partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
+    assert {"penstock_records_in_total", "penstock_ready", "process_resident_memory_bytes", "penstock_build_info"} <= names
+    assert all(f"# TYPE {name} " in text for name in names)
+
+
+def test_unknown_paths_and_methods_get_an_error_that_says_so(node: harness.Node):
+    address = f"127.0.0.1:{node.http_port}"
+    status, text = get(address, "/helath")
+    assert (status, json.loads(text)["error"]) == (404, "not_found")
+    assert "/health" in json.loads(text)["message"]
+    status, text = get(address, "/ready", "DELETE")
+    assert (status, json.loads(text)["error"]) == (405, "method_not_allowed")
+
+
+def test_the_limit_on_open_files_is_raised(node: harness.Node):
+    line = next(line for line in Path(f"/proc/{node.process.pid}/limits").read_text().splitlines() if line.startswith("Max open files"))
+    soft, hard = line.split()[3:5]
+    assert soft == hard
+
+
+def test_listening_everywhere_needs_an_advertised_address(tmp_path: Path):
+    ended = penstock("serve", "--data-dir", str(tmp_path), "--kafka", "0.0.0.0:9092")
+    assert ended.code == 2
+    assert ended.err == (
+        "penstock: --kafka 0.0.0.0:9092 listens on every interface, so clients cannot be told where to connect\n"
+        "  name the address that clients can reach: --advertise HOST:9092\n"
+    )
+
+
+def test_clients_are_told_the_advertised_address(tmp_path: Path):
+    from confluent_kafka.admin import AdminClient
+
+    with serving(tmp_path / "data", "--advertise", "localhost:19092") as (_, ready):
+        listed = AdminClient({"bootstrap.servers": f"127.0.0.1:{ready[2]}"}).list_topics(timeout=10)
+        assert [(broker.host, broker.port) for broker in listed.brokers.values()] == [("localhost", 19092)]
+
+
+def test_a_taken_port_is_told_without_a_traceback(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        for flags in (["--kafka", f"127.0.0.1:{port}", "--http", "off"], ["--kafka", "127.0.0.1:0", "--http", f"127.0.0.1:{port}"]):
+            ended = penstock("serve", "--data-dir", str(tmp_path / "data"), *flags)
+            assert ended.code == 1
+            assert f"penstock: cannot listen on 127.0.0.1:{port}: the address is taken" in ended.err
+            assert "Traceback" not in ended.err
+
+
+def test_a_directory_that_is_in_use_is_refused(node: harness.Node):
+    ended = penstock("serve", "--data-dir", str(node.data_directory), "--kafka", "127.0.0.1:0", "--http", "off")
+    assert ended.code == 1
+    assert "another process uses this data directory" in ended.err
+    assert node.is_alive()
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    ended = penstock("serve", "--data-dir", str(tmp_path / "file" / "data"), "--kafka", "127.0.0.1:0", "--http", "off")
+    assert (ended.code, "Traceback" in ended.err) == (1, False)
+    assert "cannot be used" in ended.err
+
+
+def test_a_misspelt_setting_is_refused(tmp_path: Path):
+    ended = penstock("serve", "--data-dir", str(tmp_path), "--set", "num.partition=3")
+    assert ended.code == 2
+    assert ended.err == "penstock: there is no setting num.partition\n  did you mean num.partitions?\n"
+
+
+def test_it_does_not_run_without_its_checks(tmp_path: Path):
+    command = [sys.executable, "-O", "-m", "penstock", "serve", "--data-dir", str(tmp_path / "data")]
+    ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "does not run under python -O" in ended.stderr
+    assert not os.path.exists(tmp_path / "data")

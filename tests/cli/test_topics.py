@@ -1,0 +1,79 @@
+"""`penstock topics` against a real node."""
+
+import json
+
+from cli.running import penstock, succeed
+from system import harness
+
+
+def test_a_topic_is_created_listed_described_and_deleted(node: harness.Node):
+    where = ["--bootstrap", node.bootstrap]
+    assert succeed("topics", "create", "orders", "--partitions", "3", *where) == "orders has 3 partitions\n"
+    assert "orders           3         1" in succeed("topics", "list", *where)
+    table = succeed("topics", "describe", "orders", *where).splitlines()
+    assert table[1].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN_SYNC", "START", "END"]
+    assert [line.split()[0] for line in table[2:]] == ["0", "1", "2"]
+    assert succeed("topics", "delete", "orders", "--yes", *where) == "orders is deleted\n"
+    assert "orders" not in succeed("topics", "list", *where)
+
+
+def test_json_carries_the_same(node: harness.Node):
+    where = ["--bootstrap", node.bootstrap, "--json"]
+    made = json.loads(succeed("topics", "create", "told", "--partitions", "2", *where))
+    assert (made["topic"], made["partitions"]) == ("told", 2)
+    assert made in json.loads(succeed("topics", "list", *where))
+    described = json.loads(succeed("topics", "describe", "told", *where))
+    assert described["id"] == made["id"]
+    assert [(row["partition"], row["start"], row["end"]) for row in described["partitions"]] == [(0, 0, 0), (1, 0, 0)]
+
+
+def test_the_bootstrap_address_can_come_from_the_environment_and_under_its_other_name(node: harness.Node):
+    assert penstock("topics", "list", environment={"PENSTOCK_BOOTSTRAP": node.bootstrap}).code == 0
+    assert penstock("topics", "list", "--bootstrap-server", node.bootstrap).code == 0
+
+
+def test_a_topic_that_exists_is_refused_unless_that_is_fine(node: harness.Node):
+    where = ["--bootstrap", node.bootstrap]
+    succeed("topics", "create", "twice", *where)
+    again = penstock("topics", "create", "twice", *where)
+    assert again.code == 1
+    assert again.err.startswith("penstock: create topic 'twice'")
+    assert again.err.splitlines()[1].startswith("  ")
+    succeed("topics", "create", "twice", "--if-not-exists", *where)
+
+
+def test_a_topic_setting_that_does_not_exist_is_refused_with_its_name(node: harness.Node):
+    ended = penstock("topics", "create", "wrong", "--config", "retention.msec=5", "--bootstrap", node.bootstrap)
+    assert ended.code == 1
+    assert "retention.msec" in ended.err
+
+
+def test_describing_a_topic_that_is_not_there_creates_nothing(node: harness.Node):
+    ended = penstock("topics", "describe", "nowhere", "--bootstrap", node.bootstrap)
+    assert (ended.code, "there is no topic 'nowhere'" in ended.err) == (1, True)
+    assert "nowhere" not in succeed("topics", "list", "--bootstrap", node.bootstrap)
+
+
+def test_deleting_asks_first(node: harness.Node):
+    succeed("topics", "create", "precious", "--bootstrap", node.bootstrap)
+    ended = penstock("topics", "delete", "precious", "--bootstrap", node.bootstrap)
+    assert (ended.code, "add --yes" in ended.err) == (1, True)
+    assert "precious" in succeed("topics", "list", "--bootstrap", node.bootstrap)
+
+
+def test_a_node_that_is_not_there_is_told_at_once():
+    port = harness.free_port()
+    ended = penstock("topics", "list", "--bootstrap", f"127.0.0.1:{port}", seconds=10)
+    assert ended.code == 1
+    assert f"cannot connect to 127.0.0.1:{port}: connection refused" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_wrong_usage_says_where_to_look():
+    ended = penstock("topics", "create")
+    assert (ended.code, ended.err) == (2, "penstock: missing argument 'NAME'\n  see: penstock topics create --help\n")
+
+
+def test_help_teaches_by_example():
+    for noun in (["serve"], ["topics"], ["topics", "create"], ["produce"], ["consume"], ["log"]):
+        assert f"penstock {noun[0]}" in succeed(*noun, "--help").split("Options:")[0].replace("Usage: penstock", "")
