@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.load import frames
@@ -29,7 +29,7 @@ class Command:
     arguments: Sequence[str]
     port: int
     data_dir: Path
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Broker:

@@ -1,6 +1,7 @@
 """One Kafka node in KRaft mode with its own start script's JVM settings: 1 GB heap, G1.
 
 Its configuration is the default one, except for what a single node must set, and for how soon the files of deleted topics go.
+Its jars bring no logging backend, so it logs nothing.
 """
 
 import shutil
@@ -48,15 +49,13 @@ def command(libraries: Path, data_dir: Path) -> Command:
     port, controller_port = free_port(), free_port()
     properties = data_dir / "server.properties"
     properties.write_text(_properties(data_dir / "log", port, controller_port))
-    logging = data_dir / "log4j2.yaml"
-    logging.write_text(_LOGGING)
-    java = ["java", *_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{libraries}/*"]
+    java = ["java", *_JVM, "-cp", f"{libraries}/*"]
     subprocess.run(
         ["java", "-cp", f"{libraries}/*", "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties)],
         check=True,
         capture_output=True,
     )
-    return Command("Apache Kafka", [*java, "kafka.Kafka", str(properties)], port, data_dir, {})
+    return Command("Apache Kafka", [*java, "kafka.Kafka", str(properties)], port, data_dir)
 
 
 def _properties(log_dir: Path, port: int, controller_port: int) -> str:
@@ -74,13 +73,4 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 log.segment.delete.delay.ms=1000
-"""
-
-
-_LOGGING = """\
-Configuration:
-  Appenders:
-    Console: {name: out, PatternLayout: {pattern: "%d %p %m (%c)%n"}}
-  Loggers:
-    Root: {level: WARN, AppenderRef: [{ref: out}]}
 """

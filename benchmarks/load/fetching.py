@@ -19,6 +19,7 @@ _REPLY_HEAD = Struct(">iihii")  # Correlation id, throttle, error, session, topi
 _PARTITION_HEAD = Struct(">ihqqqi")  # Index, error, high watermark, last stable offset, log start, aborted transactions.
 _BATCH_HEAD = Struct(">qiibIhi")  # Base offset, length, epoch, magic, checksum, attributes, last offset delta.
 _PREFIX_BYTES = 12
+CHUNKS_MAX = 64  # Larger than any processor's cache, and the same for a broker that was filled faster.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class FetchLoad:
     def run(self, host: str, port: int, *, warm_up_s: float, seconds: float) -> Outcome:
         chunk_records = max(1, PARTITION_BYTES_MAX // self.batch_bytes) * self.batch_records
         admin = Admin(host, port)
-        chunks = min(admin.end_offsets(self.topic, self.partitions)) // chunk_records
+        chunks = min(CHUNKS_MAX, min(admin.end_offsets(self.topic, self.partitions)) // chunk_records)
         admin.close()
         if not chunks:
             raise UnexpectedReply(f"{self.topic} does not hold one chunk of {chunk_records:,} records per partition")

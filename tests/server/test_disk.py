@@ -170,7 +170,7 @@ def test_what_the_system_refuses_is_a_disk_failure_with_the_path(disk):
     disk.mkdir("directory")
     for act in (lambda: disk.open("directory"), lambda: disk.rename("no/such", "x"), lambda: disk.list("file/below")):
         disk.open("file", create=True)
-        with pytest.raises(DiskFailed, match="directory|no/such|file"):
+        with pytest.raises(DiskFailed, match=r"directory|no/such|file"):
             act()
 
 

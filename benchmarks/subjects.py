@@ -1,0 +1,62 @@
+"""Who is measured: a running broker together with the topic settings under which it is measured.
+
+One Penstock process, or one Kafka process, serves all of its flush modes, since they are settings of a topic: so the modes can take
+turns, and a JVM stays warm.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.load.topics import Admin
+from benchmarks.processes import Broker, Command, free_port
+
+ROOT = Path(__file__).parent.parent
+
+FLUSH_ACK = {"flush": "ack"}
+FLUSH_INTERVAL = {"flush": "interval"}
+FLUSH_OS = {"flush": "os"}
+
+
+class LoadFailed(Exception):
+    """The generator gave up; its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    name: str
+    broker: Broker
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+
+    def admin(self) -> Admin:
+        return Admin("127.0.0.1", self.broker.port)
+
+    def load(self, kind: str, topic: str, *, warm_up_s: float, seconds: float, **options: int) -> dict[str, float]:
+        """Runs the generator as a process of its own. Adds the broker's CPU share over the whole of that process's life."""
+        flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+        command = [sys.executable, "-m", "benchmarks.load", kind, "--topic", topic, "--port", str(self.broker.port), *flags]
+        began, cpu_began = time.perf_counter(), self.broker.cpu_s()
+        ended = subprocess.run(
+            [*command, "--warm-up", str(warm_up_s), "--seconds", str(seconds)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        if ended.returncode:
+            raise LoadFailed(f"{self.name}, {kind} {options}: {ended.stderr.strip().splitlines()[-1:]}")
+        answer: dict[str, float] = json.loads(ended.stdout)
+        answer["broker_cpu"] = (self.broker.cpu_s() - cpu_began) / (time.perf_counter() - began)
+        return answer
+
+
+def penstock(data_dir: Path) -> Command:
+    port, http_port = free_port(), free_port()
+    addresses = ["--kafka", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http_port}"]
+    return Command("Penstock", [sys.executable, "-m", "penstock", "serve", "--data-dir", str(data_dir), *addresses], port, data_dir)
+
+
+def bare_loop(data_dir: Path, *, flushes: bool) -> Command:
+    port = free_port()
+    flags = ["--port", str(port), "--data-dir", str(data_dir), *(["--flush"] if flushes else [])]
+    return Command("bare loop", [sys.executable, "-m", "benchmarks.bare_loop", *flags], port, data_dir)
