@@ -13,9 +13,15 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)
 
 
+def foreign(environment: dict[str, str]) -> dict[str, str]:
+    """Nothing that leads back to the checkout, or past PATH to a compiler."""
+    return {name: value for name, value in clean_environment().items() if name not in ("PYTHONPATH", "CC", "CXX")} | environment
+
+
 def run(*command: str | Path, cwd: Path, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in clean_environment(environment).items() if name != "PYTHONPATH" or name in environment}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, input=given, capture_output=True, text=True, env=kept, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, input=given, capture_output=True, text=True, env=foreign(environment), check=False
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -33,9 +39,8 @@ def checkout(directory: Path) -> Path:
 def serve_produce_consume(python: Path, place: Path, **environment: str) -> str:
     """One life of a node from outside the checkout; what it said on standard error."""
     penstock = [python, "-m", "penstock"]
-    kept = clean_environment(environment) if environment else {n: v for n, v in clean_environment().items() if n != "PYTHONPATH"}
     command = [*map(str, penstock), "serve", "--data-dir", str(place / "data"), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    node = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept)
+    node = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=foreign(environment))
     try:
         assert node.stdout is not None
         ready = dict(pair.split("=", 1) for pair in node.stdout.readline().split()[2:])
@@ -70,9 +75,9 @@ def test_without_a_compiler_it_installs_all_the_same_and_says_that_it_is_slower(
     source, target, tools = checkout(tmp_path / "source"), tmp_path / "target", tmp_path / "bin"
     tools.mkdir()
     pip = [sys.executable, "-m", "pip", "install", "--verbose", "--no-deps", "--no-build-isolation", "--target", target, source]
-    done = run(*pip, cwd=tmp_path, PATH=str(tools), CC="", CXX="")
+    done = run(*pip, cwd=tmp_path, PATH=str(tools))
     assert "slowly" in done.stdout + done.stderr
     environment = {"PYTHONPATH": str(target)}
-    said = run(sys.executable, "-c", "from penstock.wire import records; print(records.COMPILED, records.__file__)", cwd=tmp_path, **environment)
-    assert said.stdout.startswith(f"False {target}")
+    ask = "from penstock.wire import records; print(records.COMPILED, records.__file__)"
+    assert run(sys.executable, "-c", ask, cwd=tmp_path, **environment).stdout.startswith(f"False {target}")
     assert "checks records many times more slowly" in serve_produce_consume(Path(sys.executable), tmp_path, **environment)
