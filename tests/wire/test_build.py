@@ -1,0 +1,69 @@
+"""Installing where nothing can be compiled: it succeeds, and says what was lost."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """What a build looks at, without anything that was built before."""
+    ignored = shutil.ignore_patterns("*.so", "_records.c", "__pycache__")
+    shutil.copytree(ROOT / "src" / "penstock" / "wire", tmp_path / "src" / "penstock" / "wire", ignore=ignored)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def build(checkout, *command, **environment):
+    command = [sys.executable, "setup.py", *(command or ("build_ext", "--inplace"))]
+    return subprocess.run(command, cwd=checkout, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+def compiled_in(checkout):
+    return list((checkout / "src").rglob("*.so"))
+
+
+def test_without_a_compiler_the_build_succeeds_and_says_that_it_is_slower(checkout):
+    missing = str(checkout / "no-compiler")
+    built = build(checkout, CC=missing, LDSHARED=missing)
+    assert built.returncode == 0, built.stderr
+    assert "more slowly" in built.stderr
+    assert not compiled_in(checkout)
+
+
+def test_without_cython_the_build_succeeds_and_says_that_it_is_slower(checkout):
+    (checkout / "Cython").mkdir()
+    (checkout / "Cython" / "__init__.py").write_text("raise ImportError('there is no Cython here')")
+    built = build(checkout, PYTHONPATH=str(checkout))
+    assert built.returncode == 0, built.stderr
+    assert "more slowly" in built.stderr
+    assert not compiled_in(checkout)
+
+
+@pytest.mark.needs("cc")
+def test_with_a_compiler_the_loop_is_built(checkout):
+    built = build(checkout)
+    assert built.returncode == 0, built.stderr
+    assert len(compiled_in(checkout)) == 1, built.stderr
+
+
+def test_a_source_package_carries_all_that_the_loop_is_built_from(checkout):
+    packed = build(checkout, "sdist")
+    assert packed.returncode == 0, packed.stderr
+    with tarfile.open(next((checkout / "dist").iterdir())) as archive:
+        names = {Path(name).name for name in archive.getnames()}
+    assert {"_records.pyx", "_crc32c.h", "_records_py.py", "setup.py"} <= names
+
+
+def test_the_loop_in_python_takes_over_where_the_compiled_one_is_missing():
+    script = "import sys; sys.modules['penstock.wire._records'] = None; from penstock.wire import records; print(records.COMPILED)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout == "False\n"

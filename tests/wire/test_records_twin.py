@@ -1,0 +1,86 @@
+"""The compiled loop says of any bytes, good, changed or noise, exactly what its Python twin says."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.wire import _records_py
+from penstock.wire.batches import HEADER_BYTES, Record, encode_batch
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return pytest.importorskip("penstock.wire._records", reason="the compiled loop was not built")
+
+
+timestamps = st.integers(LOWEST, HIGHEST) | st.integers(-2, 2000)
+records = st.builds(
+    Record,
+    key=st.none() | st.binary(max_size=4),
+    value=st.none() | st.binary(max_size=200),
+    headers=st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
+    timestamp_ms=st.integers(0, 1000),
+)
+mutations = st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=3)
+rules = st.fixed_dictionaries(
+    {"base_timestamp": timestamps, "timestamp_min": timestamps, "timestamp_max": timestamps, "keys_required": st.booleans()}
+)
+
+
+def mutate(buffer, changes):
+    mutated = bytearray(buffer)
+    for where, byte in changes:
+        if mutated:
+            mutated[where % len(mutated)] = byte
+    return mutated
+
+
+@settings(max_examples=1000)
+@given(chosen=st.lists(records, min_size=1, max_size=4), changes=mutations, extra=st.integers(-1, 1), cut=st.integers(0, 3), rules=rules)
+def test_both_loops_judge_changed_records_alike(compiled, *, chosen, changes, extra, cut, rules):
+    payload = mutate(encode_batch(chosen)[HEADER_BYTES:], changes)
+    payload = payload[: len(payload) - cut]
+    count = len(chosen) + extra
+    assert compiled.check_records(payload, count, **rules) == _records_py.check_records(payload, count, **rules)
+
+
+@settings(max_examples=1000)
+@given(
+    payload=st.binary(max_size=60) | st.lists(st.sampled_from(b"\0\1\2\x0c\x0e\x80\xff"), max_size=40).map(bytes),
+    count=st.integers(-1, 5),
+    rules=rules,
+)
+def test_both_loops_judge_noise_alike(compiled, payload, count, rules):
+    assert compiled.check_records(payload, count, **rules) == _records_py.check_records(payload, count, **rules)
+
+
+batch_lists = st.lists(st.tuples(st.integers(-3, 100), st.lists(records, min_size=1, max_size=3)), max_size=4)
+header_changes = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([0, 1, 2, 61, 127, 128, 255])), max_size=2)
+
+
+@settings(max_examples=1000)
+@given(
+    batches=batch_lists,
+    changes=mutations,
+    in_header=header_changes,
+    cut=st.integers(0, 100),
+    bounds=st.tuples(st.integers(-5, 120), st.integers(0, 500)),
+)
+def test_both_loops_scan_and_seek_alike(compiled, *, batches, changes, in_header, cut, bounds):
+    buffer = bytearray()
+    base = 0
+    for gap, chosen in batches:
+        base = max(0, base + gap)
+        buffer += encode_batch(chosen, base_offset=base)
+        base += len(chosen)
+    buffer = mutate(mutate(buffer, changes), in_header)
+    buffer = buffer[: max(0, len(buffer) - cut)]
+    end_offset_max, bytes_max = bounds
+    for verify in (True, False):
+        for offset_max in (end_offset_max, HIGHEST):
+            same = {"first_offset": 0, "end_offset_max": offset_max, "bytes_max": bytes_max * 4, "verify": verify}
+            assert compiled.scan_batches(buffer, **same) == _records_py.scan_batches(buffer, **same)
+    for offset in (-1, 0, end_offset_max, 2**40):
+        assert compiled.seek_batch(buffer, offset) == _records_py.seek_batch(buffer, offset)
