@@ -30,7 +30,7 @@ class File(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and appending. Without `create` a missing file raises `FileNotFoundError`; with it, an existing one too is opened."""
+        """Opens for reading and appending. A missing file is made with `create`, and raises `FileNotFoundError` without."""
 
     def close(self, file: File) -> None: ...
 
@@ -38,7 +38,7 @@ class Disk(Protocol):
         """Writes all chunks at the end, in order, or raises; after a raise the file's tail is unknown. The bytes may be reused at once."""
 
     def read_at(self, file: File, position: int, size: int) -> bytes:
-        """Reads up to `size` bytes (fewer only at the end of the file). May wait for the disk: for starting up and for `offload`, not for the loop."""
+        """Reads up to `size` bytes, fewer only at the end of the file. May wait for the disk: for starting up, not for the loop."""
 
     def read_now(self, file: File, position: int, size: int) -> bytes | None:
         """Like `read_at`, but None where the answer would have to wait for the disk."""
@@ -77,8 +77,12 @@ class Disk(Protocol):
 
 
 class Env(Protocol):
-    rng: Random  # Not for secrets.
-    disk: Disk
+    @property
+    def rng(self) -> Random:
+        """Chance, not for secrets."""
+
+    @property
+    def disk(self) -> Disk: ...
 
     def now(self) -> Instant:
         """Monotonic seconds: the loop's own clock."""

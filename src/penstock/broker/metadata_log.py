@@ -58,7 +58,6 @@ class MetadataLog:
         if log.failure is not None:
             raise DiskFailed(f"the metadata log is damaged: {log.failure}")
         opened = cls(env, log, image, on_replayed)
-        await opened._flush()  # What a killed process had written may still be in memory only.
         await opened._replay_from(restored[0])
         return opened
 
@@ -85,22 +84,13 @@ class MetadataLog:
             leader_epoch=TERM,
         )
         self._log.append(batch, read_header(batch))
-        await self._flush()
+        await self._log.flush()
         for record in made:
             self.image.replay(record)
             await self._on_replayed(record)
         if self._log.size_bytes - self._snapshot_size > SNAPSHOT_EVERY_BYTES:
             await self._log.write_checkpoint(self._log.begin_checkpoint(self._snapshot()))
             self._snapshot_size = self._log.size_bytes
-
-    async def _flush(self) -> None:
-        ticket = self._log.begin_flush()
-        if ticket is None:
-            return
-        failures = await self._env.disk.sync(ticket.files, ticket.directories)
-        self._log.end_flush(ticket, failures)
-        if failures:
-            raise DiskFailed(f"the metadata log could not be flushed: {failures[0][0]}: {failures[0][1]}")
 
     async def _replay_from(self, offset: Offset) -> None:
         while offset < self._log.end_offset:

@@ -215,8 +215,6 @@ class Node:
         for partition in partitions:
             if partition.log.failure is not None:
                 self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
-        # A killed process leaves its last bytes in memory only: they must be durable before anyone is told of them.
-        await self.flusher.flush([partition for partition in partitions if partition.log.failure is None])
         for topic, ones in opened:
             self.partitions.serve_topic(topic, ones)
 

@@ -73,7 +73,7 @@ class Partitions:
             self._env,
             topic_directory(topic.topic_id, index),
             LogIdentity(topic.topic_id, index),
-            log_config(config),
+            log_config(config, self._settings.checkpoint_bytes),
             self._files,
             is_clean=is_clean,
             restore=producers.restore,
@@ -91,11 +91,12 @@ def topic_directory(topic_id: TopicId, index: int | None = None) -> str:
     return f"{TOPICS_DIRECTORY}/{topic_id.hex()}" if index is None else f"{TOPICS_DIRECTORY}/{topic_id.hex()}/{index}"
 
 
-def log_config(config: TopicConfig) -> LogConfig:
+def log_config(config: TopicConfig, checkpoint_bytes: int) -> LogConfig:
     return LogConfig(
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
         retention_ms=config.retention_ms if config.deletes_old_segments else -1,
         retention_bytes=config.retention_bytes if config.deletes_old_segments else -1,
         index_interval_bytes=config.index_interval_bytes,
+        checkpoint_bytes=checkpoint_bytes,
     )

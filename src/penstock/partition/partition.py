@@ -12,7 +12,7 @@ from penstock.log.log import Log
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
 from penstock.partition.producers import ProducerStates
 from penstock.settings import TopicConfig
-from penstock.vocabulary import Instant, Offset, TopicId
+from penstock.vocabulary import Buffer, Instant, Offset, TopicId
 from penstock.wire.batches import BatchHeader, read_header, set_max_timestamp, stamp, stamp_append_time
 
 APPEND_TIME_UNSET = -1
@@ -104,11 +104,11 @@ class Partition:
     def failed(self, reason: str, now: Instant) -> list[Effect[ProduceToken]]:
         return self.leader.step(LogFailed(reason), now)
 
-    def read(self, offset: Offset, bytes_max: int) -> bytes | None:
+    def read(self, offset: Offset, bytes_max: int) -> Buffer | None:
         """Whole batches below the watermark; None where that would wait for the disk."""
         return self.log.read(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
 
-    async def read_later(self, offset: Offset, bytes_max: int) -> bytes:
+    async def read_later(self, offset: Offset, bytes_max: int) -> Buffer:
         return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
 
     def _append_time(self, wall_ms: int) -> int:

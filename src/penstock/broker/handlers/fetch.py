@@ -114,7 +114,7 @@ class Collector:
     def _allowance(self, interest: Interest) -> int:
         return max(0, min(interest.bytes_max, self._bytes_left))
 
-    def _add(self, interest: Interest, partition: Partition, data: bytes) -> None:
+    def _add(self, interest: Interest, partition: Partition, data: Buffer) -> None:
         if self.bytes_found and len(data) > self._bytes_left:
             data = b""  # Only the first batch of a reply may be larger than what was asked for (KIP-74).
         self._bytes_left -= len(data)
