@@ -48,7 +48,7 @@ def extensions() -> list[Extension]:
     records = Extension(
         "penstock.wire._records",
         ["src/penstock/wire/_records.pyx"],
-        depends=["src/penstock/wire/_crc32c.h"],
+        depends=["src/penstock/wire/_records.pyx", "src/penstock/wire/_crc32c.h"],  # Named here, they are in the source package too.
         include_dirs=["src/penstock/wire"],
         extra_compile_args=["-O3"],
         optional=True,
