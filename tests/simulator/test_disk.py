@@ -302,6 +302,18 @@ class TestFailures:
         disk.power_cut(Loss.NONE)
         assert content_of(disk, "a") == b"first" + bytes(4) + b"later"
 
+    @pytest.mark.parametrize("stay", [True, False])
+    def test_the_next_process_may_still_read_what_a_failed_flush_has_lost(self, stay: bool) -> None:
+        disk = SimDisk(1, DiskFaults(failed_pages_stay=stay))
+        durable_file(disk, "a", b"first")
+        file = disk.open("a")
+        disk.append(file, [b"lost"])
+        disk.fail_next_flush("a")
+        run(disk.sync([file]))
+        disk.append(file, [b"later"])
+        disk.kill()
+        assert content_of(disk, "a") == (b"firstlostlater" if stay else b"first" + bytes(4) + b"later")
+
     def test_a_failed_directory_flush_loses_the_name(self) -> None:
         disk = SimDisk(1)
         file = disk.open("a", create=True)

@@ -212,6 +212,9 @@ class SimDisk:
 
     def kill(self) -> None:
         """Ends the process; what it wrote stays written, though not flushed."""
+        if not self.faults.failed_pages_stay:
+            for _, inode in self._platter.files():
+                inode.drop_failed_pages()
         self._platter.close_all()
         self._end_process()
 
@@ -228,6 +231,15 @@ class SimDisk:
     def fail_next_flush(self, path: str | None = None) -> None:
         """The next flush of this file or directory (of anything, if not named) fails; the one after it will claim success."""
         self._flush_failures.append(path)
+
+    def pacify(self) -> None:
+        """Takes back every wish for a failure, and every chance of one; there is room again."""
+        self.faults = HONEST
+        self.capacity_bytes = UNLIMITED_BYTES
+        self._wished_failures.clear()
+        self._flush_failures.clear()
+        if not self.is_dark:
+            self._crash_at = None
 
     def lock_elsewhere(self, path: str) -> None:
         """Another process takes the lock and keeps it."""
@@ -247,6 +259,11 @@ class SimDisk:
         self._platter.used_bytes += len(content) - len(inode.current)
         inode.current, inode.flushed, inode.changes = bytearray(content), bytearray(content), []
         self.fired["bytes replaced"] += 1
+
+    def wipe(self) -> None:
+        """An empty disk in the place of the old one; only while no process runs."""
+        self._platter = Platter()
+        self.fired["disk wiped"] += 1
 
     def lose(self, path: str) -> None:
         """The file is gone, durably, and nobody was told."""

@@ -26,6 +26,10 @@ class DiskFaults:
     name_flush_failure: float = 0.0  # The same for a directory.
     read_failure: float = 0.0
 
+    # Whether the next process on the same running machine still reads what a failed flush has lost, as Linux lets it: the pages are called
+    # clean and stay cached. False is a machine that dropped them in between.
+    failed_pages_stay: bool = True
+
     # What a power cut does to each file and folder; None draws one of them for each, by the seed.
     loss: Loss | None = None
 

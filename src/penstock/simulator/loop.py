@@ -154,9 +154,11 @@ class SimLoop(asyncio.BaseEventLoop):
     # The network's door.
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        _refuse_options(options)
         return await self.network.connect(CURRENT.get(self.outside), protocol_factory, str(host), int(port))
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        _refuse_options(options)
         return self.network.listen(CURRENT.get(self.outside), protocol_factory, int(port or 0))
 
     # The turn of the wheel.
@@ -261,6 +263,12 @@ def _flush_all(process: Process) -> None:
     flushes, process.flushes = process.flushes, []
     for transport in flushes:
         transport.flush()
+
+
+def _refuse_options(options: dict[str, Any]) -> None:
+    for name in ("ssl", "sock"):
+        if options.get(name) is not None:
+            raise Refused(f"{name} has no place in virtual time")
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:

@@ -231,12 +231,19 @@ class Network:
                     self.link(source, target).is_cut = True
         self.fired["partition"] += 1
 
+    def mend(self, source: str, target: str) -> None:
+        """Ends a cut, one way."""
+        link = self.link(source, target)
+        link.is_cut = False
+        parked, link.parked = link.parked, []
+        for stream in parked:
+            stream.healed()
+
     def heal(self) -> None:
-        for link in self._links.values():
-            link.is_cut = False
-            parked, link.parked = link.parked, []
-            for stream in parked:
-                stream.healed()
+        """Ends every cut and stall."""
+        for (source, target), link in list(self._links.items()):
+            link.stalled_until = 0.0
+            self.mend(source, target)
 
     def stall(self, source: str, target: str, seconds: float) -> None:
         """Nothing arrives for a while, then everything at once."""

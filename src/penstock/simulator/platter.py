@@ -83,6 +83,13 @@ class Inode:
             if change.number < until:
                 change.is_doomed = True
 
+    def drop_failed_pages(self) -> None:
+        """From now on reads see what a flush could still save, and nothing that a failed one has lost."""
+        self.changes = [change for change in self.changes if not change.is_doomed]
+        self.current = bytearray(self.flushed)
+        for change in self.changes:
+            change.apply_to(self.current)
+
     def lose_power(self, rng: Random, loss: Loss) -> None:
         pending = [change for change in self.changes if not change.is_doomed]
         if pending and loss is not Loss.ALL:

@@ -1,0 +1,209 @@
+"""Judges a diary: which promises of a log without transactions were broken.
+
+Each checker is one rule, a function from a diary to what it finds, in O(n log n). The rules are what Jepsen's Kafka workload never
+allows, for readers that choose their own partitions. Rules about what a power cut may take are not applied to weak partitions.
+
+Not here: transactions, compaction (offsets would have gaps), rebalanced readers.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek
+from penstock.vocabulary import TopicPartition
+
+VIOLATIONS_PER_RULE_MAX = 20  # A broken run is broken everywhere: more of the same helps nobody.
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    rule: str
+    partition: TopicPartition
+    story: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}, {self.partition}: {self.story}"
+
+
+Findings = Iterator[tuple[TopicPartition, str]]
+Checker = Callable[[Diary], Findings]
+
+
+def check(diary: Diary) -> list[Violation]:
+    """Every rule over the whole diary."""
+    found: list[Violation] = []
+    for rule, checker in RULES.items():
+        for number, (partition, story) in enumerate(checker(diary)):
+            if number == VIOLATIONS_PER_RULE_MAX:
+                break
+            found.append(Violation(rule, partition, story))
+    return found
+
+
+def one_offset_one_value(diary: Diary) -> Findings:
+    """Whoever was told of an offset, by an acknowledgement or a read, was told of the same value."""
+    held: dict[tuple[TopicPartition, int], bytes] = {}
+    for partition, offset, value in _sightings(diary):
+        if partition not in diary.weak and held.setdefault((partition, offset), value) != value:
+            yield partition, f"offset {offset} held {held[partition, offset]!r} and {value!r}"
+
+
+def acknowledged_is_kept(diary: Diary) -> Findings:
+    """At the end, what was acknowledged stands at its offset, unless retention has passed it."""
+    finals = {partition: dict(final.records) for partition, final in diary.finals.items()}
+    for attempt in _acknowledged(diary):
+        final = diary.finals.get(attempt.partition)
+        if attempt.partition in diary.weak or final is None or attempt.offset < final.start_offset:
+            continue
+        found = finals[attempt.partition].get(attempt.offset)
+        if found != attempt.value:
+            yield attempt.partition, f"{attempt.value!r} was acknowledged at offset {attempt.offset}, where now is {found!r}"
+
+
+def offsets_are_dense(diary: Diary) -> Findings:
+    """At the end every offset from the log's start to its end holds one record."""
+    for partition, final in diary.finals.items():
+        expected = final.start_offset
+        for offset, _ in final.records:
+            if offset != expected:
+                yield partition, f"offset {offset} came where {expected} was due"
+            expected = offset + 1
+        if expected != final.end_offset:
+            yield partition, f"the log was read to {expected}, but is said to end at {final.end_offset}"
+
+
+def idempotent_is_once(diary: Diary) -> Findings:
+    """A value of an idempotent producer stands at one offset, however often it was sent."""
+    once = {(attempt.partition, attempt.value) for attempt in diary.attempts if attempt.is_idempotent}
+    places: dict[tuple[TopicPartition, bytes], int] = {}
+    for partition, offset, value in _sightings(diary):
+        key = (partition, value)
+        weak = partition in diary.weak  # There a lost one may be sent again and land elsewhere; only the end must be single.
+        if key in once and not weak and places.setdefault(key, offset) != offset:
+            yield partition, f"{value!r} stands at offsets {places[key]} and {offset}"
+    for partition, final in diary.finals.items():
+        last: dict[bytes, int] = {}
+        for offset, value in final.records:
+            if (partition, value) in once and last.setdefault(value, offset) != offset:
+                yield partition, f"{value!r} ends at offsets {last[value]} and {offset}"
+
+
+def producer_order_is_kept(diary: Diary) -> Findings:
+    """Values of one idempotent producer stand in the order in which it first sent them."""
+    rank: dict[tuple[TopicPartition, bytes], tuple[str, int]] = {}
+    for number, attempt in enumerate(diary.attempts):
+        if attempt.is_idempotent:
+            rank.setdefault((attempt.partition, attempt.value), (attempt.producer, number))
+    for partition, final in diary.finals.items():
+        last: dict[str, tuple[int, bytes]] = {}
+        for _, value in final.records:
+            producer, number = rank.get((partition, value), ("", -1))
+            before = last.get(producer, (-1, b""))
+            if producer and number < before[0]:
+                yield partition, f"{producer} sent {value!r} before {before[1]!r}, but it stands after it"
+            last[producer] = max(before, (number, value))
+
+
+def reads_go_on(diary: Diary) -> Findings:
+    """A reader sees each offset once and in order, from where it last chose to be: nothing twice, nothing skipped."""
+    due: dict[tuple[TopicPartition, str], int] = {}
+    for move in diary.moves:
+        key = (move.partition, move.reader)
+        if isinstance(move, Seek):
+            due[key] = move.offset
+            continue
+        expected = due.get(key, move.offset)
+        if move.offset != expected:
+            word = "skipped to" if move.offset > expected else "went back to"
+            yield move.partition, f"{move.reader} was due at offset {expected} and {word} {move.offset}"
+        due[key] = move.offset + 1
+
+
+def watermark_never_goes_back(diary: Diary) -> Findings:
+    """An answer that was asked for after another was given is not lower; nor is it below what was read or acknowledged before."""
+    known: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    for mark in diary.watermarks:
+        known[mark.partition].append((mark.ended, mark.end_offset))
+    for move in diary.moves:
+        if isinstance(move, Read):
+            known[move.partition].append((move.at, move.offset + 1))
+    for attempt in _acknowledged(diary):
+        known[attempt.partition].append((attempt.ended, attempt.offset + 1))
+    for facts in known.values():
+        facts.sort()
+    floors = {partition: [0, 0] for partition in known}  # Facts taken, and the highest end among them.
+    for mark in sorted(diary.watermarks, key=lambda mark: mark.began):
+        facts, floor = known[mark.partition], floors[mark.partition]
+        while floor[0] < len(facts) and facts[floor[0]][0] < mark.began:
+            floor[1] = max(floor[1], facts[floor[0]][1])
+            floor[0] += 1
+        if mark.end_offset < floor[1] and mark.partition not in diary.weak:
+            yield mark.partition, f"asked at {mark.began:.6f} the log ended at {mark.end_offset}, but {floor[1]} was known before"
+
+
+def nothing_comes_from_nowhere(diary: Diary) -> Findings:
+    """What is read was attempted before, and was not refused."""
+    written: dict[tuple[TopicPartition, bytes], float] = {}
+    refused: dict[tuple[TopicPartition, bytes], bool] = {}
+    for attempt in diary.attempts:
+        key = (attempt.partition, attempt.value)
+        written[key] = min(attempt.began, written.get(key, attempt.began))
+        refused[key] = refused.get(key, True) and attempt.outcome is Outcome.FAILED
+    for partition, offset, value, at in _seen(diary):
+        began = written.get((partition, value))
+        if began is None or began > at:
+            yield partition, f"{value!r} at offset {offset} was read and nobody had written it"
+        elif refused[partition, value]:
+            yield partition, f"{value!r} at offset {offset} was read, though it was refused"
+
+
+def acknowledged_in_order_of_time(diary: Diary) -> Findings:
+    """A record that was sent after another was acknowledged stands after it."""
+    waiting: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    highest: dict[TopicPartition, int] = {}
+    for attempt in sorted(_acknowledged(diary), key=lambda attempt: attempt.began):
+        ended = waiting[attempt.partition]
+        while ended and ended[0][0] < attempt.began:
+            highest[attempt.partition] = max(highest.get(attempt.partition, -1), heappop(ended)[1])
+        if attempt.offset <= highest.get(attempt.partition, -1) and attempt.partition not in diary.weak:
+            story = (
+                f"{attempt.value!r} got offset {attempt.offset}, though {highest[attempt.partition]} was acknowledged before it was sent"
+            )
+            yield attempt.partition, story
+        heappush(ended, (attempt.ended, attempt.offset))
+
+
+def _acknowledged(diary: Diary) -> Iterator[Attempt]:
+    return (attempt for attempt in diary.attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
+
+
+def _sightings(diary: Diary) -> Iterator[tuple[TopicPartition, int, bytes]]:
+    """Every time someone was told that a value stands at an offset."""
+    for attempt in _acknowledged(diary):
+        yield attempt.partition, attempt.offset, attempt.value
+    for partition, offset, value, _ in _seen(diary):
+        yield partition, offset, value
+
+
+def _seen(diary: Diary) -> Iterator[tuple[TopicPartition, int, bytes, float]]:
+    for move in diary.moves:
+        if isinstance(move, Read):
+            yield move.partition, move.offset, move.value, move.at
+    for partition, final in diary.finals.items():
+        for offset, value in final.records:
+            yield partition, offset, value, float("inf")
+
+
+RULES: dict[str, Checker] = {
+    "one offset, one value": one_offset_one_value,
+    "acknowledged is kept": acknowledged_is_kept,
+    "offsets are dense": offsets_are_dense,
+    "idempotent is once": idempotent_is_once,
+    "a producer's order is kept": producer_order_is_kept,
+    "reads go on": reads_go_on,
+    "the watermark never goes back": watermark_never_goes_back,
+    "nothing comes from nowhere": nothing_comes_from_nowhere,
+    "acknowledged in order of time": acknowledged_in_order_of_time,
+}

@@ -1,0 +1,100 @@
+"""The diary of promises: what clients asked for, what they were told, what they saw. Checkers judge it afterwards.
+
+Clients write facts and no opinions. Every value is written once and is unique in its partition, so that a value names the attempt that
+wrote it and checkers stay near linear. An attempt that is never heard of again stays unknown: it may be in the log or not, now or later.
+
+Not here: any rule (checkers.py), any client.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.vocabulary import TopicPartition
+
+
+class Outcome(Enum):
+    UNKNOWN = "unknown"
+    ACKNOWLEDGED = "acknowledged"
+    FAILED = "failed for certain"  # The node said no, or was never reached: the value must not appear.
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    partition: TopicPartition
+    producer: str
+    value: bytes
+    began: float
+    is_idempotent: bool
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int = -1
+    ended: float = -1.0
+
+    def acknowledged(self, offset: int, now: float) -> None:
+        self.outcome, self.offset, self.ended = Outcome.ACKNOWLEDGED, offset, now
+
+    def failed(self, now: float) -> None:
+        self.outcome, self.ended = Outcome.FAILED, now
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    partition: TopicPartition
+    reader: str
+    offset: int
+    value: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """The reader moved on purpose: its next read is at this offset."""
+
+    partition: TopicPartition
+    reader: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """A node told someone where the readable log ends; asked at `began`, answered at `ended`."""
+
+    partition: TopicPartition
+    end_offset: int
+    began: float
+    ended: float
+
+
+@dataclass(slots=True)
+class FinalLog:
+    """One partition as it was read from start to end, when all trouble was over."""
+
+    start_offset: int
+    end_offset: int
+    records: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []  # In the order in which each producer made them.
+        self.moves: list[Read | Seek] = []  # In the order in which each reader made them.
+        self.watermarks: list[Watermark] = []
+        self.finals: dict[TopicPartition, FinalLog] = {}
+        # Partitions that may lose acknowledged records to a power cut, because they were asked to (flush `os` or `interval`, acks 0).
+        self.weak: dict[TopicPartition, str] = {}
+
+    def attempt(self, partition: TopicPartition, producer: str, value: bytes, now: float, *, is_idempotent: bool = True) -> Attempt:
+        made = Attempt(partition, producer, value, now, is_idempotent)
+        self.attempts.append(made)
+        return made
+
+    def read(self, partition: TopicPartition, reader: str, offset: int, value: bytes, now: float) -> None:
+        self.moves.append(Read(partition, reader, offset, value, now))
+
+    def seek(self, partition: TopicPartition, reader: str, offset: int) -> None:
+        self.moves.append(Seek(partition, reader, offset))
+
+    def watermark(self, partition: TopicPartition, end_offset: int, *, began: float, ended: float) -> None:
+        self.watermarks.append(Watermark(partition, end_offset, began, ended))
+
+    def final(self, partition: TopicPartition, *, start_offset: int, end_offset: int, records: list[tuple[int, bytes]]) -> None:
+        self.finals[partition] = FinalLog(start_offset, end_offset, records)
