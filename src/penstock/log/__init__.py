@@ -1,0 +1,18 @@
+"""One partition on one disk.
+
+| file | what it knows |
+|---|---|
+| `log` | the face: append, flush, read, look up, checkpoint, delete, close |
+| `segment`, `open_files` | files of batches in order; how many of them are open |
+| `reading`, `reader`, `lookup`, `walking` | reads by offset, searches by time, walks from front to back; every byte verified |
+| `index`, `index_files` | where in a segment an offset or a time is to be found |
+| `epochs` | which leader wrote what |
+| `flushing`, `doubt` | what is not on the disk yet; what is not believed to be |
+| `checkpoint`, `small_files` | what a start goes by; small files that are whole or not believed |
+| `recovery`, `tail_scan`, `tail`, `sweeping`, `found` | opening a log: what is there, and what a crash or a bad disk has made of it |
+| `retention`, `deleting`, `truncating` | forgetting from the front, cutting at the end |
+
+Files of a log: `<first offset>.log` (batches as they came), `<first offset>.index`, `checkpoint`, `checkpoint.previous`, and for
+a while `*.tmp`, `*.deleted`, `*.dropped`, `doubt`. All but the batches carry a format version and a checksum, and can be lost.
+Not here: compaction. Reads and recovery know that it may leave gaps below `gaps_below`; nothing makes any yet.
+"""

@@ -1,0 +1,42 @@
+"""Removing what retention is done with, so that a crash between any two steps leaves a log that opens.
+
+First the checkpoint says where the log starts now, and that is flushed. Then the files are renamed and that is flushed. Then they go.
+"""
+
+from penstock.env import Disk, SyncFailures
+from penstock.log.checkpoint import encode, load
+from penstock.log.config import LogIdentity
+from penstock.log.faults import LogDamaged
+from penstock.log.retention import Expired
+from penstock.log.segment import DELETED, Segment, Shelf
+
+
+def still_going(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
+    """The plan's segments as far as they still stand first. The active one stays if it has grown since."""
+    going = [segment for segment, planned in zip(shelf.segments, plan.segments, strict=False) if segment is planned]
+    if going and going[-1] is shelf.active and end_offset > plan.start_offset:
+        going.pop()
+    return going
+
+
+def checkpoint_from(disk: Disk, directory: str, identity: LogIdentity, start_offset: int) -> bytes:
+    """The checkpoint that is on the disk, with a later start. What its owner kept in it stays right: it stands for the same end."""
+    remembered = load(disk, directory, identity, disk.list(directory))
+    if remembered is None or not remembered.is_newest:
+        raise LogDamaged(f"{directory}: the checkpoint cannot be read")
+    remembered.start_offset = start_offset
+    ends = [segment.base_offset for segment in remembered.segments[1:]] + [remembered.end_offset]
+    remembered.segments = [segment for segment, end in zip(remembered.segments, ends, strict=True) if end > start_offset]
+    remembered.epochs.drop_below(start_offset)
+    return encode(identity, remembered)
+
+
+async def remove_files(disk: Disk, directory: str, segments: list[Segment]) -> SyncFailures:
+    for segment in segments:
+        disk.rename(segment.path, segment.path + DELETED)
+    failures = await disk.sync((), [directory])
+    if not failures:
+        for segment in segments:
+            disk.unlink(segment.index_path)
+            disk.unlink(segment.path + DELETED)
+    return failures

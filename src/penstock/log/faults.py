@@ -1,0 +1,15 @@
+"""What a log says when it cannot do what it was asked."""
+
+from penstock.errors import DiskFailed
+
+
+class OffsetOutOfRange(ValueError):
+    """The offset was never written, or is no longer kept."""
+
+
+class LogDamaged(DiskFailed):
+    """Bytes that were written are not there, or are not what was written. None of them are served."""
+
+
+class NewerFormat(Exception):
+    """A file was written by a newer Penstock. Reading it as if it were ours could lose what is in it, so it is not opened."""

@@ -1,0 +1,38 @@
+"""What opening a log has found so far."""
+
+from dataclasses import dataclass, field
+
+from penstock.log.epochs import Epochs
+from penstock.log.segment import Segment
+
+
+@dataclass(slots=True)
+class Report:
+    """How a start went, for the node's own log."""
+
+    scanned_bytes: int = 0
+    scanned_batches: int = 0
+    cut_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Found:
+    start_offset: int = 0
+    end_offset: int = 0
+    gaps_below: int = 0  # Below this offset compaction may have left gaps between batches.
+    segments: list[Segment] = field(default_factory=list)
+    epochs: Epochs = field(default_factory=Epochs)
+    report: Report = field(default_factory=Report)
+    failure: str | None = None
+    checkpoint_bases: tuple[int, ...] = ()  # Base offsets of the segments that the checkpoint lists.
+    checkpoint_end: int = -1
+    is_saved: bool = False  # The checkpoint on the disk says all of this.
+
+    @property
+    def has_rolled(self) -> bool:
+        """Whether segments were closed after the checkpoint."""
+        return len(self.segments) > 1 and not self.is_checkpointed(self.segments[-1])
+
+    def is_checkpointed(self, segment: Segment) -> bool:
+        return segment.base_offset in self.checkpoint_bases

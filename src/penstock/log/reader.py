@@ -1,0 +1,139 @@
+"""Finds the batch that a reader wants, and reads from there.
+
+Consumers read on where they stopped, so the places where reads ended are remembered (a few of them): the next read needs no index and
+reads nothing twice. Otherwise the index says where to begin to look.
+Read-now answers None wherever it would wait for the disk; read-later is the same, off the loop. Files are opened on the loop, in both.
+"""
+
+from penstock.env import Disk
+from penstock.log import index_files
+from penstock.log.config import LogConfig, LogIdentity
+from penstock.log.epochs import Epochs
+from penstock.log.faults import LogDamaged
+from penstock.log.index import SparseIndex
+from penstock.log.open_files import OpenFile, OpenFiles
+from penstock.log.reading import Asks, take_batches
+from penstock.log.segment import Segment, Shelf
+from penstock.vocabulary import Buffer
+
+_PLACES_MAX = 32  # More readers than this at different places fall back on the index.
+
+
+class Reader:
+    __slots__ = ("_disk", "_epochs", "_files", "_identity", "_places", "_shelf", "config", "gaps_below")
+
+    def __init__(
+        self, disk: Disk, files: OpenFiles, shelf: Shelf, epochs: Epochs, *, identity: LogIdentity, config: LogConfig, gaps_below: int
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._shelf = shelf
+        self._epochs = epochs
+        self._identity = identity
+        self.config = config
+        self.gaps_below = gaps_below
+        self._places: dict[int, int] = {}  # Where a batch begins: offset to position in its segment. The longest unused first.
+
+    def read(self, offset: int, bytes_max: int, end_offset: int) -> Buffer | None:
+        """The offset lies in the log and below `end_offset`."""
+        segment = self._shelf.holding(offset)
+        held = self._borrow(segment)
+        reading = self._begin(segment, held, offset, bytes_max, end_offset)
+        if reading is None:
+            return None
+        try:
+            position, size = next(reading)
+            while True:
+                content = self._disk.read_now(held.file, position, size)
+                if content is None:
+                    return None
+                position, size = reading.send(content)
+        except StopIteration as done:
+            batches, next_offset, position = done.value
+        if batches or not self._goes_on(segment, next_offset, end_offset):
+            return self._remember(segment, batches, next_offset, position)
+        return self.read(self._next_base(segment), bytes_max, end_offset)
+
+    async def read_later(self, offset: int, bytes_max: int, end_offset: int) -> Buffer:
+        segment = self._shelf.holding(offset)
+        held = self.pin(segment)
+        try:
+            await self.index_of(segment, held)
+            reading = self._begin(segment, held, offset, bytes_max, end_offset)
+            assert reading is not None, "the index was just loaded"
+            try:
+                position, size = next(reading)
+                while True:
+                    position, size = reading.send(await self._disk.read_later(held.file, position, size))
+            except StopIteration as done:
+                batches, next_offset, position = done.value
+        finally:
+            self._files.unpin(held)
+        if batches or not self._goes_on(segment, next_offset, end_offset):
+            return self._remember(segment, batches, next_offset, position)
+        return await self.read_later(self._next_base(segment), bytes_max, end_offset)
+
+    def pin(self, segment: Segment) -> OpenFile:
+        try:
+            return self._files.pin(segment.path)
+        except FileNotFoundError:
+            raise LogDamaged(f"{segment.path} is missing") from None
+
+    async def index_of(self, segment: Segment, held: OpenFile) -> SparseIndex:
+        """The segment's index, read or made anew if nobody has it. The caller has the file pinned."""
+        index = segment.index or held.index
+        if index is None:
+            index = await index_files.load(self._disk, segment, self._identity)
+        if index is None:
+            gaps = segment.base_offset < self.gaps_below
+            index = await index_files.rebuild(self._disk, held.file, segment, self.config.index_interval_bytes, gaps=gaps)
+            index_files.save_if_possible(self._disk, segment, index, self._identity)
+        held.index = index
+        return index
+
+    def forget_places(self) -> None:
+        """What they point at has been cut off."""
+        self._places.clear()
+
+    def _begin(self, segment: Segment, held: OpenFile, offset: int, bytes_max: int, end_offset: int) -> Asks | None:
+        """A read of the segment; None when nobody in memory knows where to begin."""
+        position = 0 if offset == segment.base_offset else self._places.pop(offset, -1)
+        known_offset, seek_bytes = offset, 0
+        if position < 0:
+            index = segment.index or held.index
+            if index is None:
+                return None
+            entry = index.find(offset)
+            if entry < 0:
+                raise LogDamaged(f"{segment.path}: the batches before offset {offset} cannot be followed")
+            known_offset, position = index.offsets[entry], index.positions[entry]
+            seek_bytes = index.stretch_end(entry, segment.size) - position if known_offset != offset else 0
+        epochs = self._epochs
+        if offset < epochs.latest_start:
+            end_offset = min(end_offset, epochs.next_start(offset))
+        return take_batches(
+            segment.path, offset, position=position, known_offset=known_offset, seek_bytes=seek_bytes, segment_size=segment.size,
+            bytes_max=bytes_max, end_offset=end_offset, leader_epoch=epochs.epoch_at(offset), gaps=offset < self.gaps_below,
+        )  # fmt: skip
+
+    def _remember(self, segment: Segment, batches: Buffer, next_offset: int, position: int) -> Buffer:
+        if position < segment.size or segment is self._shelf.active:
+            places = self._places
+            places[next_offset] = position
+            if len(places) > _PLACES_MAX:
+                del places[next(iter(places))]
+        return batches
+
+    def _borrow(self, segment: Segment) -> OpenFile:
+        try:
+            return self._files.borrow(segment.path)
+        except FileNotFoundError:
+            raise LogDamaged(f"{segment.path} is missing") from None
+
+    def _goes_on(self, segment: Segment, next_offset: int, end_offset: int) -> bool:
+        """Whether compaction took the rest of this segment, so that what the reader wants is in the next one."""
+        is_spent = next_offset < self.gaps_below and segment is not self._shelf.active
+        return is_spent and self._next_base(segment) < end_offset
+
+    def _next_base(self, segment: Segment) -> int:
+        return self._shelf.segments[self._shelf.place_of(segment.base_offset) + 1].base_offset

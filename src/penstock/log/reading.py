@@ -1,0 +1,83 @@
+"""Reads of whole batches from one segment, every byte of them checked before it is served.
+
+A batch's checksum does not cover the first 21 bytes of its header. What vouches for them: the format must be 2; a wrong length or
+checksum field makes the checksum fail; offsets must follow each other without a gap, starting from an offset that the index or an earlier
+read has vouched for; the leader epoch must be the one that the log's history has for the offset.
+
+`take_batches` is one story for reads that may wait and reads that may not: a generator that asks for bytes (position, size), is sent
+them, and returns batches. It runs once per fetch and partition, so it makes no object per batch.
+"""
+
+from collections.abc import Generator
+from struct import Struct
+
+from penstock.log.faults import LogDamaged
+from penstock.vocabulary import Buffer
+from penstock.wire.batches import HEADER_BYTES, crc_is_right, read_header
+from penstock.wire.records import scan_batches
+
+Asks = Generator[tuple[int, int], bytes, tuple[Buffer, int, int]]
+
+_FRONT = Struct(">qii7xi")  # base offset, length, leader epoch, last offset delta
+_PREFIX_BYTES = 12  # Offset and length: not counted by the length.
+
+
+def take_batches(
+    path: str, offset: int, *, position: int, known_offset: int, seek_bytes: int, segment_size: int,
+    bytes_max: int, end_offset: int, leader_epoch: int, gaps: bool,
+) -> Asks:  # fmt: skip
+    """Asks for what it needs, then returns (batches, their end offset, the position after them).
+
+    At `position` begins the batch with `known_offset`; the one that holds `offset` begins there or less than `seek_bytes` further on.
+    Nothing is returned past `end_offset`, which must not lie beyond the offset's leader epoch. The first batch is returned even if it is
+    larger than `bytes_max`. With `gaps`, offsets may be missing between batches.
+    """
+    wanted = seek_bytes + max(bytes_max, HEADER_BYTES)
+    content = yield position, min(wanted, segment_size - position)
+    at = 0
+    if offset != known_offset:
+        sought = scan_batches(content, first_offset=known_offset, end_offset_max=offset, bytes_max=len(content), verify=False)
+        at = sought.valid_bytes
+        if not gaps and not _is_chain(content, 0, at, known_offset, None):
+            raise LogDamaged(f"{path}: the batches from position {position} do not follow each other")
+        known_offset = sought.end_offset
+    if gaps and position + at == segment_size:
+        return b"", known_offset, segment_size  # Compaction left nothing at or after the offset in this segment.
+    scan = scan_batches(content, start=at, first_offset=known_offset, end_offset_max=end_offset, bytes_max=bytes_max)
+    if not scan.batches and len(content) - at >= HEADER_BYTES and (size := read_header(content, at).size) > len(content) - at:
+        position, at = position + at, 0
+        if size > segment_size - position:
+            raise LogDamaged(f"{path}: the batch at position {position} claims to end past its segment")
+        content = yield position, size
+        scan = scan_batches(content, first_offset=known_offset, end_offset_max=end_offset, bytes_max=size)
+    if not scan.batches:
+        _explain(path, content, at, position, end_offset)
+        return b"", known_offset, position + at
+    end = at + scan.valid_bytes
+    if not _is_chain(content, at, end, None if gaps else known_offset, leader_epoch):
+        raise LogDamaged(f"{path}: a batch after position {position + at} has another offset or leader epoch than it was given")
+    return content if not at and end == len(content) else memoryview(content)[at:end], scan.end_offset, position + end
+
+
+def _is_chain(content: bytes, at: int, end: int, next_offset: int | None, leader_epoch: int | None) -> bool:
+    """Whether batches follow each other without a gap, and all are of one epoch. None: not asked."""
+    while at < end:
+        base_offset, length, epoch, last_delta = _FRONT.unpack_from(content, at)
+        if next_offset is not None:
+            if base_offset != next_offset:
+                return False
+            next_offset += last_delta + 1
+        if leader_epoch is not None and epoch != leader_epoch:
+            return False
+        at += length + _PREFIX_BYTES
+    return True
+
+
+def _explain(path: str, content: bytes, at: int, position: int, end_offset: int) -> None:
+    """Nothing could be taken. Only a whole batch that reaches past the reader's end is a good reason."""
+    where = f"{path}: the batch at position {position + at}"
+    if len(content) - at < HEADER_BYTES:
+        raise LogDamaged(f"{where} is cut off")
+    header = read_header(content, at)
+    if header.end_offset <= end_offset or not crc_is_right(content, at, header.size):
+        raise LogDamaged(f"{where} is not what was written")

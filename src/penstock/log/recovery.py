@@ -1,0 +1,181 @@
+"""Opening a log: what is on the disk, what of it can be believed, and making that durable again.
+
+1. The newest checkpoint that can be believed tells everything below its end. Nothing below is ever cut; what is missing there takes the
+   log offline for writes.
+2. After a clean stop nothing lies above it, and nothing is read. Otherwise every batch above it is read, verified and replayed.
+3. Where that ends before the bytes do, tail.py judges: cut off, or damaged. Damage takes the log offline for writes and is left as it is.
+4. What was found may be in the kernel's memory only (the process was killed, the machine lived), so it is flushed before anybody hears
+   of it; after a failed flush it is written anew (doubt.py).
+
+Each step can be repeated: a crash in the middle leaves a log that opens to the same end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.env import Env
+from penstock.errors import DiskFailed
+from penstock.log import checkpoint, doubt
+from penstock.log.checkpoint import Remembered
+from penstock.log.config import LogConfig, LogIdentity
+from penstock.log.found import Found
+from penstock.log.index import SparseIndex
+from penstock.log.open_files import OpenFiles
+from penstock.log.segment import DROPPED, Segment
+from penstock.log.sweeping import size_on_disk, sweep, sweep_below
+from penstock.log.tail import Rule, Stretch, Verdict, judge
+from penstock.log.tail_scan import TailScan
+from penstock.wire.batches import BatchHeader
+
+EPOCH_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known before anything was read."""
+
+    env: Env
+    directory: str
+    identity: LogIdentity
+    config: LogConfig
+    files: OpenFiles
+    is_clean: bool  # The node stopped in order, and said so last.
+    restore: Callable[[bytes], None]
+    replay: Callable[[BatchHeader], None]
+    epoch_max: int = EPOCH_MAX  # No batch can have been written in a later epoch than this.
+
+
+def ancestors(directory: str) -> list[str]:
+    """The directory and those above it, up to the data directory: each holds the name of the one before."""
+    parts = directory.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+async def recover(opening: Opening) -> Found:
+    disk, directory = opening.env.disk, opening.directory
+    names = disk.list(directory)
+    if not names:
+        disk.mkdir(directory)
+    bases = sweep(disk, directory, names)
+    remembered = checkpoint.load(disk, directory, opening.identity, names)
+    found = _believe(opening, remembered, bases)
+    above = _list_above(opening, found, bases)
+    is_doubtful = doubt.DOUBT in names
+    if opening.is_clean and not above and not is_doubtful and _is_as_left(opening, found):
+        found.is_saved = remembered is not None and remembered.is_newest
+        return found
+    was_checkpointed = checkpoint.CHECKPOINT in names or checkpoint.PREVIOUS in names
+    await _look_above(opening, found, above, may_drop_files=remembered is not None or not was_checkpointed)
+    if is_doubtful and found.failure is None:
+        await _dispel_doubt(opening, found)
+    return found
+
+
+def _believe(opening: Opening, remembered: Remembered | None, bases: list[int]) -> Found:
+    """What is known without reading a batch."""
+    if remembered is not None and not remembered.is_newest and _is_outlived(remembered, bases):
+        remembered = None
+    if remembered is None:
+        opening.restore(b"")
+        start_offset = bases[0] if bases else 0
+        return Found(start_offset, start_offset)
+    opening.restore(remembered.extra)
+    found = Found(remembered.start_offset, remembered.end_offset, remembered.gaps_below, remembered.segments, remembered.epochs)
+    found.checkpoint_bases = tuple(segment.base_offset for segment in remembered.segments)
+    found.checkpoint_end = remembered.end_offset
+    if not remembered.is_newest:
+        found.report.notes.append("the newest checkpoint cannot be read; the one before it was used")
+        while len(found.segments) > 1 and found.segments[0].base_offset < bases[0]:
+            found.segments.pop(0)  # Retention has taken it since.
+            found.start_offset = max(found.start_offset, found.segments[0].base_offset)
+    sweep_below(opening.env.disk, opening.directory, found.segments[0].base_offset if found.segments else found.end_offset, bases)
+    return found
+
+
+def _is_outlived(remembered: Remembered, bases: list[int]) -> bool:
+    """Whether retention has passed the older checkpoint. What its owner remembers does not fit the batches that are left."""
+    return not bases or (bool(remembered.segments) and remembered.segments[-1].base_offset < bases[0])
+
+
+def _list_above(opening: Opening, found: Found, bases: list[int]) -> list[Segment]:
+    """The segments that came after the checkpoint. What the checkpoint lists and the disk lacks is damage, and so is a stranger between."""
+    here = dict.fromkeys(bases)
+    last = found.segments[-1].base_offset if found.segments else -1
+    for segment in found.segments:
+        if segment.base_offset not in here and segment.size:
+            found.failure = f"{segment.path} is missing"
+        here.pop(segment.base_offset, None)
+    now_ms, interval_bytes = opening.env.wall_ms(), opening.config.index_interval_bytes
+    above = [Segment(opening.directory, base, now_ms, SparseIndex(interval_bytes)) for base in here]
+    if above and above[0].base_offset <= last:
+        found.failure = f"{above[0].path} is not in the checkpoint"
+    return above
+
+
+def _is_as_left(opening: Opening, found: Found) -> bool:
+    if not found.segments or found.failure is not None:
+        return found.failure is None
+    return size_on_disk(opening.env.disk, found.segments[-1].path) == found.segments[-1].size
+
+
+async def _look_above(opening: Opening, found: Found, above: list[Segment], *, may_drop_files: bool) -> None:
+    disk = opening.env.disk
+    if found.failure is not None or not (found.segments or above):
+        return
+    scan = TailScan(disk, opening.files, opening.identity, found, replay=opening.replay, epoch_max=opening.epoch_max)
+    try:
+        bad = await scan.run(above)
+        if bad is not None:
+            unread = [segment for segment in above if segment not in found.segments]
+            await _settle(opening, found, scan, bad, unread=unread, may_drop_files=may_drop_files)
+        if scan.is_changed and found.failure is None:
+            failures = await disk.sync([held.file for held in scan.held.values()], ancestors(opening.directory))
+            found.failure = f"{failures[0][0]}: {failures[0][1]}" if failures else None
+    except DiskFailed as failure:
+        found.failure = str(failure)
+    finally:
+        scan.release()
+
+
+async def _settle(
+    opening: Opening, found: Found, scan: TailScan, bad: Stretch, *, unread: list[Segment], may_drop_files: bool
+) -> None:
+    """The good batches end before the bytes do: cuts, or finds the log damaged."""
+    disk = opening.env.disk
+    later = [Stretch(held.file, 0, disk.size(held.file)) for held in map(scan.hold, unread)]
+    verdict = await judge(disk, bad, later, Rule(found.end_offset, found.epochs.latest, opening.epoch_max))
+    where = f"{bad.file.path}, position {bad.position}, offset {found.end_offset}"
+    if verdict is Verdict.ROTTEN or scan.is_contradicted:
+        found.failure = f"{where}: {Verdict.ROTTEN.value}; nothing was cut off"
+        return
+    if bad.position == bad.end and verdict is Verdict.UNWRITTEN and not may_drop_files:
+        found.failure = f"{where}: the next segment is missing; nothing was cut off"
+        return
+    found.report.cut_bytes = bad.end - bad.position + sum(stretch.end for stretch in later)
+    found.report.notes.append(f"{where}: {verdict.value}; cut off {found.report.cut_bytes} bytes")
+    scan.is_changed = True
+    for segment in reversed(unread):
+        opening.files.forget(segment.path)
+        scan.held.pop(segment.path)
+        disk.rename(segment.path, segment.path + DROPPED)
+        disk.unlink(segment.path + DROPPED)
+    disk.truncate(bad.file, bad.position)
+
+
+async def _dispel_doubt(opening: Opening, found: Found) -> None:
+    disk, directory = opening.env.disk, opening.directory
+    doubtful_from = doubt.read_note(disk, directory, opening.identity)
+    ends = [segment.base_offset for segment in found.segments[1:]] + [found.end_offset]
+    try:
+        for segment, end_offset in zip(found.segments, ends, strict=True):
+            if end_offset >= doubtful_from:
+                opening.files.forget(segment.path)
+                await doubt.write_anew(disk, segment)
+        failures = await disk.sync((), ancestors(directory))
+        if not failures:
+            disk.unlink(f"{directory}/{doubt.DOUBT}")
+            found.report.notes.append(f"a flush had failed; everything from offset {doubtful_from} on was written anew")
+            return
+        found.failure = f"{failures[0][0]}: {failures[0][1]}"
+    except DiskFailed as failure:
+        found.failure = str(failure)

@@ -1,0 +1,113 @@
+"""Reads what lies above the checkpoint, batch by batch, and takes it in as if it were appended again.
+
+It stops at the first batch that is not whole, does not follow the one before it, or claims an epoch that it cannot have. What that
+means is for tail.py to say. Segments that were read to their end are flushed and let go on the way, so that a long scan holds little.
+"""
+
+from collections.abc import Callable
+
+from penstock.env import Disk
+from penstock.errors import DiskFailed
+from penstock.log import index_files
+from penstock.log.config import LogIdentity
+from penstock.log.faults import LogDamaged
+from penstock.log.found import Found
+from penstock.log.open_files import OpenFile, OpenFiles
+from penstock.log.segment import Segment
+from penstock.log.tail import Stretch
+from penstock.log.walking import Walk
+from penstock.wire.batches import BatchHeader
+
+
+class TailScan:
+    def __init__(
+        self, disk: Disk, files: OpenFiles, identity: LogIdentity, found: Found, *, replay: Callable[[BatchHeader], None], epoch_max: int
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._identity = identity
+        self._found = found
+        self._replay = replay
+        self._epoch_max = epoch_max
+        self.held: dict[str, OpenFile] = {}
+        self.is_changed = False  # Something was found, made or cut that may not be on the disk yet.
+        self.is_contradicted = False  # Batches that are whole contradict each other: only damage does that.
+
+    async def run(self, fresh: list[Segment]) -> Stretch | None:
+        """Follows the last known segment from its known size, then those that came after it; None when all of it is well."""
+        found = self._found
+        bad = await self._follow(found.segments[-1]) if found.segments else None
+        for segment in fresh:
+            if bad is not None:
+                break
+            if segment.base_offset != found.end_offset:
+                return self._gap_before(segment)
+            if found.segments:
+                await self._finish(found.segments[-1])
+            found.segments.append(segment)
+            bad = await self._follow(segment)
+        return bad
+
+    def hold(self, segment: Segment) -> OpenFile:
+        if segment.path not in self.held:
+            # An empty segment's name may have been lost with the power: nothing in it was flushed.
+            self.held[segment.path] = self._files.pin(segment.path, create=not segment.size)
+        return self.held[segment.path]
+
+    def release(self) -> None:
+        while self.held:
+            self._files.unpin(self.held.popitem()[1])
+
+    async def _follow(self, segment: Segment) -> Stretch | None:
+        file = self.hold(segment).file
+        end = self._disk.size(file)
+        if end < segment.size:
+            raise LogDamaged(f"{segment.path} has {end} bytes, but {segment.size} were flushed")
+        if end == segment.size and self._found.is_checkpointed(segment):
+            return None
+        self.is_changed = True
+        walk = Walk(self._disk, file, segment.size, end, first_offset=self._found.end_offset, verify=True)
+        while (chunk := await walk.next_chunk()).scan.batches:
+            for position, header in chunk.headers():
+                if not self._fits(header):
+                    return Stretch(file, position, end)
+                self._take(segment, position, header)
+        return Stretch(file, segment.size, end) if segment.size < end else None
+
+    def _fits(self, header: BatchHeader) -> bool:
+        found = self._found
+        if header.leader_epoch < found.epochs.latest:
+            # The batches of the later epoch are the ones that lie: an epoch changed on the disk is always a higher one to those after it.
+            self.is_contradicted = True
+            found.end_offset = found.epochs.first_above(header.leader_epoch)
+            found.epochs.cut(found.end_offset)
+            return False
+        is_next = header.base_offset == found.end_offset or found.end_offset < found.gaps_below
+        return is_next and header.leader_epoch <= self._epoch_max
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        found = self._found
+        assert segment.index is not None, "a segment that is followed has its index"
+        segment.index.note(header.base_offset, position, header.max_timestamp)
+        if header.leader_epoch != found.epochs.latest:
+            found.epochs.begin(header.leader_epoch, header.base_offset)
+        self._replay(header)
+        segment.size = position + header.size
+        found.end_offset = header.end_offset
+        found.report.scanned_bytes += header.size
+        found.report.scanned_batches += 1
+
+    def _gap_before(self, segment: Segment) -> Stretch:
+        """The offsets between two segments are nowhere."""
+        self.is_contradicted = segment.base_offset < self._found.end_offset or not self._found.segments
+        last = self._found.segments[-1] if self._found.segments else segment
+        return Stretch(self.hold(last).file, last.size, last.size)
+
+    async def _finish(self, segment: Segment) -> None:
+        """A closed segment is well to its end."""
+        failures = await self._disk.sync([self.hold(segment).file])
+        if failures:
+            raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+        if segment.index is not None and index_files.save_if_possible(self._disk, segment, segment.index, self._identity):
+            segment.let_index_go()
+        self._files.unpin(self.held.pop(segment.path))
