@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks.load import frames
 from benchmarks.load.connection import Connection
+from benchmarks.load.stopwatch import cpu_s
 
 START_S_MAX = 120.0
 STOP_S_MAX = 60.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Broker:
         began = time.perf_counter()
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(command.arguments, stdout=log, stderr=log, env={**os.environ, **command.environment})
+        self.pid = self._process.pid
         self._wait_for_first_reply()
         self.start_s = time.perf_counter() - began  # From exec to the first ApiVersions reply.
 
@@ -69,8 +70,7 @@ class Broker:
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def cpu_s(self) -> float:
-        fields = self._read("stat").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
+        return cpu_s(self.pid)
 
     def memory_bytes(self) -> int:
         return self._status_kilobytes("VmRSS:") << 10
@@ -80,7 +80,7 @@ class Broker:
 
     def open_files(self) -> int:
         try:
-            return len(os.listdir(f"/proc/{self._process.pid}/fd"))
+            return len(os.listdir(f"/proc/{self.pid}/fd"))
         except OSError:
             return 0
 
@@ -100,7 +100,7 @@ class Broker:
 
     def _read(self, name: str) -> str:
         try:
-            return Path(f"/proc/{self._process.pid}/{name}").read_text()
+            return Path(f"/proc/{self.pid}/{name}").read_text()
         except OSError:
             return ""
 

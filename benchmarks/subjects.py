@@ -7,7 +7,6 @@ turns, and a JVM stays warm.
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,17 +35,16 @@ class Subject:
         return Admin("127.0.0.1", self.broker.port)
 
     def load(self, kind: str, topic: str, *, warm_up_s: float, seconds: float, **options: int) -> dict[str, float]:
-        """Runs the generator as a process of its own. Adds the broker's CPU share over the whole of that process's life."""
+        """Runs the generator as a process of its own."""
         flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-        command = [sys.executable, "-m", "benchmarks.load", kind, "--topic", topic, "--port", str(self.broker.port), *flags]
-        began, cpu_began = time.perf_counter(), self.broker.cpu_s()
+        flags += ["--port", str(self.broker.port), "--broker-pid", str(self.broker.pid)]
+        command = [sys.executable, "-m", "benchmarks.load", kind, "--topic", topic, *flags]
         ended = subprocess.run(
             [*command, "--warm-up", str(warm_up_s), "--seconds", str(seconds)], cwd=ROOT, capture_output=True, text=True, check=False
         )
         if ended.returncode:
             raise LoadFailed(f"{self.name}, {kind} {options}: {ended.stderr.strip().splitlines()[-1:]}")
         answer: dict[str, float] = json.loads(ended.stdout)
-        answer["broker_cpu"] = (self.broker.cpu_s() - cpu_began) / (time.perf_counter() - began)
         return answer
 
 

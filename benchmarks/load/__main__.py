@@ -8,6 +8,7 @@ import sys
 from benchmarks.load.end_to_end import EndToEndLoad
 from benchmarks.load.fetching import FetchLoad
 from benchmarks.load.frames import UnexpectedReply
+from benchmarks.load.pipeline import Timing
 from benchmarks.load.producing import ProduceLoad
 
 
@@ -16,9 +17,11 @@ def main() -> None:
     load = _load(arguments)
     gc.disable()  # A collector's pause here would be read as the broker's.
     try:
-        outcome = load.run(arguments.host, arguments.port, warm_up_s=arguments.warm_up, seconds=arguments.seconds)
+        outcome = load.run(arguments.host, arguments.port, Timing(arguments.warm_up, arguments.seconds, arguments.broker_pid))
     except (UnexpectedReply, OSError) as error:
         sys.exit(f"load: {error}")
+    if not outcome.requests:
+        sys.exit(f"load: no request was answered in {arguments.seconds} s")
     print(json.dumps(outcome.as_json()))
 
 
@@ -36,6 +39,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=1000, help="records a second, end to end")
     parser.add_argument("--warm-up", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--broker-pid", type=int, default=0, help="whose CPU time to report beside our own")
     return parser.parse_args()
 
 

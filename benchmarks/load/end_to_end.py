@@ -14,7 +14,8 @@ from benchmarks.load import frames
 from benchmarks.load.connection import Connection
 from benchmarks.load.fetching import read_fetched
 from benchmarks.load.frames import UnexpectedReply
-from benchmarks.load.pipeline import Outcome
+from benchmarks.load.pipeline import Outcome, Timing
+from benchmarks.load.stopwatch import Stopwatch
 from benchmarks.load.topics import Admin
 
 _IN_FLIGHT_MAX = 10_000  # Past this the broker does not hold the rate and there is nothing to measure.
@@ -26,11 +27,11 @@ class EndToEndLoad:
     topic: str
     rate: int  # Records a second.
 
-    def run(self, host: str, port: int, *, warm_up_s: float, seconds: float) -> Outcome:
+    def run(self, host: str, port: int, timing: Timing) -> Outcome:
         admin = Admin(host, port)
         (offset,) = admin.end_offsets(self.topic, 1)
         admin.close()
-        return _Course(self, host, port, offset).run(warm_up_s, seconds)
+        return _Course(self, host, port, offset).run(timing)
 
 
 class _Course:
@@ -44,30 +45,27 @@ class _Course:
         self._due: deque[float] = deque()  # When each record that was sent and not yet consumed was due.
         self._latencies: list[float] = []
 
-    def run(self, warm_up_s: float, seconds: float) -> Outcome:
-        total, skipped = int(self._load.rate * (warm_up_s + seconds)), int(self._load.rate * warm_up_s)
+    def run(self, timing: Timing) -> Outcome:
+        rate = self._load.rate
+        skipped = int(rate * timing.warm_up_s)
         self._ask_for_more()
-        began, cpu_began = time.perf_counter(), time.process_time()
-        for number in range(total):
-            self._wait_until(began + number / self._load.rate)
-            self._due.append(began + number / self._load.rate)
-            self._producer.send(self._frame)
-            self._unacknowledged += 1
-            if self._unacknowledged > _IN_FLIGHT_MAX:
-                raise UnexpectedReply(f"the broker does not hold {self._load.rate:,} records a second")
+        watch = Stopwatch(timing.broker_pid)
+        for number in range(skipped + int(rate * timing.seconds)):
+            due = watch.began_s + number / rate
+            self._wait_until(due)
+            self._send(due)
         self._drain()
-        elapsed = time.perf_counter() - began
         self._producer.close()
         self._consumer.close()
         latencies = self._latencies[skipped:]
-        return Outcome(
-            len(latencies),
-            len(latencies),
-            0,
-            len(latencies) / self._load.rate,
-            (time.process_time() - cpu_began) * seconds / elapsed,
-            latencies,
-        )
+        return Outcome(len(latencies), len(latencies), 0, watch.lap(), latencies)
+
+    def _send(self, due: float) -> None:
+        self._due.append(due)
+        self._producer.send(self._frame)
+        self._unacknowledged += 1
+        if self._unacknowledged > _IN_FLIGHT_MAX:
+            raise UnexpectedReply(f"the broker does not hold {self._load.rate:,} records a second")
 
     def _wait_until(self, moment: float) -> None:
         """Serves both connections until then. `select` because it counts in microseconds where epoll counts in milliseconds."""

@@ -12,7 +12,7 @@ from struct import Struct
 from benchmarks.load import frames
 from benchmarks.load.connection import Connection
 from benchmarks.load.frames import PARTITION_BYTES_MAX, UnexpectedReply
-from benchmarks.load.pipeline import Lane, Outcome, Pipeline
+from benchmarks.load.pipeline import Lane, Outcome, Pipeline, Timing
 from benchmarks.load.topics import Admin
 
 _REPLY_HEAD = Struct(">iihii")  # Correlation id, throttle, error, session, topics.
@@ -31,7 +31,7 @@ class FetchLoad:
     connections: int = 2
     depth: int = 5
 
-    def run(self, host: str, port: int, *, warm_up_s: float, seconds: float) -> Outcome:
+    def run(self, host: str, port: int, timing: Timing) -> Outcome:
         chunk_records = max(1, PARTITION_BYTES_MAX // self.batch_bytes) * self.batch_records
         admin = Admin(host, port)
         chunks = min(CHUNKS_MAX, min(admin.end_offsets(self.topic, self.partitions)) // chunk_records)
@@ -45,7 +45,7 @@ class FetchLoad:
 
         room = 2 * (self.partitions * (PARTITION_BYTES_MAX + self.batch_bytes) + (1 << 16))
         lanes = [Lane(Connection(host, port, receive_bytes=room), cycle(requests).__next__) for _ in range(self.connections)]
-        outcome = Pipeline(lanes, check, depth=self.depth).run(warm_up_s=warm_up_s, seconds=seconds)
+        outcome = Pipeline(lanes, check, depth=self.depth).run(timing)
         for lane in lanes:
             lane.connection.close()
         return outcome

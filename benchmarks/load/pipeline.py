@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.load.connection import Connection
+from benchmarks.load.stopwatch import NO_LAP, Lap, Stopwatch
 from benchmarks.tables import quantile
 
 Ticket = int  # What a workload wants to remember of a request; it is also the request's correlation id.
@@ -17,29 +18,35 @@ NextRequest = Callable[[], tuple[Ticket, bytes]]
 CheckReply = Callable[[memoryview, Ticket], tuple[int, int]]  # To (records, bytes); raises UnexpectedReply.
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    warm_up_s: float
+    seconds: float
+    broker_pid: int = 0  # Whose CPU time is read beside our own.
+
+
 @dataclass(slots=True)
 class Outcome:
     requests: int = 0
     records: int = 0
     bytes: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0  # Of the generator itself, in the same seconds.
+    lap: Lap = NO_LAP  # The stretch in which all this was counted.
     latencies: list[float] = field(default_factory=list)
 
     def as_json(self) -> dict[str, float]:
         ordered = sorted(self.latencies)
-        seconds = self.seconds or 1.0
-        figures = {
+        seconds = self.lap.seconds
+        return {
             "requests_per_s": self.requests / seconds,
             "records_per_s": self.records / seconds,
             "bytes_per_s": self.bytes / seconds,
-            "generator_cpu": self.cpu_seconds / seconds,
+            "generator_cpu": self.lap.own_cpu_s / seconds,
+            "broker_cpu": self.lap.broker_cpu_s / seconds,
+            "p50_s": quantile(ordered, 0.5),
+            "p99_s": quantile(ordered, 0.99),
+            "p999_s": quantile(ordered, 0.999),
+            "max_s": ordered[-1],
         }
-        if ordered:
-            figures |= {
-                name: quantile(ordered, share) for name, share in (("p50_s", 0.5), ("p99_s", 0.99), ("p999_s", 0.999), ("max_s", 1.0))
-            }
-        return figures
 
 
 @dataclass(slots=True)
@@ -61,16 +68,15 @@ class Pipeline:
         self._is_counting = False
         self._is_ending = False
 
-    def run(self, *, warm_up_s: float, seconds: float) -> Outcome:
+    def run(self, timing: Timing) -> Outcome:
         for lane in self._lanes:
             self._selector.register(lane.connection, selectors.EVENT_READ, lane)
             self._refill(lane)
-        self._turn_until(time.perf_counter() + warm_up_s)
+        self._turn_until(time.perf_counter() + timing.warm_up_s)
         self._is_counting = True
-        began, cpu_began = time.perf_counter(), time.process_time()
-        self._turn_until(began + seconds)
-        self._outcome.seconds = time.perf_counter() - began
-        self._outcome.cpu_seconds = time.process_time() - cpu_began
+        watch = Stopwatch(timing.broker_pid)
+        self._turn_until(watch.began_s + timing.seconds)
+        self._outcome.lap = watch.lap()
         self._drain()
         return self._outcome
 

@@ -11,7 +11,7 @@ from itertools import cycle
 from benchmarks.load import frames
 from benchmarks.load.connection import Connection
 from benchmarks.load.frames import UnexpectedReply
-from benchmarks.load.pipeline import Lane, NextRequest, Outcome, Pipeline
+from benchmarks.load.pipeline import Lane, NextRequest, Outcome, Pipeline, Timing
 from benchmarks.load.topics import Admin
 
 _REPLY_BYTES = 256 << 10
@@ -26,17 +26,17 @@ class ProduceLoad:
     depth: int = 5
     partitions_per_request: int = 1
 
-    def run(self, host: str, port: int, *, warm_up_s: float, seconds: float) -> Outcome:
+    def run(self, host: str, port: int, timing: Timing) -> Outcome:
         admin = Admin(host, port)
         before = sum(admin.end_offsets(self.topic, self.partitions))
-        acknowledged, outcome = self._load(host, port, warm_up_s, seconds)
+        acknowledged, outcome = self._load(host, port, timing)
         stored = sum(admin.end_offsets(self.topic, self.partitions)) - before
         admin.close()
         if stored != acknowledged:
             raise UnexpectedReply(f"{acknowledged:,} records were acknowledged, but the log grew by {stored:,}")
         return outcome
 
-    def _load(self, host: str, port: int, warm_up_s: float, seconds: float) -> tuple[int, Outcome]:
+    def _load(self, host: str, port: int, timing: Timing) -> tuple[int, Outcome]:
         batch, records = self.encoded_batch()
         acknowledged = 0
 
@@ -47,7 +47,7 @@ class ProduceLoad:
             return records * self.partitions_per_request, len(batch) * self.partitions_per_request
 
         lanes = [Lane(Connection(host, port, receive_bytes=_REPLY_BYTES), requests) for requests in self._requests(batch)]
-        outcome = Pipeline(lanes, check, depth=self.depth).run(warm_up_s=warm_up_s, seconds=seconds)
+        outcome = Pipeline(lanes, check, depth=self.depth).run(timing)
         for lane in lanes:
             lane.connection.close()
         return acknowledged, outcome
