@@ -17,14 +17,7 @@ from penstock.wire.api_keys import ApiKey
 
 async def describe_cluster(router: Router, topics: Sequence[str] | None, deadline: Deadline) -> ClusterView:
     """The cluster as a node sees it now. A topic that is not there comes back with its error code."""
-
-    async def attempt() -> ClusterView:
-        while True:
-            cluster = await router.refresh(topics, deadline)
-            if cluster is not None:  # Otherwise someone else got the answer, and to another question perhaps.
-                return cluster
-
-    return await router.retry("describe the cluster", deadline, attempt)
+    return await router.retry("describe the cluster", deadline, lambda: router.refresh(topics, deadline))
 
 
 async def describe_topic(router: Router, topic: str, deadline: Deadline) -> TopicView:

@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._line: deque[asyncio.Future[None]] = deque()  # Not sent: these wait for a slot.
         self._slots_taken = 0  # Given to `_waiting`, or to someone who is about to send.
         self._is_congested = False
+        self._is_turn_given = False  # Someone of the line has a slot and has not sent yet.
 
     @classmethod
     async def open(cls, address: Address, *, client_id: str = "penstock", limits: Limits | None = None) -> "Connection":
@@ -181,6 +182,7 @@ class Connection(asyncio.Protocol):
             raise
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_END
         self._transport.write(frame)
+        self._serve_line()
         return correlation_id
 
     def _take_answer(self, frame: bytes) -> None:
@@ -221,6 +223,7 @@ class Connection(asyncio.Protocol):
     # Slots.
 
     async def _take_slot(self) -> None:
+        """The caller must send, or free the slot, before it awaits anything else."""
         if self._ended is not None:
             raise self._lost(was_sent=False)
         if not self._line and self._has_room():
@@ -232,22 +235,26 @@ class Connection(asyncio.Protocol):
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._free_slot()  # It was our turn, and we are gone.
+                self._is_turn_given = False  # It was our turn, and we are gone.
+                self._free_slot()
             raise
+        self._is_turn_given = False
 
     def _free_slot(self) -> None:
         self._slots_taken -= 1
         self._serve_line()
 
     def _serve_line(self) -> None:
+        """Lets in one at a time: only when that one has written can it be seen whether the socket takes more."""
         while self._line and self._has_room():
             turn = self._line.popleft()
             if not turn.done():
                 self._slots_taken += 1
+                self._is_turn_given = True
                 turn.set_result(None)
 
     def _has_room(self) -> bool:
-        return self._slots_taken < self._limits.in_flight_max and not self._is_congested
+        return self._slots_taken < self._limits.in_flight_max and not self._is_congested and not self._is_turn_given
 
     # Ending.
 

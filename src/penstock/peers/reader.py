@@ -186,7 +186,6 @@ class Reader:
         return []
 
     def _take_rows(self, group: list[Position], rows: list[Fetched]) -> list[ReadRecord]:
-        self._backoff = Backoff(self._client.env)
         by_partition = {row.partition: row for row in rows}
         records: list[ReadRecord] = []
         for position in group:
@@ -202,6 +201,8 @@ class Reader:
                 elif not records:
                     raise
                 # Otherwise it is met again at the next fetch, when what was read before it has been handed out.
+        if all(position.last_failure is None for position in group):
+            self._backoff = Backoff(self._client.env)
         return records
 
     def _take_row(self, position: Position, row: Fetched) -> list[ReadRecord]:
@@ -210,8 +211,9 @@ class Reader:
             raise BadAnswer(f"{row.partition} does not have offset {position.offset}")  # Retriable: what it has is looked up first.
         if row.error_code != ErrorCode.NONE:
             raise Refused(row.error_code, f"fetch {row.partition} from offset {position.offset}")
+        records = position.advance(row.records, unpacked_bytes_max=self.settings.unpacked_bytes_max)
         position.note_answer()
-        return position.advance(row.records, unpacked_bytes_max=self.settings.unpacked_bytes_max)
+        return records
 
     def _note_failure(self, position: Position, failure: PeerFailure) -> None:
         now = self._client.env.now()
@@ -233,7 +235,7 @@ class Reader:
                 if not failure.is_retriable:
                     raise
                 self._note_failure(position, failure)
-        return list
+        return lambda: []
 
     async def _place(self, position: Position) -> None:
         deadline = self._client.router.deadline(self.settings.patience_s)

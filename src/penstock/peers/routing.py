@@ -54,8 +54,8 @@ class Router:
         self.switchboard = Switchboard(env, bootstrap, client_id=client_id, limits=settings.limits)
         self._topics = TopicCache(settings.metadata_age_max_s)
         self._controller_id = NO_LEADER
-        self._refreshing = asyncio.Lock()
-        self._rounds = 0  # Refreshes that were begun.
+        self._asking = asyncio.Lock()  # Held by whoever asks about a topic that is not known.
+        self._rounds = 0  # Questions about topics that were begun.
 
     def deadline(self, span_s: float | None) -> Deadline:
         return Deadline(self._env, self._settings.deadline_s if span_s is None else span_s)
@@ -113,45 +113,43 @@ class Router:
         known = self._topics.get(name, self._env.now())
         if known is not None:
             return known
-        cluster = await self.refresh((name,), deadline, may_create=may_create)
-        for view in cluster.topics if cluster is not None else ():
-            if view.name == name and view.error_code != ErrorCode.NONE:
-                raise Refused(view.error_code, f"topic {name!r} was not found")
+        await self._take_turn(deadline)
+        try:
+            known = self._topics.get(name, self._env.now())  # Whoever asked before may have asked for the same.
+            if known is not None:
+                return known
+            cluster = await self.refresh((name,), deadline, may_create=may_create)
+        finally:
+            self._asking.release()
+        code = next((view.error_code for view in cluster.topics if view.name == name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         known = self._topics.get(name, self._env.now())
-        if known is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} was not found")
+        if known is None or code != ErrorCode.NONE:
+            raise Refused(code or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was not found")
         return known
+
+    async def _take_turn(self, deadline: Deadline) -> None:
+        try:
+            async with asyncio.timeout(deadline.cut(self._settings.request_timeout_s)):
+                await self._asking.acquire()
+        except TimeoutError:
+            raise Unreachable("no node told in time where the topics are") from None
 
     def doubt(self, topic: str) -> None:
         """What is known of the topic proved wrong, or its leader did not answer."""
-        self._topics.doubt(topic)
+        self._topics.doubt(topic, self._rounds)
 
     def doubt_controller(self) -> None:
         self._controller_id = NO_LEADER
 
-    async def refresh(self, names: Sequence[str] | None, deadline: Deadline, *, may_create: bool = False) -> ClusterView | None:
-        """Asks about these topics, or about all. None where someone else's question, asked meanwhile, has brought them already."""
-        asked_in = self._rounds
-        try:
-            async with asyncio.timeout(deadline.cut(self._settings.request_timeout_s)):
-                await self._refreshing.acquire()
-        except TimeoutError:
-            raise Unreachable("no node told in time where the topics are") from None
-        try:
-            if names and all(self._topics.was_learned_after(name, asked_in) for name in names):
-                return None
-            return await self._ask(names, deadline, may_create=may_create)
-        finally:
-            self._refreshing.release()
-
-    async def _ask(self, names: Sequence[str] | None, deadline: Deadline, *, may_create: bool) -> ClusterView:
+    async def refresh(self, names: Sequence[str] | None, deadline: Deadline, *, may_create: bool = False) -> ClusterView:
+        """Asks a node about these topics, or about all, and remembers what it says. One try."""
         self._rounds += 1
-        round_number = self._rounds
+        asked_in = self._rounds
         connection = await self.any_node(deadline)
         body = {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": may_create}
         answer = await connection.call(ApiKey.METADATA, body, timeout_s=self.timeouts(deadline).whole_s)
         cluster = read_cluster(answer)
         self.switchboard.learn(cluster.nodes)
         self._controller_id = cluster.controller_id
-        self._topics.learn(cluster.topics, self._env.now(), round_number)
+        self._topics.learn(cluster.topics, self._env.now(), asked_in)
         return cluster

@@ -54,8 +54,8 @@ class ClusterView:
 class _Remembered:
     view: TopicView
     learned_at: Instant
-    round: int  # The refresh that brought it.
-    is_doubted: bool = False
+    asked_in: int  # The round of questions that brought it.
+    doubted_in: int = -1  # The last round that had begun when it proved wrong; only a later one can clear it.
 
 
 class TopicCache:
@@ -66,25 +66,23 @@ class TopicCache:
     def get(self, name: str, now: Instant) -> TopicView | None:
         """What is known and neither doubted nor too old."""
         known = self._topics.get(name)
-        if known is None or known.is_doubted or now - known.learned_at > self._age_max_s:
+        if known is None or known.asked_in <= known.doubted_in or now - known.learned_at > self._age_max_s:
             return None
         return known.view
 
-    def was_learned_after(self, name: str, round_number: int) -> bool:
-        known = self._topics.get(name)
-        return known is not None and known.round > round_number and not known.is_doubted
-
-    def learn(self, views: Iterable[TopicView], now: Instant, round_number: int) -> None:
+    def learn(self, views: Iterable[TopicView], now: Instant, asked_in: int) -> None:
         for view in views:
+            known = self._topics.get(view.name)
             if view.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                 self._topics.pop(view.name, None)
-            elif view.error_code == ErrorCode.NONE:
-                known = self._topics.get(view.name)
-                self._topics[view.name] = _Remembered(_newer(known.view, view) if known else view, now, round_number)
+            elif view.error_code == ErrorCode.NONE and known is None:
+                self._topics[view.name] = _Remembered(view, now, asked_in)
+            elif view.error_code == ErrorCode.NONE and known is not None:
+                self._topics[view.name] = _Remembered(_newer(known.view, view), now, max(asked_in, known.asked_in), known.doubted_in)
 
-    def doubt(self, name: str) -> None:
+    def doubt(self, name: str, last_round: int) -> None:
         if name in self._topics:
-            self._topics[name].is_doubted = True
+            self._topics[name].doubted_in = last_round
 
 
 def read_cluster(answer: Any) -> ClusterView:
