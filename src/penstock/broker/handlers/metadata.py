@@ -64,7 +64,8 @@ def _pieces(node: "Node", request: MetadataRequest, version: int) -> list[bytes]
         return [node.topic_pieces.get(topic, version, with_operations=request.with_topic_operations) for topic in topics.values()]
     pieces = []
     for wish in request.topics:
-        topic = topics.get(wish.name) if wish.name is not None else node.image.topics_by_id.get(wish.topic_id)
+        name = _name(wish)
+        topic = topics.get(name) if name is not None else node.image.topics_by_id.get(wish.topic_id)
         if topic is None:
             pieces.append(_unknown(wish, version))
         else:
@@ -72,19 +73,26 @@ def _pieces(node: "Node", request: MetadataRequest, version: int) -> list[bytes]
     return pieces
 
 
+def _name(wish: TopicWish) -> str | None:
+    """None when the topic is asked for by id. An id outranks a name: the Java client sends an empty name beside it, not a null one."""
+    return wish.name if wish.topic_id == NO_TOPIC_ID else None
+
+
 def _unknown(wish: TopicWish, version: int) -> bytes:
-    if wish.name is None:
+    name = _name(wish)
+    if name is None:
         return encode_topic(version, name=None, topic_id=wish.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
     try:
-        check_topic_name(wish.name)
+        check_topic_name(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except Refusal as refusal:
         code = refusal.code
-    return encode_topic(version, name=wish.name, topic_id=NO_TOPIC_ID, error_code=code)
+    return encode_topic(version, name=name, topic_id=NO_TOPIC_ID, error_code=code)
 
 
 async def _create_missing(node: "Node", wishes: Sequence[TopicWish]) -> None:
-    missing = dict.fromkeys(wish.name for wish in wishes if wish.name is not None and wish.name not in node.image.topics)
+    names = [_name(wish) for wish in wishes]
+    missing = dict.fromkeys(name for name in names if name is not None and name not in node.image.topics)
     if missing:
         topics = tuple(NewTopic(name, node.new_topic_id(), -1) for name in missing)
         try:
