@@ -1,5 +1,6 @@
 """`penstock` itself: the list of commands, each loaded when it is asked for, so that `produce` does not wait for the broker's imports."""
 
+import os
 from importlib import import_module
 
 import click
@@ -44,8 +45,12 @@ def penstock() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit code of one command."""
+    if "_PENSTOCK_COMPLETE" in os.environ:  # A shell asks what could come next.
+        penstock.main(arguments, prog_name="penstock")
     try:
-        answer = penstock.main(arguments, prog_name="penstock", standalone_mode=False)
+        # Not click's own `main`: it has its own ideas of what an interrupt or a closed pipe should print and return.
+        with penstock.make_context("penstock", arguments) as context:
+            answer = penstock.invoke(context)
     except (Exception, KeyboardInterrupt) as failure:
         code = exit_code_of(failure)
         if code is None:
