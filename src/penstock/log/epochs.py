@@ -1,8 +1,8 @@
 """Which leader wrote what: the first offset of every leader epoch, in order.
 
 Kept because followers agree by it, and because nothing else vouches for the epoch in a stored batch: the batch's own checksum does
-not cover that field. What a read returns is checked against this history; the history itself is checksummed with the checkpoint and
-rebuilt from the batches above it.
+not cover that field. What a read returns is checked against this history. The history itself is checksummed with the checkpoint, which
+is due as soon as an epoch begins, and rebuilt from the batches above it, where epochs must neither go back nor pass the leader's own.
 """
 
 from array import array

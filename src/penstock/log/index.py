@@ -20,6 +20,7 @@ from penstock.vocabulary import Buffer
 
 ENTRIES_MAX = 4096
 NO_TIMESTAMP = -1
+ANY_TIMESTAMP = 2**63 - 1  # Of a stretch that could not be read: whoever looks for a time must look there, and will be told.
 
 _HEAD = Struct("<II")  # entries, interval in bytes
 _ENTRY_BYTES = 20

@@ -9,7 +9,7 @@ from struct import Struct, error
 from penstock.env import Disk, File
 from penstock.errors import DiskFailed
 from penstock.log.config import LogIdentity
-from penstock.log.index import SparseIndex
+from penstock.log.index import ANY_TIMESTAMP, SparseIndex
 from penstock.log.segment import Segment
 from penstock.log.small_files import seal, unseal, write_fresh
 from penstock.log.tail import Rule, find_valid_batch
@@ -59,6 +59,8 @@ async def rebuild(disk: Disk, file: File, segment: Segment, interval_bytes: int,
         walk = Walk(disk, file, position, segment.size, first_offset=offset, verify=True)
         position, offset = await _follow(walk, index, gaps=gaps)
         if position < segment.size:
+            if index.times:
+                index.times[-1] = ANY_TIMESTAMP
             position = await find_valid_batch(disk, file, position + 1, segment.size, Rule(offset_min=offset))
             offset = read_header(await disk.read_later(file, position, HEADER_BYTES)).base_offset if position >= 0 else offset
     return index

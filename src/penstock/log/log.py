@@ -42,7 +42,7 @@ _NEVER = -1
 class Log:
     __slots__ = (
         "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env", "_files",
-        "_has_rolled", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_turn", "_unflushed", "_write", "_writing",
+        "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_turn", "_unflushed", "_write", "_writing",
         "_written_number", "directory", "end_offset", "epochs", "failure", "flushed_end", "identity", "report", "start_offset",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ class Log:
         self._writing: OpenFile | None = None  # The active segment's file, while it has unflushed bytes.
         self._closed_bytes = self._shelf.size_bytes - self._shelf.active.size
         self._rolled_bytes = 0  # In segments that were closed since this log was opened.
-        self._has_rolled = found.has_rolled  # Since the last checkpoint.
+        self._has_news = found.has_rolled  # Since the last checkpoint a segment was closed or an epoch began.
         self._next_number = 1
         self._written_number = 0
         self._checkpoint_end = found.checkpoint_end  # What the checkpoint on the disk covers, and where it lets the log begin.
@@ -136,6 +136,7 @@ class Log:
             index.times[-1] = header.max_timestamp
         if header.leader_epoch != epochs.latest:
             epochs.begin(header.leader_epoch, header.base_offset)
+            self._has_news = True
         segment.size = position + size
         self.end_offset = Offset(header.base_offset + header.last_offset_delta + 1)
 
@@ -181,7 +182,7 @@ class Log:
         self._writing = held
         self._closed_bytes += closed.size
         self._rolled_bytes += closed.size
-        self._has_rolled = True
+        self._has_news = True
 
     def _new_segment(self) -> Segment:
         return Segment(self.directory, self.end_offset, self._env.wall_ms(), SparseIndex(self._config.index_interval_bytes))
@@ -271,9 +272,9 @@ class Log:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether a start after a crash would have much to scan."""
+        """Whether a start after a crash would have much to scan, or would have to take a new epoch on trust."""
         unsaved_bytes = self._rolled_bytes + self._shelf.active.size - self._checkpointed_bytes
-        return unsaved_bytes > 0 and (self._has_rolled or unsaved_bytes >= self._config.checkpoint_bytes)
+        return unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
 
     def begin_checkpoint(self, extra: bytes) -> Checkpoint:
         """Captures what the log and its owner know now, to be written once it is flushed."""
@@ -294,7 +295,7 @@ class Log:
             self._written_number = checkpoint.number
             self._checkpoint_end, self._checkpoint_start = checkpoint.end_offset, checkpoint.start_offset
             self._checkpointed_bytes = checkpoint.appended_bytes
-            self._has_rolled = self._shelf.active.base_offset > checkpoint.end_offset
+            self._has_news = max(self._shelf.active.base_offset, self.epochs.latest_start) >= checkpoint.end_offset
 
     async def _replace_checkpoint(self, content: bytes, also: list[Segment]) -> None:
         try:

@@ -66,9 +66,7 @@ class FoundBatch(NamedTuple):
 class Lookup:
     """One search. Used once."""
 
-    def __init__(
-        self, env: Env, files: OpenFiles, reader: Reader, shelf: Shelf, *, epochs: Epochs, wanted: Range, log_end: int
-    ) -> None:
+    def __init__(self, env: Env, files: OpenFiles, reader: Reader, shelf: Shelf, *, epochs: Epochs, wanted: Range, log_end: int) -> None:
         self._env = env
         self._files = files
         self._reader = reader
@@ -152,6 +150,8 @@ def _whole(segment: Segment, end_offset: int) -> Part:
 def _stretches(part: Part, index: SparseIndex) -> Iterator[Part]:
     """Over copies: the index of the active segment grows, and is thinned, while the search waits."""
     offsets, positions, times = index.offsets[:], index.positions[:], index.times[:]
+    if part.end and (not positions or positions[0]):
+        raise LogDamaged(f"{part.segment.path}: the batch at position 0 is not what was written")
     for entry, position in enumerate(positions):
         is_last = entry + 1 == len(positions) or positions[entry + 1] >= part.end
         end_offset = part.offsets.end_offset if is_last else offsets[entry + 1]

@@ -13,7 +13,7 @@ from struct import Struct
 
 from penstock.log.faults import LogDamaged
 from penstock.vocabulary import Buffer
-from penstock.wire.batches import HEADER_BYTES, crc_is_right, read_header
+from penstock.wire.batches import HEADER_BYTES, MAGIC, crc_is_right, read_header
 from penstock.wire.records import scan_batches
 
 Asks = Generator[tuple[int, int], bytes, tuple[Buffer, int, int]]
@@ -38,7 +38,7 @@ def take_batches(
     if offset != known_offset:
         sought = scan_batches(content, first_offset=known_offset, end_offset_max=offset, bytes_max=len(content), verify=False)
         at = sought.valid_bytes
-        if not gaps and not _is_chain(content, 0, at, known_offset, None):
+        if not gaps and not _is_chain(content, 0, at, next_offset=known_offset, leader_epoch=None):
             raise LogDamaged(f"{path}: the batches from position {position} do not follow each other")
         known_offset = sought.end_offset
     if gaps and position + at == segment_size:
@@ -51,33 +51,36 @@ def take_batches(
         content = yield position, size
         scan = scan_batches(content, first_offset=known_offset, end_offset_max=end_offset, bytes_max=size)
     if not scan.batches:
-        _explain(path, content, at, position, end_offset)
+        if not _is_just_too_late(content, at, None if gaps else known_offset, end_offset):
+            raise LogDamaged(f"{path}: the batch at position {position + at} is not what was written")
         return b"", known_offset, position + at
     end = at + scan.valid_bytes
-    if not _is_chain(content, at, end, None if gaps else known_offset, leader_epoch):
+    if not _is_chain(content, at, end, next_offset=None if gaps else known_offset, leader_epoch=leader_epoch):
         raise LogDamaged(f"{path}: a batch after position {position + at} has another offset or leader epoch than it was given")
     return content if not at and end == len(content) else memoryview(content)[at:end], scan.end_offset, position + end
 
 
-def _is_chain(content: bytes, at: int, end: int, next_offset: int | None, leader_epoch: int | None) -> bool:
+def _is_chain(content: bytes, at: int, end: int, *, next_offset: int | None, leader_epoch: int | None) -> bool:
     """Whether batches follow each other without a gap, and all are of one epoch. None: not asked."""
+    read_front = _FRONT.unpack_from
     while at < end:
-        base_offset, length, epoch, last_delta = _FRONT.unpack_from(content, at)
-        if next_offset is not None:
-            if base_offset != next_offset:
-                return False
-            next_offset += last_delta + 1
-        if leader_epoch is not None and epoch != leader_epoch:
+        base_offset, length, epoch, last_delta = read_front(content, at)
+        if base_offset != next_offset is not None or epoch != leader_epoch is not None:
             return False
+        if next_offset is not None:
+            next_offset += last_delta + 1
         at += length + _PREFIX_BYTES
     return True
 
 
-def _explain(path: str, content: bytes, at: int, position: int, end_offset: int) -> None:
-    """Nothing could be taken. Only a whole batch that reaches past the reader's end is a good reason."""
-    where = f"{path}: the batch at position {position + at}"
+def _is_just_too_late(content: bytes, at: int, offset: int | None, end_offset: int) -> bool:
+    """Whether nothing could be taken for a good reason: a whole batch that reaches past the reader's end."""
     if len(content) - at < HEADER_BYTES:
-        raise LogDamaged(f"{where} is cut off")
+        return False
     header = read_header(content, at)
-    if header.end_offset <= end_offset or not crc_is_right(content, at, header.size):
-        raise LogDamaged(f"{where} is not what was written")
+    return (
+        header.end_offset > end_offset
+        and (offset is None or offset == header.base_offset)
+        and header.magic == MAGIC
+        and crc_is_right(content, at, header.size)
+    )

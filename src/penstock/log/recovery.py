@@ -137,9 +137,7 @@ async def _look_above(opening: Opening, found: Found, above: list[Segment], *, m
         scan.release()
 
 
-async def _settle(
-    opening: Opening, found: Found, scan: TailScan, bad: Stretch, *, unread: list[Segment], may_drop_files: bool
-) -> None:
+async def _settle(opening: Opening, found: Found, scan: TailScan, bad: Stretch, *, unread: list[Segment], may_drop_files: bool) -> None:
     """The good batches end before the bytes do: cuts, or finds the log damaged."""
     disk = opening.env.disk
     later = [Stretch(held.file, 0, disk.size(held.file)) for held in map(scan.hold, unread)]
@@ -174,8 +172,8 @@ async def _dispel_doubt(opening: Opening, found: Found) -> None:
         failures = await disk.sync((), ancestors(directory))
         if not failures:
             disk.unlink(f"{directory}/{doubt.DOUBT}")
-            found.report.notes.append(f"a flush had failed; everything from offset {doubtful_from} on was written anew")
-            return
-        found.failure = f"{failures[0][0]}: {failures[0][1]}"
+            failures = await disk.sync((), [directory])
+        found.failure = f"{failures[0][0]}: {failures[0][1]}" if failures else None
     except DiskFailed as failure:
         found.failure = str(failure)
+    found.report.notes.append(f"a flush had failed; everything from offset {doubtful_from} on was written anew")

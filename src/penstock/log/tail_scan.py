@@ -69,6 +69,9 @@ class TailScan:
         walk = Walk(self._disk, file, segment.size, end, first_offset=self._found.end_offset, verify=True)
         while (chunk := await walk.next_chunk()).scan.batches:
             for position, header in chunk.headers():
+                if header.leader_epoch < self._found.epochs.latest:
+                    self._blame(header, chunk.epoch_after(position, header))
+                    return Stretch(file, position, end)
                 if not self._fits(header):
                     return Stretch(file, position, end)
                 self._take(segment, position, header)
@@ -76,14 +79,18 @@ class TailScan:
 
     def _fits(self, header: BatchHeader) -> bool:
         found = self._found
-        if header.leader_epoch < found.epochs.latest:
-            # The batches of the later epoch are the ones that lie: an epoch changed on the disk is always a higher one to those after it.
-            self.is_contradicted = True
-            found.end_offset = found.epochs.first_above(header.leader_epoch)
-            found.epochs.cut(found.end_offset)
-            return False
         is_next = header.base_offset == found.end_offset or found.end_offset < found.gaps_below
         return is_next and header.leader_epoch <= self._epoch_max
+
+    def _blame(self, header: BatchHeader, epoch_after: int) -> None:
+        """An epoch went back, so one of the two has changed on the disk: this one, if the next agrees with those before it, or if the
+        checkpoint vouches for them. Otherwise all that claims a later epoch is in doubt."""
+        self.is_contradicted = True
+        epochs, vouched_end = self._found.epochs, self._found.checkpoint_end
+        doubtful_from = max(epochs.first_above(header.leader_epoch), epochs.next_start(vouched_end - 1) if vouched_end > 0 else 0)
+        if epoch_after < epochs.latest and doubtful_from < self._found.end_offset:
+            self._found.end_offset = doubtful_from
+            epochs.cut(doubtful_from)
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
         found = self._found

@@ -24,6 +24,11 @@ class Chunk(NamedTuple):
             yield self.position + at, header
             at += header.size
 
+    def epoch_after(self, position: int, header: BatchHeader) -> int:
+        """The leader epoch of the batch after this one; -1 when this is the chunk's last."""
+        at = position - self.position + header.size
+        return read_header(self.content, at).leader_epoch if at < self.scan.valid_bytes else -1
+
 
 class Walk:
     """Goes from `position`, where a batch begins, towards `end`. Not an async generator: those are ended by whoever finds them last."""
