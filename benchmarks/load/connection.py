@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 
 _SEND_CHUNKS_MAX = 64
+_PATIENCE_S = 120.0
 
 
 class Connection:
@@ -52,7 +53,7 @@ class Connection:
     def ask(self, frame: bytes) -> memoryview:
         """Sends one request and waits for its reply: for what is not measured."""
         self.socket.setblocking(True)
-        self.socket.settimeout(60)
+        self.socket.settimeout(_PATIENCE_S)
         self.socket.sendall(frame)
         while not (replies := list(self.receive())):
             pass
