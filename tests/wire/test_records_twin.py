@@ -37,7 +37,7 @@ def mutate(buffer, changes):
     return mutated
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(chosen=st.lists(records, min_size=1, max_size=4), changes=mutations, extra=st.integers(-1, 1), cut=st.integers(0, 3), rules=rules)
 def test_both_loops_judge_changed_records_alike(compiled, *, chosen, changes, extra, cut, rules):
     payload = mutate(encode_batch(chosen)[HEADER_BYTES:], changes)
@@ -46,7 +46,7 @@ def test_both_loops_judge_changed_records_alike(compiled, *, chosen, changes, ex
     assert compiled.check_records(payload, count, **rules) == _records_py.check_records(payload, count, **rules)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(
     payload=st.binary(max_size=60) | st.lists(st.sampled_from(b"\0\1\2\x0c\x0e\x80\xff"), max_size=40).map(bytes),
     count=st.integers(-1, 5),
@@ -60,7 +60,7 @@ batch_lists = st.lists(st.tuples(st.integers(-3, 100), st.lists(records, min_siz
 header_changes = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([0, 1, 2, 61, 127, 128, 255])), max_size=2)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(
     batches=batch_lists,
     changes=mutations,

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import MalformedInput
 from penstock.vocabulary import NO_TOPIC_ID
 from penstock.wire import schemas
 from penstock.wire.api_keys import ApiKey
@@ -170,7 +169,7 @@ def test_an_unknown_version_is_answered_in_version_0(oracle_reply):
     assert [(row.api_key, row.min_version, row.max_version) for row in reply.api_keys] == [(18, 0, 4)]
 
 
-def test_a_list_offsets_request_with_bytes_left_over_is_malformed():
-    frame, at = request_frame(ApiKey.LIST_OFFSETS, 7, {"topics": [{"name": "orders", "partitions": [{}]}]})
-    with pytest.raises(MalformedInput):
-        read_list_offsets_request(frame + b"\0", at, 7)
+def test_a_metadata_request_as_librdkafka_sends_it_is_read():
+    """It asks for all topics in version 13 with three bytes too many."""
+    frame, at = request_frame(ApiKey.METADATA, 13, {"topics": None})
+    assert read_metadata_request(frame + bytes(3), at, 13).topics is None

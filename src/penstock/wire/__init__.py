@@ -10,5 +10,6 @@
 | `compression` | the four codecs, never past a bound |
 | `varints`, `fields`, `record_layout`, `verdicts` | the small pieces that these share |
 
-Every length is checked before it is believed. What does not parse raises `MalformedInput`, never anything else.
+Every length is checked before it is believed. What does not parse raises `MalformedInput`, never anything else. Bytes after a request are
+let go, as Kafka lets them go: librdkafka sends some.
 """

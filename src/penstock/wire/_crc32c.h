@@ -28,7 +28,6 @@ static int crc32c_has_instruction(void) { return __builtin_cpu_supports("sse4.2"
 static int crc32c_has_instruction(void) { return 1; }
 
 #elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#include <arm_acle.h>
 #include <sys/auxv.h>
 #define CRC32C_WITH_INSTRUCTION __attribute__((target("+crc")))
 #define CRC32C_EIGHT(crc, word) __builtin_aarch64_crc32cx((crc), (word))

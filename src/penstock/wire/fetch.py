@@ -206,9 +206,7 @@ def _read_classic(view: memoryview, at: int, version: int) -> FetchRequest:
             count, at = read_count(view, at, end)
             indexes, at = _read_indexes(view, at, end, count)
             forgotten.append((name, indexes))
-    rack_id, at = read_string(view, at, end) if version >= _RACK_FROM else ("", at)
-    if at != end:
-        raise MalformedInput("a fetch request is shorter than its frame")
+    rack_id = read_string(view, at, end)[0] if version >= _RACK_FROM else ""
     return FetchRequest(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten, rack_id, -1)
 
 
@@ -247,9 +245,7 @@ def _read_flexible(view: memoryview, at: int, version: int) -> FetchRequest:
         forgotten.append((topic, indexes))
     rack_id, at = read_compact_string(view, at, end)
     replica: dict[str, Any] = {"replica": (replica_id, -1)}
-    at = fields.read_tagged(view, at, end, _REPLICA_STATE if version >= _REPLICA_STATE_FROM else {}, replica)
-    if at != end:
-        raise MalformedInput("a fetch request is shorter than its frame")
+    fields.read_tagged(view, at, end, _REPLICA_STATE if version >= _REPLICA_STATE_FROM else {}, replica)
     replica_id, replica_epoch = replica["replica"]
     return FetchRequest(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten, rack_id, replica_epoch)
 

@@ -129,6 +129,11 @@ def compact_count(items: int) -> bytes:
     return uvarint(items + 1)
 
 
+def shapes(flexible: bool) -> tuple[Callable[[int], bytes], Callable[[str | None], bytes], bytes]:
+    """How a version writes a count and a string, and what it puts at the end of every struct: no tagged fields, or nothing."""
+    return (compact_count, compact_string, b"\0") if flexible else (count, string, b"")
+
+
 def int_array(numbers: Iterable[int], flexible: bool) -> bytes:
     chosen = tuple(numbers)
     front = compact_count(len(chosen)) if flexible else count(len(chosen))

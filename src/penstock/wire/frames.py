@@ -6,12 +6,13 @@ A reply's header has version 0, or 1 (with tagged fields); the reply to ApiVersi
 before it knows what the broker speaks.
 """
 
+from collections.abc import Iterable
 from struct import Struct, error
 from typing import NamedTuple
 
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
-from penstock.wire.api_keys import FLEXIBLE_FROM, ApiKey, is_flexible
+from penstock.wire.api_keys import FLEXIBLE_FROM, NEVER, ApiKey, is_flexible
 from penstock.wire.fields import read_nullable_string, skip_tagged, string
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "read_response_header",
     "request_header",
     "response_header",
+    "whole_frame",
 ]
 
 LENGTH = Struct(">i")  # The length that stands before a frame.
@@ -39,15 +41,23 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    try:
-        api_key, version, correlation_id = _FRONT.unpack_from(frame)
-    except error:
-        raise MalformedInput("a request is cut off inside its header") from None
     end = len(frame)
+    if end < _FRONT.size:
+        raise MalformedInput("a request is cut off inside its header")
+    api_key, version, correlation_id = _FRONT.unpack_from(frame)
     client_id, at = read_nullable_string(frame, _CLIENT_ID_AT, end)
-    if is_flexible(api_key, version):
+    if version >= FLEXIBLE_FROM.get(api_key, NEVER):
         at = skip_tagged(frame, at, end)
-    return RequestHeader(api_key, version, correlation_id, client_id, at)
+    return _new_header(RequestHeader, (api_key, version, correlation_id, client_id, at))
+
+
+_new_header = tuple.__new__  # Half the cost of calling the class, on the path of every request.
+
+
+def whole_frame(pieces: Iterable[bytes]) -> bytes:
+    """The pieces of a small message as they go on the wire, the length in front."""
+    body = b"".join(pieces)
+    return LENGTH.pack(len(body)) + body
 
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.vocabulary import Buffer
 from penstock.wire import fields, schemas
 from penstock.wire.api_keys import ApiKey
-from penstock.wire.frames import LENGTH
+from penstock.wire.frames import LENGTH, whole_frame
 
 LATEST = -1
 EARLIEST = -2
@@ -64,8 +64,7 @@ def write_list_offsets_response(
     throttle_ms: int = 0,
 ) -> bytes:
     """A whole frame."""
-    flexible = version >= _FLEXIBLE_FROM
-    count, string, end = (fields.compact_count, fields.compact_string, b"\0") if flexible else (fields.count, fields.string, b"")
+    count, string, end = fields.shapes(version >= _FLEXIBLE_FROM)
     pieces = [LENGTH.pack(correlation_id), end]
     if version >= _THROTTLE_FROM:
         pieces.append(LENGTH.pack(throttle_ms))
@@ -76,8 +75,7 @@ def write_list_offsets_response(
             pieces += (_ROW.pack(*row) if version >= _LEADER_EPOCH_FROM else _ROW_BEFORE_EPOCH.pack(*row[:4]), end)
         pieces.append(end)
     pieces.append(end)
-    body = b"".join(pieces)
-    return LENGTH.pack(len(body)) + body
+    return whole_frame(pieces)
 
 
 _ROW = Struct(">ihqqi")

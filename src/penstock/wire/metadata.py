@@ -13,7 +13,7 @@ from penstock.vocabulary import NO_TOPIC_ID, Buffer, TopicId
 from penstock.wire import fields, schemas
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.fields import Endpoint
-from penstock.wire.frames import LENGTH
+from penstock.wire.frames import LENGTH, whole_frame
 
 NO_OPERATIONS = -(2**31)  # Authorized operations were not asked for.
 
@@ -82,19 +82,17 @@ def encode_topic(
     authorized_operations: int = NO_OPERATIONS,
 ) -> bytes:
     """One topic, to be kept and given to `write_metadata_response` of the same version. A name may be None from version 12."""
-    flexible = version >= _FLEXIBLE_FROM
-    known_name = name if version >= _NAME_NULLABLE_FROM else name or ""
-    pieces = [fields.SHORT.pack(error_code), fields.compact_string(known_name) if flexible else fields.string(known_name)]
+    count, string, end = fields.shapes(version >= _FLEXIBLE_FROM)
+    pieces = [fields.SHORT.pack(error_code), string(name if version >= _NAME_NULLABLE_FROM else name or "")]
     if version >= _TOPIC_IDS_FROM:
         pieces.append(topic_id)
     if version >= _CONTROLLER_FROM:
         pieces.append(b"\1" if is_internal else b"\0")
-    pieces.append(fields.compact_count(len(partitions)) if flexible else fields.count(len(partitions)))
+    pieces.append(count(len(partitions)))
     pieces += (_encode_partition(version, row) for row in partitions)
     if version >= _OPERATIONS_FROM:
         pieces.append(LENGTH.pack(authorized_operations))
-    if flexible:
-        pieces.append(b"\0")
+    pieces.append(end)
     return b"".join(pieces)
 
 
@@ -111,8 +109,7 @@ def write_metadata_response(
     error_code: int = 0,
 ) -> bytes:
     """A whole frame."""
-    flexible = version >= _FLEXIBLE_FROM
-    count, string, end = (fields.compact_count, fields.compact_string, b"\0") if flexible else (fields.count, fields.string, b"")
+    count, string, end = fields.shapes(version >= _FLEXIBLE_FROM)
     pieces = [LENGTH.pack(correlation_id), end]
     if version >= _THROTTLE_FROM:
         pieces.append(LENGTH.pack(throttle_ms))
@@ -130,8 +127,7 @@ def write_metadata_response(
     if version >= _ERROR_FROM:
         pieces.append(fields.SHORT.pack(error_code))
     pieces.append(end)
-    body = b"".join(pieces)
-    return LENGTH.pack(len(body)) + body
+    return whole_frame(pieces)
 
 
 _PARTITION = Struct(">hii")

@@ -14,7 +14,7 @@ from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import fields
 from penstock.wire.fields import Endpoint, read_compact_count, read_compact_string, read_count, read_string, skip_tagged
-from penstock.wire.frames import LENGTH
+from penstock.wire.frames import LENGTH, whole_frame
 from penstock.wire.varints import read_uvarint, uvarint
 
 Topic = str | bytes  # A name up to version 12, an id from 13.
@@ -85,8 +85,7 @@ def write_produce_response(
         pieces.append(b"\0")
     pieces.append(LENGTH.pack(throttle_ms))
     pieces.append(fields.endpoints_section(node_endpoints) if version >= _LEADERS_FROM else b"\0")
-    body = b"".join(pieces)
-    return LENGTH.pack(len(body)) + body
+    return whole_frame(pieces)
 
 
 _CORRELATION_FLEXIBLE = Struct(">iB")
@@ -109,8 +108,7 @@ def _write_classic(version: int, correlation_id: int, topics: Sequence[tuple[Top
             if version >= _RECORD_ERRORS_FROM:
                 pieces.append(_classic_failure(record_errors, message) if error_code else _NO_FAILURE)
     pieces.append(LENGTH.pack(throttle_ms))
-    body = b"".join(pieces)
-    return LENGTH.pack(len(body)) + body
+    return whole_frame(pieces)
 
 
 def _classic_failure(record_errors: Sequence[tuple[int, str | None]], message: str | None) -> bytes:
@@ -147,8 +145,6 @@ def _read_classic(view: memoryview, at: int) -> ProduceRequest:
             records, at = _cut(view, at, size, end)
             partitions.append((index, records))
         topics.append((name, partitions))
-    if at != end:
-        raise MalformedInput("a produce request is shorter than its frame")
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -170,8 +166,7 @@ def _read_flexible(view: memoryview, at: int, version: int) -> ProduceRequest:
             partitions.append((index, records))
         at = skip_tagged(view, at, end)
         topics.append((topic, partitions))
-    if skip_tagged(view, at, end) != end:
-        raise MalformedInput("a produce request is shorter than its frame")
+    skip_tagged(view, at, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
