@@ -342,6 +342,21 @@ def test_trouble_that_does_not_pass_ends_the_reader():
         asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("keeps_sessions", [True, False])
+def test_an_end_that_is_gone_is_not_awaited_for_ever(keeps_sessions: bool):
+    async def scenario():
+        async with pretend_node() as node:
+            node.keeps_sessions = keeps_sessions
+            five_in_two_batches(node)
+            async with reading(node, FROM_EARLIEST, patience_s=0.2) as reader:
+                del node.batches[0][1]
+                await reader.read()
+                await reader.read()
+
+    with pytest.raises(OffsetLost, match="orders-0: it reached to offset 5 when reading began, and now there is nothing from 3 on"):
+        asyncio.run(scenario())
+
+
 def test_a_final_refusal_ends_the_reader_at_once():
     async def scenario():
         async with pretend_node() as node:

@@ -54,7 +54,8 @@ async def _list_at_leader(
     """Adds to `found`; returns the first thing that went wrong."""
     (route, wishes), failure = group, None
     try:
-        answer = await route.connection.call(ApiKey.LIST_OFFSETS, _body(wishes), timeout_s=router.timeouts(deadline).whole_s)
+        timeout_s, at_node_ms = router.timeouts(deadline)
+        answer = await route.connection.call(ApiKey.LIST_OFFSETS, _body(wishes, at_node_ms), timeout_s=timeout_s)
     except PeerFailure as lost:
         for partition in wishes:
             router.doubt(partition.topic)
@@ -72,12 +73,13 @@ async def _list_at_leader(
     return failure
 
 
-def _body(wishes: Wishes) -> dict[str, Any]:
+def _body(wishes: Wishes, at_node_ms: int) -> dict[str, Any]:
     topics: dict[str, list[dict[str, int]]] = {}
     for partition, timestamp in wishes.items():
         topics.setdefault(partition.topic, []).append({"partition_index": partition.partition, "timestamp": timestamp})
     return {
         "replica_id": -1,
         "isolation_level": 0,
+        "timeout_ms": at_node_ms,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }

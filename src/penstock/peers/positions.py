@@ -60,6 +60,7 @@ class Position:
     topic_id: TopicId
     offset: int  # The next to be handed out.
     end_offset: int | None  # Where reading ends; None to follow for ever.
+    moved_at: Instant  # When `offset` moved last, or something failed that may keep it from moving.
     node_id: int = NOWHERE
     leader_epoch: int = -1
     is_out_of_range: bool = False  # The leader does not have `offset`; what it has is to be looked up.
@@ -70,12 +71,15 @@ class Position:
     def is_done(self) -> bool:
         return self.end_offset is not None and self.offset >= self.end_offset
 
-    def note_answer(self) -> None:
+    def note_answer(self, now: Instant, *, has_moved: bool) -> None:
         self.failing_since = self.last_failure = None
+        if has_moved:
+            self.moved_at = now
 
     def note_failure(self, failure: PeerFailure, now: Instant) -> None:
         self.node_id = NOWHERE
         self.last_failure = failure
+        self.moved_at = now
         if self.failing_since is None:
             self.failing_since = now
 

@@ -115,6 +115,7 @@ class Reader:
                 topics[where.topic].topic_id,
                 offset if offset >= 0 else end,  # No record is as young as the timestamp that was asked for.
                 None if self.settings.is_following else end,
+                self._client.env.now(),
             )
             if self._positions[where].offset > end:
                 await self._find_range(self._positions[where])
@@ -189,12 +190,8 @@ class Reader:
         by_partition = {row.partition: row for row in rows}
         records: list[ReadRecord] = []
         for position in group:
-            row = by_partition.get(position.partition)
-            if row is None:  # No news, which only a session leaves out.
-                position.note_answer()
-                continue
             try:
-                records += self._take_row(position, row)
+                records += self._take_row(position, by_partition.get(position.partition))
             except PeerFailure as failure:
                 if failure.is_retriable:
                     self._note_failure(position, failure)
@@ -205,15 +202,27 @@ class Reader:
             self._backoff = Backoff(self._client.env)
         return records
 
-    def _take_row(self, position: Position, row: Fetched) -> list[ReadRecord]:
+    def _take_row(self, position: Position, row: Fetched | None) -> list[ReadRecord]:
+        """No row means no news, which only a session leaves out."""
+        if row is None:
+            self._note_answer(position, has_moved=False)
+            return []
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             position.is_out_of_range = True
             raise BadAnswer(f"{row.partition} does not have offset {position.offset}")  # Retriable: what it has is looked up first.
         if row.error_code != ErrorCode.NONE:
             raise Refused(row.error_code, f"fetch {row.partition} from offset {position.offset}")
+        before = position.offset
         records = position.advance(row.records, unpacked_bytes_max=self.settings.unpacked_bytes_max)
-        position.note_answer()
+        self._note_answer(position, has_moved=position.offset > before)
         return records
+
+    def _note_answer(self, position: Position, *, has_moved: bool) -> None:
+        now = self._client.env.now()
+        position.note_answer(now, has_moved=has_moved)
+        if not position.is_done and position.end_offset is not None and now - position.moved_at >= self.settings.patience_s:
+            problem = f"it reached to offset {position.end_offset} when reading began, and now there is nothing from {position.offset} on"
+            raise OffsetLost(position.partition, problem, "its node lost records that were not flushed: read again from the start")
 
     def _note_failure(self, position: Position, failure: PeerFailure) -> None:
         now = self._client.env.now()

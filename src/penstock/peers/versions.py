@@ -23,7 +23,6 @@ OWN_VERSIONS: Mapping[ApiKey, Versions] = {
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
-    ApiKey.DESCRIBE_CLUSTER: (0, 1),
 }
 
 # From the next version on these name a topic by its id alone, so a topic without an id needs an older one (KIP-516).
