@@ -18,13 +18,15 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from penstock.broker.identity import WrongDirectory
 from penstock.broker.node import Node
-from penstock.errors import BrokenPromise, DiskFailed
+from penstock.cluster.records import UnknownRecord
+from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.http.app import application
 from penstock.http.door import HttpDoor
+from penstock.log.faults import NewerFormat
 from penstock.peers.connection import Address
 from penstock.server import logs
 from penstock.server.complaints import CannotStart
@@ -35,6 +37,9 @@ from penstock.server.vitals import vitals
 from penstock.wire.records import COMPILED
 
 log = logging.getLogger("penstock")
+
+# What a data directory can be: somebody else's, written by a newer Penstock, on a disk that fails or is full.
+CANNOT_OPEN = (WrongDirectory, NewerFormat, UnknownRecord, DiskFailed, Refusal)
 
 STOPPED, STOPPED_ITSELF, INTERRUPTED = 0, 3, 130
 
@@ -74,21 +79,34 @@ def loop_factory(wanted: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(configuration: Configuration) -> int:
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_note_failure)
+    loop.set_exception_handler(note_failure)
     asked_to_stop = _listen_for_signals(loop)
     env = _open_world(configuration)
     node = Node(env, configuration.node)
-    http = _open_http(node, configuration.http)
+    door, http = _open_http(node, configuration.http)
     try:
         kafka = await _start(node, configuration)
         gc.freeze()  # What start-up made lives as long as the process: the collector need not look at it again.
-        _announce(configuration, kafka, http[1])
-        return await _until_stopped(node, asked_to_stop)
+        _announce(configuration, kafka, http)
+        code = await _until_stopped(node, asked_to_stop)
+    except BrokenPromise as broken:
+        _end_broken(broken)
     finally:
-        await node.stop()
-        if http[0] is not None:
-            await http[0].close()
+        is_clean = await _stop(node, door)
         env.shut()
+    return code if is_clean else STOPPED_ITSELF
+
+
+async def _stop(node: Node, door: HttpDoor | None) -> bool:
+    try:
+        await node.stop()
+    except DiskFailed as failure:
+        log.error("stopping was not clean, the next start will verify what is on the disk: %s", failure)
+        return False
+    finally:
+        if door is not None:
+            await door.close()
+    return True
 
 
 def _open_world(configuration: Configuration) -> RealEnv:
@@ -112,7 +130,7 @@ def _open_http(node: Node, address: Address | None) -> tuple[HttpDoor | None, Ad
 async def _start(node: Node, configuration: Configuration) -> Address:
     try:
         await node.start()
-    except (WrongDirectory, DiskFailed) as failure:
+    except CANNOT_OPEN as failure:
         raise CannotStart(f"cannot start on {configuration.data_dir}: {failure}") from None
     try:
         return Address(*await node.listen_kafka(configuration.kafka.host, configuration.kafka.port))
@@ -151,15 +169,20 @@ async def _until_stopped(node: Node, asked_to_stop: asyncio.Future[str]) -> int:
     return STOPPED
 
 
-def _note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """For the loop: what no task and no caller took."""
     failure = context.get("exception")
     if isinstance(failure, BrokenPromise):
-        log.critical("a promise broke, nothing after it can be trusted: %s", failure, exc_info=failure)
-        _exit_now(STOPPED_ITSELF)
+        _end_broken(failure)
     log.error("%s", context.get("message", "a callback failed"), exc_info=failure)
 
 
-def _exit_now(code: int) -> None:
+def _end_broken(broken: BrokenPromise) -> NoReturn:
+    log.critical("a promise broke, nothing after it can be trusted: %s", broken, exc_info=broken)
+    _exit_now(STOPPED_ITSELF)
+
+
+def _exit_now(code: int) -> NoReturn:
     """Without cleaning up: no clean-shutdown marker may be written, so that the next start verifies what is on the disk."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,0 +1,42 @@
+"""How the process ends when something in it breaks."""
+
+import subprocess
+import sys
+
+BREAKING = """
+import asyncio
+from penstock.errors import BrokenPromise
+from penstock.server import logs, process
+
+def breaks():
+    raise BrokenPromise("an offset went backwards")
+
+async def main():
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(process.note_failure)
+    loop.call_soon({callback})
+    await asyncio.sleep(0.2)
+    print("still here")
+
+logs.begin("info")
+with asyncio.Runner(loop_factory=process.loop_factory("{loop}")) as runner:
+    runner.run(main())
+"""
+
+
+def end_of(loop: str, callback: str) -> "subprocess.CompletedProcess[str]":
+    script = BREAKING.format(loop=loop, callback=callback)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_broken_promise_in_a_callback_ends_the_process_at_once():
+    for loop in ("asyncio", "uvloop"):
+        ended = end_of(loop, "breaks")
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert "an offset went backwards" in ended.stderr
+
+
+def test_any_other_failure_in_a_callback_is_told_and_the_process_goes_on():
+    ended = end_of("auto", "lambda: 1 / 0")
+    assert (ended.returncode, ended.stdout) == (0, "still here\n")
+    assert "ZeroDivisionError" in ended.stderr
