@@ -283,6 +283,18 @@ def test_a_full_batch_does_not_wait_for_company():
     assert asyncio.run(scenario()) == [2, 1]
 
 
+def test_a_busy_sender_lets_the_loop_send():
+    async def scenario():
+        async with pretend_node() as node, producing(node, batch_bytes_max=1_000) as producer:
+            await producer.send(TOPIC, b"v")
+            await producer.flush()
+            for _ in range(500):
+                await producer.send(TOPIC, bytes(100))
+            return len(node.received)
+
+    assert asyncio.run(scenario()) > 5, "much of it has left before the sender pauses"
+
+
 def test_leaving_the_producer_flushes_it():
     async def scenario():
         async with pretend_node() as node, Client(TestEnv(), [node.peer.address]) as client:

@@ -60,6 +60,9 @@ class Client:
 
     async def partition_count(self, topic: str, *, deadline_s: float | None = None) -> int:
         """From memory where it is known. Asks in a way that lets the node create the topic, where it is set to do so."""
+        known = self.router.known(topic)
+        if known is not None:
+            return len(known.partitions)
         deadline = self.router.deadline(deadline_s)
         view = await self.router.retry(f"find topic {topic!r}", deadline, lambda: self.router.topic(topic, deadline, may_create=True))
         return len(view.partitions)

@@ -59,6 +59,7 @@ class Producer:
         self._sticky = StickyPartitions(client.env.rng, self.settings.batch_bytes_max)
         self._room = Room(self.settings.buffer_bytes_max)
         self._lanes: dict[TopicPartition, Lane] = {}
+        self._unyielded_bytes = 0
         self._flushing = 0  # While above 0 nothing waits for company.
 
     async def __aenter__(self) -> "Producer":
@@ -86,6 +87,7 @@ class Producer:
         if size > self._room.bytes_max:
             raise ValueError(f"a record of {size} bytes can never fit into a buffer of {self._room.bytes_max}: raise buffer_bytes_max")
         await self._identify()
+        await self._let_others_run(size)
         await self._room.take(size)
         try:
             chosen = await self._choose(topic, key, partition, size)
@@ -132,6 +134,13 @@ class Producer:
             async with self._identifying:
                 if self._identity is None:
                     self._identity = await self._client.init_producer_id()
+
+    async def _let_others_run(self, size: int) -> None:
+        """With room and a known topic nothing else in `send` waits, and a busy sender would keep the loop from sending at all."""
+        self._unyielded_bytes += size
+        if self._unyielded_bytes >= self.settings.batch_bytes_max:
+            self._unyielded_bytes = 0
+            await asyncio.sleep(0)
 
     async def _choose(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
         count = await self._client.partition_count(topic, deadline_s=self.settings.delivery_s)

@@ -110,22 +110,26 @@ class Router:
 
     async def topic(self, name: str, deadline: Deadline, *, may_create: bool = False) -> TopicView:
         """From memory where that is fresh enough. One try: raises `Refused` for a topic that is not there."""
-        known = self._topics.get(name, self._env.now())
+        known = self.known(name)
         if known is not None:
             return known
         await self._take_turn(deadline)
         try:
-            known = self._topics.get(name, self._env.now())  # Whoever asked before may have asked for the same.
+            known = self.known(name)  # Whoever asked before may have asked for the same.
             if known is not None:
                 return known
             cluster = await self.refresh((name,), deadline, may_create=may_create)
         finally:
             self._asking.release()
         code = next((view.error_code for view in cluster.topics if view.name == name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        known = self._topics.get(name, self._env.now())
+        known = self.known(name)
         if known is None or code != ErrorCode.NONE:
             raise Refused(code or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was not found")
         return known
+
+    def known(self, name: str) -> TopicView | None:
+        """What is remembered of the topic, unless it is doubted or too old."""
+        return self._topics.get(name, self._env.now())
 
     async def _take_turn(self, deadline: Deadline) -> None:
         try:
