@@ -57,8 +57,8 @@ class _Course:
         self._drain()
         self._producer.close()
         self._consumer.close()
-        latencies = self._latencies[skipped:]
-        return Outcome(len(latencies), len(latencies), 0, watch.lap(), latencies)
+        sent = len(self._latencies)
+        return Outcome(sent, sent, sent * frames.VALUE_BYTES, watch.lap(), self._latencies[skipped:])
 
     def _send(self, due: float) -> None:
         self._due.append(due)
