@@ -7,12 +7,14 @@ while an earlier request must end first, and while the node has no room for anot
 
 import asyncio
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
 from penstock.broker.inbox import Inbox
 from penstock.errors import MalformedInput
-from penstock.settings import KIB
+from penstock.settings import KIB, MIB
 from penstock.vocabulary import Buffer, Instant
+from penstock.wire.api_keys import ApiKey
 from penstock.wire.frames import LENGTH
 
 if TYPE_CHECKING:
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_HIGH = 128 * KIB  # Past this the transport tells us that the client is slow.
 COUNTED_FROM_BYTES = 16 * KIB  # Smaller requests and replies are not worth counting.
+RECEIVED_BYTES_WHEN_CROWDED = 4 * KIB
 FRAME_BYTES_MIN = 8  # An API key, a version and a correlation id.
+OTHER_FRAME_BYTES_MAX = 4 * MIB  # Of requests other than Produce: a fetch of 100,000 partitions is smaller.
+
+_API_KEY = Struct(">h")
+_API_KEY_AT = LENGTH.size
 
 
 class Cancellable(Protocol):
@@ -109,7 +116,9 @@ class Connection(asyncio.BufferedProtocol):
     # Reading
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._inbox.room()
+        room = self._inbox.room()
+        # While others wait for room, what a new request brings along must stay small: it would have to be kept.
+        return room[:RECEIVED_BYTES_WHEN_CROWDED] if self._node.request_room.is_crowded and self._inbox.held_capacity == 0 else room
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._node.env.now()
@@ -155,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
             if not FRAME_BYTES_MIN <= size <= self._node.settings.request_bytes_max:
                 raise MalformedInput(f"a frame of {size} bytes; {FRAME_BYTES_MIN} to {self._node.settings.request_bytes_max} are taken")
             if end - at < LENGTH.size + size:
+                self._check_length(chunk[at:], size)
                 break
             if self._must_wait():
                 self.send_ready()
@@ -166,6 +176,13 @@ class Connection(asyncio.BufferedProtocol):
             if self.is_closed:
                 break
         return at
+
+    def _check_length(self, beginning: memoryview, size: int) -> None:
+        """Only producers send much: a long frame of another kind would be taken apart on the loop for seconds."""
+        if size <= OTHER_FRAME_BYTES_MAX or len(beginning) < _API_KEY_AT + _API_KEY.size:
+            return
+        if _API_KEY.unpack_from(beginning, _API_KEY_AT)[0] != ApiKey.PRODUCE:
+            raise MalformedInput(f"a frame of {size} bytes that is no produce request; {OTHER_FRAME_BYTES_MAX} are taken")
 
     def _must_wait(self) -> bool:
         return (

@@ -6,9 +6,9 @@ Sessions may be forgotten at any time: the client then names everything again. T
 """
 
 from collections.abc import Iterable
-from random import Random
 from typing import TYPE_CHECKING
 
+from penstock.env import Env
 from penstock.errors import ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant
@@ -103,9 +103,9 @@ class FetchSession:
 
 
 class FetchSessions:
-    def __init__(self, sessions_max: int, rng: Random) -> None:
+    def __init__(self, sessions_max: int, env: Env) -> None:
         self._sessions_max = sessions_max
-        self._rng = rng
+        self._rng = env.rng
         self._sessions: dict[int, FetchSession] = {}  # The longest unused first.
 
     def __len__(self) -> int:

@@ -8,7 +8,6 @@ flushed and checkpointed every log.
 
 import json
 from dataclasses import asdict, dataclass
-from random import Random
 
 from penstock.env import Env
 from penstock.errors import DiskFailed
@@ -74,7 +73,7 @@ async def _create(env: Env, node_id: int) -> Identity:
             "the data directory holds logs but no readable node/identity, so nobody knows whose they are; "
             "restore that file or use another directory"
         )
-    identity = Identity(_new_id(env.rng), node_id, _new_id(env.rng))
+    identity = Identity(_new_id(env), node_id, _new_id(env))
     env.disk.mkdir(NODE_DIRECTORY)
     if failures := await env.disk.sync([], [""]):
         raise DiskFailed(f"cannot make {NODE_DIRECTORY}: {failures[0][1]}")
@@ -83,5 +82,5 @@ async def _create(env: Env, node_id: int) -> Identity:
     return identity
 
 
-def _new_id(rng: Random) -> str:
-    return rng.randbytes(16).hex()
+def _new_id(env: Env) -> str:
+    return env.rng.randbytes(16).hex()

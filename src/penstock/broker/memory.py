@@ -20,6 +20,10 @@ class RequestRoom:
         self.bytes_taken = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
+    @property
+    def is_crowded(self) -> bool:
+        return bool(self._waiting)
+
     def take(self, size: int, when_free: Callable[[], None]) -> bool:
         """Reserves room. False: there is none now; `when_free` is called once it has been reserved."""
         if not self._waiting and (self.bytes_taken == 0 or self.bytes_taken + size <= self.bytes_max):

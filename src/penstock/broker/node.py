@@ -54,7 +54,7 @@ class Node:
         self.files = OpenFiles(env.disk, settings.open_files_max)
         self.partitions = Partitions(env, settings, self.files)
         self.flusher = Flusher(env, self.settle)
-        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, env.rng)
+        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
