@@ -1,6 +1,6 @@
 # The one door. Every target makes what it needs on a machine that has python3 (3.11 or newer) and make.
 # A C compiler is optional: without one Penstock installs all the same and checks records more slowly.
-# Java is not needed by anything here but `make bench-peers`.
+# Java is optional too: with it and Maven the suite also plays Apache Kafka's own clients; only `make bench-peers` needs them.
 
 PYTHON ?= python3
 VENV   := .venv
