@@ -24,7 +24,11 @@ def write(bootstrap: str) -> None:
 def tell(failure: object, message: Message) -> None:
     if failure is not None:
         sys.exit(f"not delivered: {failure}")
-    print(f"written  {message.key().decode()} → partition {message.partition()}, offset {message.offset()}")
+    print(f"written  {text(message.key())} → partition {message.partition()}, offset {message.offset()}")
+
+
+def text(content: bytes | None) -> str:
+    return (content or b"").decode()
 
 
 def read_since(bootstrap: str, since_ms: int) -> None:
@@ -32,7 +36,7 @@ def read_since(bootstrap: str, since_ms: int) -> None:
     partitions = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
     consumer.assign(consumer.offsets_for_times([TopicPartition(TOPIC, partition, since_ms) for partition in partitions], timeout=10))
     for message in consumer.consume(num_messages=5, timeout=10):
-        print(f"read     {message.key().decode()} = {message.value().decode()}")
+        print(f"read     {text(message.key())} = {text(message.value())}")
     consumer.close()
 
 
