@@ -181,3 +181,12 @@ def test_a_zstd_window_past_all_reason_is_malformed():
     header = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([(31 - 10) << 3]) + b"\x01\x00\x00"
     with pytest.raises(MalformedInput):
         decompress(Codec.ZSTD, header + bytes(20), MEGABYTE)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", os.urandom(200_000), bytes(1 << 20), os.urandom(70_000) + bytes(70_000)])
+def test_lz4_is_written_in_blocks_that_stand_alone_as_java_demands(content: bytes) -> None:
+    packed = compress(Codec.LZ4, content)
+    described = lz4.frame.get_frame_info(packed)
+    assert not described["block_linked"]
+    assert lz4.frame.decompress(packed) == content
+    assert decompress(Codec.LZ4, packed, 2 << 20) == content

@@ -55,7 +55,7 @@ def compress(codec: Codec, payload: bytes) -> bytes:
         case Codec.SNAPPY:
             return _compress_snappy(payload)
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(payload))
+            return _compress_lz4(payload)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(payload))
 
@@ -133,6 +133,27 @@ def _compress_snappy(payload: bytes) -> bytes:
     for at in range(0, len(view), _XERIAL_CHUNK_BYTES):
         chunk = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_CHUNK_BYTES]))
         pieces += (_CHUNK_LENGTH.pack(len(chunk)), chunk)
+    return b"".join(pieces)
+
+
+_LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")  # Magic, independent blocks of 64 KiB without checksums, and the header's own.
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_BLOCK_LENGTH = Struct("<I")
+_LZ4_STORED_BIT = 1 << 31
+
+
+def _compress_lz4(payload: bytes) -> bytes:
+    """The frame by hand: the library's own has blocks that lean on each other, which Java's clients and brokers refuse."""
+    pieces = [_LZ4_FRAME_HEADER]
+    view = memoryview(payload)
+    for at in range(0, len(view), _LZ4_BLOCK_BYTES):
+        chunk = view[at : at + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(chunk, store_size=False))
+        if len(block) < len(chunk):
+            pieces += (_LZ4_BLOCK_LENGTH.pack(len(block)), block)
+        else:
+            pieces += (_LZ4_BLOCK_LENGTH.pack(len(chunk) | _LZ4_STORED_BIT), bytes(chunk))
+    pieces.append(_LZ4_BLOCK_LENGTH.pack(0))
     return b"".join(pieces)
 
 
