@@ -16,7 +16,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from penstock.env import File, SyncFailures
 from penstock.errors import DiskFailed, DiskFull
@@ -28,9 +28,8 @@ WRITE_BACK_BYTES = 4 << 20  # Large enough to be one efficient write, small agai
 WRITE_BACKS_MAX = 64  # Waiting for the device; each holds a descriptor.
 READ_THREADS = 4  # Cold reads at a time. More would queue in the device anyway.
 _CHUNKS_MAX = 1024  # IOV_MAX on Linux and macOS.
-_SCRATCH_BYTES = 1 << 20  # The usual fetch limit of one partition.
+_SCRATCH_BYTES = 32 << 10  # Up to here a second copy costs less than the detour around it.
 _RECENT_BYTES = 16 << 20  # Where the system cannot tell what is in memory: what we wrote this lately is taken to be.
-_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -73,13 +72,13 @@ class RealDisk:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
-        os.makedirs(self._root, exist_ok=True)
+        _make_durably(self._root)
         self._flusher = Flusher(self._root)
         self._readers = ThreadPoolExecutor(READ_THREADS, "read")
         self._write_back = ThreadPoolExecutor(1, "write-back")
         self._write_back_slots = threading.Semaphore(WRITE_BACKS_MAX)
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._can_refuse_to_wait = _NO_WAIT != 0
+        self._can_refuse_to_wait = kernel.CAN_READ_WITHOUT_WAITING
         self._lock_fds: dict[str, int] = {}
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
@@ -118,9 +117,10 @@ class RealDisk:
         wanted = max(0, min(size, real.size - position))
         if not self._can_refuse_to_wait:
             return self.read_at(real, position, wanted) if _is_recent(real, position) else None
-        into = self._scratch[:wanted] if wanted <= _SCRATCH_BYTES else memoryview(bytearray(wanted))
         try:
-            got = os.preadv(real.fd, [into], position, _NO_WAIT)
+            if wanted > _SCRATCH_BYTES:
+                return kernel.read_without_waiting(real.fd, position, wanted)
+            got = os.preadv(real.fd, [self._scratch[:wanted]], position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
@@ -128,7 +128,7 @@ class RealDisk:
                 raise _disk_failure(real.path, error) from error
             self._can_refuse_to_wait = False  # FUSE among others.
             return self.read_now(real, position, size)
-        return bytes(into) if got == wanted else None  # The rest is not in memory.
+        return bytes(self._scratch[:wanted]) if got == wanted else None  # The rest is not in memory.
 
     async def read_later(self, file: File, position: int, size: int) -> bytes:
         real = _real(file)
@@ -230,6 +230,24 @@ class RealDisk:
         finally:
             os.close(fd)
             self._write_back_slots.release()
+
+
+def _make_durably(root: str) -> None:
+    """Makes the data directory and its missing parents, and their names durable: without them a power cut takes all that is inside.
+
+    The last name is flushed also when it was there: the process that made it may have died before it came to that.
+    """
+    made = [root]
+    while not os.path.isdir(os.path.dirname(made[-1])):
+        made.append(os.path.dirname(made[-1]))
+    os.makedirs(root, exist_ok=True)
+    for path in reversed(made):
+        with suppress(PermissionError):  # A parent that may not be read is one in which somebody else made the directory.
+            parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                kernel.flush_directory(parent)
+            finally:
+                os.close(parent)
 
 
 def _real(file: File) -> RealFile:

@@ -5,6 +5,7 @@ that refuse to wait are not there, and callers are told so by a constant or a Fa
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import struct
@@ -27,6 +28,39 @@ _libc = ctypes.CDLL(None, use_errno=True)  # Calls through it let other threads 
 _CAN_START_WRITE_BACK = IS_LINUX and hasattr(_libc, "sync_file_range")
 if _CAN_START_WRITE_BACK:
     _libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+
+
+# Reads that refuse to wait, straight into a new bytes object. Copying a megabyte once more, out of a buffer of ours into cold memory,
+# takes longer than the read itself; Python's own preadv can only fill a buffer that was zeroed first.
+CAN_READ_WITHOUT_WAITING = IS_LINUX and hasattr(_libc, "preadv2") and hasattr(os, "RWF_NOWAIT") and hasattr(ctypes, "pythonapi")
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+if CAN_READ_WITHOUT_WAITING:
+    _libc.preadv2.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_int]
+    _libc.preadv2.restype = ctypes.c_ssize_t
+    _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize  # Without a string: uninitialised, for its maker to fill before anyone sees it.
+    _new_bytes.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t]
+    _new_bytes.restype = ctypes.py_object
+    _address_of = ctypes.pythonapi.PyBytes_AsString
+    _address_of.argtypes = [ctypes.py_object]
+    _address_of.restype = ctypes.c_void_p
+
+
+def read_without_waiting(fd: int, position: int, size: int) -> bytes | None:
+    """Exactly `size` bytes (at least one), or None where not all of them are in memory. Raises OSError like any read."""
+    answer: bytes = _new_bytes(None, size)
+    vector = _Vector(_address_of(answer), size)
+    got = _libc.preadv2(fd, ctypes.addressof(vector), 1, position, os.RWF_NOWAIT)
+    if got == size:
+        return answer
+    code = ctypes.get_errno() if got < 0 else errno.EAGAIN
+    if code == errno.EAGAIN:
+        return None
+    raise OSError(code, os.strerror(code))
 
 
 def flush_file(fd: int) -> None:
