@@ -33,9 +33,12 @@ class LazyDisk:
         self._process.stdin.close()
         self._process.wait(timeout=10)
 
-    def cut(self, how: Cut = Cut.DROP, *, seed: int = 0, after_writes: int = 0) -> None:
-        """The power goes, now or at the n-th write from now (then this waits for it). Everything on the disk hangs from here on."""
-        self._order(do="cut", how=how, seed=seed, after_writes=after_writes)
+    def cut(self, how: Cut = Cut.DROP, *, seed: int = 0, after_writes: int = 0, within_ms: int = 3_000) -> None:
+        """The power goes, now or at the n-th write from now, at the latest `within_ms`; this waits for it.
+
+        Everything on the disk hangs from there on.
+        """
+        self._order(do="cut", how=how, seed=seed, after_writes=after_writes, within_ms=within_ms)
 
     def restore(self) -> None:
         """The power is back. Whoever still hangs on the old mount gets an error: kill them before."""

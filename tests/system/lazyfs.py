@@ -66,6 +66,9 @@ class LazyFileSystem:
     def _wait_ms(self) -> int | None:
         return max(0, int((self._later[0][0] - time.monotonic()) * 1000) + 1) if self._later else None
 
+    def _do_later(self, after_ms: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._later, (time.monotonic() + after_ms / 1000, next(self._tickets), act))
+
     def _run_due(self) -> None:
         while self._later and self._later[0][0] <= time.monotonic() and not self.is_frozen:
             heapq.heappop(self._later)[2]()
@@ -93,6 +96,8 @@ class LazyFileSystem:
                 self._cut_order = order
                 if order["after_writes"] == 0:
                     self._cut()
+                else:
+                    self._do_later(order["within_ms"], lambda: self._cut() if self._cut_order is order else None)
                 return  # Answered when the power is gone.
             case "restore":
                 self._restore()
@@ -262,7 +267,7 @@ class LazyFileSystem:
         if self.sync_ms == 0:
             finish()
         else:
-            heapq.heappush(self._later, (time.monotonic() + self.sync_ms / 1000, next(self._tickets), finish))
+            self._do_later(self.sync_ms, finish)
         return None
 
     def _takes_the_blame(self, number: int) -> bool:

@@ -63,6 +63,12 @@ class Line:
         answer = self.ask(ApiKey.PRODUCE, version, **body)
         return int(answer.responses[0].partition_responses[0].error_code)
 
+    def end_offset(self, topic: str) -> int:
+        """The high watermark of partition 0."""
+        latest = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+        answer = self.ask(ApiKey.LIST_OFFSETS, 5, replica_id=-1, topics=[{"name": topic, "partitions": [latest]}])
+        return int(answer.topics[0].partitions[0].offset)
+
     def _read_exactly(self, size: int) -> bytes | None:
         pieces = b""
         while len(pieces) < size:
@@ -110,8 +116,8 @@ def good_batch(*values: bytes) -> bytes:
 
 
 def produce_frame(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> bytes:
-    """Produce version 3, by hand: it has the simplest reply to look into."""
-    body = struct.pack(">hhihhhi", ApiKey.PRODUCE, 3, 1, -1, -1, acks, 5_000)
+    """Produce version 7, by hand: the last one with a plain layout, the first one that may carry zstd."""
+    body = struct.pack(">hhihhhi", ApiKey.PRODUCE, 7, 1, -1, -1, acks, 5_000)
     body += struct.pack(">ih", 1, len(topic)) + topic.encode() + struct.pack(">iii", 1, partition, len(records)) + records
     return struct.pack(">i", len(body)) + body
 

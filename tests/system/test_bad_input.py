@@ -159,13 +159,13 @@ BAD_BATCHES = {
 
 
 @pytest.mark.parametrize("name", BAD_BATCHES)
-def test_a_batch_that_would_poison_its_readers_is_refused(node: Node, address: tuple[str, int], name: str) -> None:
+def test_a_batch_that_would_poison_its_readers_is_refused(address: tuple[str, int], name: str) -> None:
     bad, allowed = BAD_BATCHES[name]
-    before = librdkafka.watermarks(node.bootstrap, "steady")
     with Line(address) as line:
+        before = line.end_offset("steady")
         assert line.produce("steady", bad) in allowed
         assert line.produce("steady", good_batch(b"good")) == 0, "the same connection goes on"
-    assert librdkafka.watermarks(node.bootstrap, "steady") == (before[0], before[1] + 1)
+        assert line.end_offset("steady") == before + 1
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
@@ -185,7 +185,7 @@ def bomb(codec: int, unpacked: int) -> bytes:
     return batch(bytes(pack[codec](value)), 1, attributes=codec)
 
 
-@pytest.mark.parametrize(("codec", "unpacked"), [(GZIP, 512 * MIB), (SNAPPY, 20 * MIB), (LZ4, 200 * MIB), (ZSTD, 1024 * MIB)])
+@pytest.mark.parametrize(("codec", "unpacked"), [(GZIP, 64 * MIB), (SNAPPY, 20 * MIB), (LZ4, 64 * MIB), (ZSTD, 128 * MIB)])
 def test_a_decompression_bomb_is_refused_within_bounds(node: Node, address: tuple[str, int], codec: int, unpacked: int) -> None:
     small = bomb(codec, unpacked)
     assert len(small) < 1_048_588, "it must pass the limit on its size"

@@ -97,6 +97,14 @@ def test_topics_survive_the_power_cut_and_deleted_ones_stay_deleted(node: Node, 
     assert sorted(librdkafka.topic_list(node.bootstrap)) == [f"kept-{number}" for number in range(5)]
 
 
+def test_a_data_directory_several_levels_deep_survives_with_its_parents(disk: LazyDisk, tmp_path: Path) -> None:
+    with Node(disk.path / "srv" / "penstock" / "data", log=tmp_path / "node.log") as node:
+        librdkafka.make_topic(node.bootstrap, "kept")
+        power_cut(node, disk, Cut.DROP, seed=0)
+        node.start()
+        assert list(librdkafka.topic_list(node.bootstrap)) == ["kept"]
+
+
 def test_a_stopped_node_needs_no_luck(node: Node, disk: LazyDisk) -> None:
     """After a clean stop everything is flushed, also what the topic did not ask to flush."""
     diary = unsafe_load(node)
