@@ -22,6 +22,8 @@ pytestmark = pytest.mark.serial
 MIB = 1 << 20
 CAP_BYTES = 256 * MIB
 PARTITIONS = 4
+# The length of a Produce request of 90 MB, its API key and version, and not much more.
+HALF_A_REQUEST = (90 * MIB).to_bytes(4, "big") + bytes([0, 0, 0, 9]) + bytes(6)
 # The log is kept small by retention, so that the test costs the disk little; a stalled connection is given up late, as by default.
 TOPIC = {"segment_bytes": 16 * MIB, "retention_bytes": 64 * MIB}
 SETTINGS = {"memory.bytes.max": CAP_BYTES, "log.retention.check.interval.ms": 500}
@@ -49,12 +51,12 @@ class GoodConsumer(threading.Thread):
         self.read = 0
         self.trouble: BaseException | None = None
         self._where = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
-        self._bootstrap = node.bootstrap
+        self._address = node.bootstrap
         self._stopping = threading.Event()
 
     def run(self) -> None:
         try:
-            with librdkafka.consumer(self._bootstrap, queued_max_messages_kbytes=16_384, fetch_message_max_bytes=MIB) as reader:
+            with librdkafka.consumer(self._address, queued_max_messages_kbytes=16_384, fetch_message_max_bytes=MIB) as reader:
                 reader.assign(self._where)
                 while not self._stopping.is_set():
                     self.read += len(reader.consume(1_000, timeout=0.2))
@@ -107,24 +109,47 @@ def test_requests_whose_replies_nobody_reads_fit_under_the_cap(node: Node) -> No
 
 
 def test_half_requests_hold_no_memory_and_are_given_up(tmp_path: Path) -> None:
-    """Each caller announces 90 MB, sends a few bytes, then one byte at a time."""
-    settings = SETTINGS | {"connections.max.stalled.ms": 3_000}
+    """Each caller announces 90 MB, sends a few bytes and falls silent."""
+    settings = SETTINGS | {"connections.max.stalled.ms": 2_000}
     with Node(tmp_path / "data", settings=settings) as node:
         librdkafka.make_topic(node.bootstrap, "crowded", PARTITIONS)
         before = node.resident_bytes()
 
-        async def dribble() -> int:
-            begun = (90 * MIB).to_bytes(4, "big") + bytes(10)
-            async with crowds.silent_callers(address_of(node), 300, begun) as lines:
+        async def fall_silent() -> int:
+            async with crowds.silent_callers(address_of(node), 300, HALF_A_REQUEST) as lines:
                 await asyncio.sleep(1)
-                assert node.resident_bytes() - before < 64 * MIB
-                with Line(address_of(node)) as line:
-                    assert line.produce("crowded", good_batch(b"others are served")) == 0
-                await asyncio.sleep(6)
+                assert node.resident_bytes() - before < 32 * MIB
+                served_meanwhile(node)
+                await asyncio.sleep(4)
                 return await count_closed(lines)
 
-        assert asyncio.run(dribble()) == 300, "callers who stopped in the middle of a request are still connected"
+        assert asyncio.run(fall_silent()) == 300, "callers who stopped in the middle of a request are still connected"
         assert node.complaints() == []
+
+
+def test_callers_who_dribble_hold_little_memory_and_nobody_up(node: Node) -> None:
+    """The same, but each of them sends another byte now and then, for as long as it likes."""
+    before = node.resident_bytes()
+
+    async def dribble() -> None:
+        async with crowds.silent_callers(address_of(node), 300, HALF_A_REQUEST) as lines:
+            for _ in range(8):
+                await asyncio.sleep(0.25)
+                for line in lines:
+                    line.send(b"x")
+            served_meanwhile(node)
+
+    asyncio.run(dribble())
+    assert node.resident_bytes() - before < 32 * MIB
+
+
+def served_meanwhile(node: Node) -> None:
+    """A small request and a large one, which has to ask for room."""
+    began = time.monotonic()
+    with Line(address_of(node)) as line:
+        assert line.produce("crowded", good_batch(b"small")) == 0
+        assert line.produce("crowded", good_batch(b"large" * 150_000)) == 0
+    assert time.monotonic() - began < 5, "those who behave had to wait for those who do not"
 
 
 async def count_closed(lines: list[socket.socket]) -> int:

@@ -5,11 +5,12 @@ connection costs no buffer. What is left of an unfinished frame moves into a buf
 frame is received straight into it. A chunk is valid only until the next call: whoever needs its bytes longer copies them.
 """
 
-from penstock.settings import KIB, MIB
+from penstock.settings import KIB
 from penstock.wire.frames import LENGTH
 
-FIRST_HOLD_BYTES_MAX = 1 * MIB  # A longer frame gets room as its bytes arrive, so that an announcement alone costs nothing.
 HOLD_BYTES_MIN = 4 * KIB
+FIRST_HOLD_BYTES_MAX = HOLD_BYTES_MIN  # A longer frame gets room as its bytes arrive, so that an announcement alone costs nothing.
+HOLD_GROWTH = 4  # Room for this many times what came: few copies for those who send, little to gain for those who only announce.
 
 
 class Inbox:
@@ -61,4 +62,4 @@ def _frame_room(rest: memoryview) -> int:
     if len(rest) < LENGTH.size:
         return HOLD_BYTES_MIN
     size: int = LENGTH.size + LENGTH.unpack_from(rest)[0]
-    return size if size <= FIRST_HOLD_BYTES_MAX else min(size, max(FIRST_HOLD_BYTES_MAX, 2 * len(rest)))
+    return size if size <= FIRST_HOLD_BYTES_MAX else min(size, max(FIRST_HOLD_BYTES_MAX, HOLD_GROWTH * len(rest)))
