@@ -30,9 +30,10 @@ class Found:
     is_saved: bool = False  # The checkpoint on the disk says all of this.
 
     @property
-    def has_rolled(self) -> bool:
-        """Whether segments were closed after the checkpoint."""
-        return len(self.segments) > 1 and not self.is_checkpointed(self.segments[-1])
+    def has_news(self) -> bool:
+        """Whether a segment was closed or an epoch began after the checkpoint."""
+        has_rolled = len(self.segments) > 1 and not self.is_checkpointed(self.segments[-1])
+        return has_rolled or (self.report.scanned_batches > 0 and self.epochs.latest_start >= self.checkpoint_end)
 
     def is_checkpointed(self, segment: Segment) -> bool:
         return segment.base_offset in self.checkpoint_bases

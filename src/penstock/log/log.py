@@ -70,7 +70,7 @@ class Log:
         self._writing: OpenFile | None = None  # The active segment's file, while it has unflushed bytes.
         self._closed_bytes = self._shelf.size_bytes - self._shelf.active.size
         self._rolled_bytes = 0  # In segments that were closed since this log was opened.
-        self._has_news = found.has_rolled  # Since the last checkpoint a segment was closed or an epoch began.
+        self._has_news = found.has_news  # Since the last checkpoint a segment was closed or an epoch began.
         self._next_number = 1
         self._written_number = 0
         self._checkpoint_end = found.checkpoint_end  # What the checkpoint on the disk covers, and where it lets the log begin.
@@ -370,6 +370,7 @@ class Log:
                     self._files.forget(later.path)
                     truncating.drop_file(self._disk, later)
                 self._disk.truncate(held.file, cut.position)
+                held.index = None
             except DiskFailed as failure:
                 self._fail(str(failure))
                 raise
@@ -382,6 +383,7 @@ class Log:
         segment.size, segment.index, self._index = cut.position, cut.index_left, cut.index_left
         self.end_offset = Offset(cut.end_offset)
         self.flushed_end = min(self.flushed_end, self.end_offset)
+        self.start_offset = min(self.start_offset, self.end_offset)  # It may have stood inside the batch that was cut.
         self.epochs.cut(self.end_offset)
         self._reader.forget_places()
         self._unflushed.void_tickets()

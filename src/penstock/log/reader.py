@@ -82,8 +82,9 @@ class Reader:
     async def index_of(self, segment: Segment, held: OpenFile) -> SparseIndex:
         """The segment's index, read or made anew if nobody has it. The caller has the file pinned."""
         index = segment.index or held.index
-        if index is None:
-            index = await index_files.load(self._disk, segment, self._identity)
+        if index is not None:
+            return index
+        index = await index_files.load(self._disk, segment, self._identity)
         if index is None:
             gaps = segment.base_offset < self.gaps_below
             index = await index_files.rebuild(self._disk, held.file, segment, self.config.index_interval_bytes, gaps=gaps)

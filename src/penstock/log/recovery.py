@@ -153,8 +153,7 @@ async def _settle(opening: Opening, found: Found, scan: TailScan, bad: Stretch, 
     found.report.notes.append(f"{where}: {verdict.value}; cut off {found.report.cut_bytes} bytes")
     scan.is_changed = True
     for segment in reversed(unread):
-        opening.files.forget(segment.path)
-        scan.held.pop(segment.path)
+        scan.let_go(segment)
         disk.rename(segment.path, segment.path + DROPPED)
         disk.unlink(segment.path + DROPPED)
     disk.truncate(bad.file, bad.position)

@@ -54,6 +54,11 @@ class TailScan:
             self.held[segment.path] = self._files.pin(segment.path, create=not segment.size)
         return self.held[segment.path]
 
+    def let_go(self, segment: Segment) -> None:
+        """The segment is going."""
+        self._files.forget(segment.path)
+        self._files.unpin(self.held.pop(segment.path))
+
     def release(self) -> None:
         while self.held:
             self._files.unpin(self.held.popitem()[1])
