@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from penstock.server import kernel
 from penstock.server.disk import WRITE_BACK_BYTES
+from penstock.server.env import KEPT_MEMORY_BYTES_MAX
 
 _HEADER = Struct(">hhih")  # Api key, version, correlation id, length of the client id.
 _PAIR = Struct(">ii")
@@ -269,6 +270,7 @@ def _framed(correlation_id: int, body: bytes) -> bytes:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
+    kernel.keep_freed_memory(KEPT_MEMORY_BYTES_MAX)
     store = Store(Path(arguments.data_dir), flushes=arguments.flush)
     server = await asyncio.get_running_loop().create_server(lambda: Client(store), "127.0.0.1", arguments.port)
     await server.serve_forever()

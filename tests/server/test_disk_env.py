@@ -1,6 +1,9 @@
 """The real Env: its clocks run, and work leaves the loop's thread."""
 
 import asyncio
+import ctypes
+import subprocess
+import sys
 import threading
 import time
 
@@ -39,6 +42,28 @@ def test_offloaded_work_runs_in_another_thread_and_answers(env):
 def test_what_offloaded_work_raises_reaches_the_caller(env):
     with pytest.raises(ZeroDivisionError):
         asyncio.run(env.offload(lambda: 1 // 0))
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="another allocator than glibc's")
+def test_memory_of_large_reads_is_used_again_instead_of_being_faulted_in_anew(tmp_path):
+    """A fetch reply is a few megabytes, read and forgotten over and over."""
+    program = """
+import resource, sys
+from penstock.server.env import RealEnv
+env = RealEnv(sys.argv[1])
+file = env.disk.open("log", create=True)
+for _ in range(6):
+    env.disk.append(file, [bytes(1 << 20)])
+def reply():
+    return [env.disk.read_now(file, part << 20, 1 << 20) for part in range(6)]
+reply()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    assert all(reply())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env={"PYTHONPATH": "src"}, capture_output=True, check=True)
+    assert int(ran.stdout) < 10_000, "of the 76,800 pages that were read"
 
 
 def test_two_envs_do_not_share_their_chance(tmp_path):

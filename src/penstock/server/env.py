@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TypeVar
 
+from penstock.server import kernel
 from penstock.server.disk import RealDisk
 from penstock.vocabulary import Instant
 
@@ -15,8 +16,12 @@ T = TypeVar("T")
 OFFLOAD_THREADS = 2  # What is offloaded (codecs, checksums) lets other threads run meanwhile; two keep a small machine's other core busy.
 
 
+KEPT_MEMORY_BYTES_MAX = 64 << 20  # Some replies' worth: enough to serve fetches from, small beside what a node may use.
+
+
 class RealEnv:
     def __init__(self, data_dir: str) -> None:
+        kernel.keep_freed_memory(KEPT_MEMORY_BYTES_MAX)
         self.rng = Random()  # Seeded by the system.
         self.disk = RealDisk(data_dir)
         self._threads = ThreadPoolExecutor(OFFLOAD_THREADS, "offload")

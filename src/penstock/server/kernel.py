@@ -21,6 +21,9 @@ FILE_SYSTEMS_THAT_HONOUR_SYNCFS = {0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E
 _SYNCFS_REPORTS_ERRORS_SINCE = (5, 8)
 
 _SYNC_FILE_RANGE_WRITE = 2
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_MMAP_THRESHOLD_MAX = 32 << 20  # The highest that glibc accepts.
 _STATFS_BYTES = 256  # More than any architecture's struct statfs.
 
 _libc = ctypes.CDLL(None, use_errno=True)  # Calls through it let other threads run.
@@ -97,6 +100,18 @@ def start_write_back(fd: int, position: int, size: int) -> None:
     """Asks the kernel to begin writing these bytes out, without waiting and without any promise. An error shows at the next flush."""
     if _CAN_START_WRITE_BACK:
         _libc.sync_file_range(fd, position, size, _SYNC_FILE_RANGE_WRITE)
+
+
+def keep_freed_memory(bytes_max: int) -> None:
+    """Lets the process keep up to `bytes_max` of memory that it freed, instead of giving it back to the kernel at once.
+
+    A large fetch reply is a few megabytes that live for a millisecond. By default glibc takes each from the kernel and returns it, and the
+    page faults cost ten times as much as the read itself (measured: 2 instead of 20 GB per CPU second). Nothing is done where the
+    allocator is another one.
+    """
+    if IS_LINUX and hasattr(_libc, "gnu_get_libc_version"):
+        _libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_MAX)
+        _libc.mallopt(_M_TRIM_THRESHOLD, bytes_max)
 
 
 def _flush_all(fd: int) -> None:
