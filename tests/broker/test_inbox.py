@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from penstock.broker.inbox import FIRST_HOLD_BYTES_MAX, Inbox
 from penstock.wire.frames import LENGTH
 

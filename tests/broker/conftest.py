@@ -1,0 +1,58 @@
+"""Tests of the broker are coroutines: each runs on an event loop of its own, which must end without a complaint.
+
+`serving` is a node's data directory; whatever a test leaves running there is stopped after it, on the same loop.
+"""
+
+import asyncio
+import inspect
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Serving
+
+SECONDS_MAX = 60.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "expects_failure: the node reports an error in this test, which is its point")
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Serving:
+    return Serving(tmp_path / "data")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    complaints: list[str] = []
+    asyncio.run(_run(pyfuncitem.obj, arguments, complaints))
+    assert complaints == [], "the loop complained"
+    return True
+
+
+async def _run(test: Any, arguments: dict[str, Any], complaints: list[str]) -> None:
+    def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        complaints.append(f"{context['message']}: {context.get('exception')!r}")
+
+    asyncio.get_running_loop().set_exception_handler(complain)
+    serving = arguments.get("serving")
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            await test(**arguments)
+    finally:
+        if isinstance(serving, Serving):
+            await serving.close()
+
+
+@pytest.fixture(autouse=True)
+def no_task_failed(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Any:
+    """A task of the node that failed is a defect, whatever the client saw; `@pytest.mark.expects_failure` says that it is the point."""
+    yield
+    failures = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    if request.node.get_closest_marker("expects_failure") is None:
+        assert [record.getMessage() for record in failures] == []

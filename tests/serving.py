@@ -1,0 +1,378 @@
+"""A node in this process on real loopback sockets, and a client that sends what it is told, at the pace it is told.
+
+`Serving` is one data directory and the lives of the node on it. Its world is the real one, with a few doors that a test may hold shut:
+flushes, cold reads, work that was offloaded. `Line` is one connection; replies are read by kio's schemas and must come in order.
+`virtually` runs a scenario in virtual time on a simulated disk instead, for faults and long waits.
+Not here: claims about what a node should answer.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.broker.node import Node
+from penstock.env import Env, File, SyncFailures
+from penstock.server.disk import RealDisk
+from penstock.server.env import RealEnv
+from penstock.settings import NodeSettings
+from penstock.simulator.disk_faults import HONEST, DiskFaults
+from penstock.simulator.env import SimEnv
+from penstock.simulator.world import World
+from penstock.wire.api_keys import ApiKey
+from penstock.wire.batches import Record, encode_batch
+from penstock.wire.schemas import read_response, write_request
+
+T = TypeVar("T")
+
+NEWEST = {
+    ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.LIST_OFFSETS: 11, ApiKey.METADATA: 13, ApiKey.API_VERSIONS: 4,
+    ApiKey.CREATE_TOPICS: 7, ApiKey.DELETE_TOPICS: 6, ApiKey.INIT_PRODUCER_ID: 5, ApiKey.DESCRIBE_CLUSTER: 2,
+}  # fmt: skip # Of Produce and Fetch the last ones that name topics; the newer ones are asked for by number.
+PATIENCE_SECONDS = 10.0
+NO_ID = bytes(16)
+
+
+class Door:
+    """Open, or held shut by the test. Whoever comes meanwhile waits."""
+
+    def __init__(self) -> None:
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self.waiting = 0
+
+    def hold(self) -> None:
+        self._is_open.clear()
+
+    def let_go(self) -> None:
+        self._is_open.set()
+
+    async def pass_through(self) -> None:
+        self.waiting += 1
+        try:
+            await self._is_open.wait()
+        finally:
+            self.waiting -= 1
+
+    async def until_waited_for(self) -> None:
+        await until(lambda: self.waiting > 0)
+
+
+class DoorDisk(RealDisk):
+    """The real disk behind doors."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.flushes, self.cold_reads = Door(), Door()
+        self.is_cold = False  # Nothing is in memory.
+        self.free_bytes_shown: int | None = None
+
+    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> SyncFailures:
+        await self.flushes.pass_through()
+        return await super().sync(files, directories)
+
+    def read_now(self, file: File, position: int, size: int) -> bytes | None:
+        return None if self.is_cold else super().read_now(file, position, size)
+
+    async def read_later(self, file: File, position: int, size: int) -> bytes:
+        await self.cold_reads.pass_through()
+        return await super().read_later(file, position, size)
+
+    def free_bytes(self) -> int:
+        return super().free_bytes() if self.free_bytes_shown is None else self.free_bytes_shown
+
+
+class DoorEnv(RealEnv):
+    disk: DoorDisk
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.disk.shut()
+        self.disk = DoorDisk(directory)
+        self.offloads = Door()
+        self.wall_ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.wall_ahead_ms
+
+    async def offload(self, function: Callable[..., T], *arguments: object) -> T:
+        await self.offloads.pass_through()
+        return await super().offload(function, *arguments)
+
+
+class Serving:
+    """One data directory and the node that serves it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.lives: list[DoorEnv] = []
+        self.lines: list[Line] = []
+        self._node: Node | None = None
+        self.address = ("", 0)
+
+    @property
+    def env(self) -> DoorEnv:
+        return self.lives[-1]
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None, "the node was not opened"
+        return self._node
+
+    async def open(self, settings: NodeSettings | None = None, **changes: Any) -> Node:
+        """Starts the node; `changes` are attributes of NodeSettings."""
+        self.lives.append(DoorEnv(str(self.directory)))
+        self._node = node = Node(self.env, settings or NodeSettings(**changes))
+        await node.start()
+        self.address = await node.listen_kafka("127.0.0.1", 0)
+        return node
+
+    async def line(self, **options: Any) -> "Line":
+        line = await Line.open(self.address, **options)
+        self.lines.append(line)
+        return line
+
+    async def stop(self) -> None:
+        """Stops the node in order; the directory can be opened again."""
+        node, self._node = self.node, None
+        try:
+            await node.stop()
+        finally:
+            self.env.shut()
+
+    async def crash(self) -> None:
+        """Drops the node as kill -9 would: what was written stays, nothing is flushed or noted any more."""
+        node, self._node = self.node, None
+        await drop(node)
+        self.env.shut()
+
+    async def close(self) -> None:
+        for line in self.lines:
+            line.close()
+        if self._node is not None:
+            for door in (self.env.disk.flushes, self.env.disk.cold_reads, self.env.offloads):
+                door.let_go()
+            await self.stop()
+        elif self.lives:
+            self.env.shut()
+
+
+async def drop(node: Node) -> None:
+    """Ends everything that a node runs, without its knowing."""
+    for server in node._servers:
+        server.close()
+    for connection in list(node.connections):
+        connection.close()
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "Client" not in task.get_name()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Line:
+    """One connection. Requests may be pipelined; replies must come in their order."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._asked: deque[tuple[int, ApiKey, int]] = deque()
+        self._next_correlation_id = 1
+
+    @classmethod
+    async def open(cls, address: tuple[str, int], *, receive_bytes: int | None = None) -> "Line":
+        if receive_bytes is None:
+            return cls(*await asyncio.open_connection(*address))
+        return cls(*await asyncio.open_connection(*address, limit=receive_bytes))
+
+    def send(self, api: ApiKey, version: int | None = None, /, *, is_answered: bool = True, **body: Any) -> int:
+        correlation_id, self._next_correlation_id = self._next_correlation_id, self._next_correlation_id + 1
+        version = NEWEST[api] if version is None else version
+        self.writer.write(write_request(api, version, correlation_id, "test", body))
+        if is_answered:
+            self._asked.append((correlation_id, api, version))
+        return correlation_id
+
+    def send_frame(self, body: bytes) -> None:
+        self.writer.write(struct.pack(">i", len(body)) + body)
+
+    async def receive(self) -> Any:
+        """The next reply, which must be the answer to the oldest question."""
+        correlation_id, api, version = self._asked.popleft()
+        frame = await self.receive_frame()
+        assert frame is not None, f"the connection was closed instead of an answer to {api.name} {version}"
+        answered_id, message = read_response(api, version, frame)
+        assert answered_id == correlation_id, "replies are out of order"
+        return message
+
+    async def receive_frame(self) -> bytes | None:
+        """The next reply without its length; None when the node has closed the connection."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+                return await self.reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
+            return None
+
+    async def ask(self, api: ApiKey, version: int | None = None, /, **body: Any) -> Any:
+        self.send(api, version, **body)
+        return await self.receive()
+
+    async def is_silent(self, seconds: float = 0.05) -> bool:
+        """Whether nothing comes for a while; only for lines that have nothing buffered."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.reader.readexactly(1)
+            return False
+        return True
+
+    async def is_closed(self) -> bool:
+        return await self.receive_frame() is None
+
+    def close(self) -> None:
+        self.writer.close()
+
+    # What most tests ask.
+
+    async def create(self, topic: str, partitions: int = 1, **configs: object) -> bytes:
+        """Makes a topic, `flush_ms=5` meaning the setting `flush.ms`; its id."""
+        wish = {
+            "name": topic,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": [{"name": name.replace("_", "."), "value": str(value)} for name, value in configs.items()],
+        }
+        answer = await self.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=5_000)
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+        return bytes(answer.topics[0].topic_id.bytes)
+
+    async def delete(self, topic: str) -> None:
+        answer = await self.ask(ApiKey.DELETE_TOPICS, topics=[{"name": topic}], timeout_ms=5_000)
+        assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+
+    async def produce(self, topic: str, *values: bytes, partition: int = 0, **options: Any) -> Any:
+        """Sends one batch and returns its row."""
+        return await self.produce_batch(topic, batch(*values), partition=partition, **options)
+
+    async def produce_batch(self, topic: str, records: bytes, *, partition: int = 0, version: int = 12, **options: Any) -> Any:
+        answer = await self.ask(ApiKey.PRODUCE, version, **produce_body({topic: {partition: records}}, **options))
+        return answer.responses[0].partition_responses[0]
+
+    async def fetch(self, topic: str | bytes, offsets: Mapping[int, int] | int = 0, *, version: int | None = None, **options: Any) -> Any:
+        version = (18 if isinstance(topic, bytes) else 12) if version is None else version
+        return await self.ask(ApiKey.FETCH, version, **fetch_body({topic: offsets}, **options))
+
+    async def init_producer(self) -> int:
+        answer = await self.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1000)
+        assert answer.error_code == 0
+        return int(answer.producer_id)
+
+    async def latest(self, topic: str, partition: int = 0) -> int:
+        wish = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": -1}
+        answer = await self.ask(ApiKey.LIST_OFFSETS, topics=[{"name": topic, "partitions": [wish]}], replica_id=-1)
+        assert answer.topics[0].partitions[0].error_code == 0
+        return int(answer.topics[0].partitions[0].offset)
+
+
+def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **fields: Any) -> bytes:
+    return bytes(encode_batch([Record(value=value, timestamp_ms=timestamp_ms) for value in values], **fields))
+
+
+def sequenced(producer_id: int, sequence: int, *values: bytes, epoch: int = 0, **fields: Any) -> bytes:
+    """A batch of an idempotent producer."""
+    return batch(*(values or (b"value",)), producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **fields)
+
+
+def produce_body(
+    topics: Mapping[str | bytes, Mapping[int, bytes | None]],
+    *,
+    acks: int = -1,
+    timeout_ms: int = 5_000,
+    transactional_id: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id,
+        "acks": acks,
+        "timeout_ms": timeout_ms,
+        "topic_data": [
+            {**named(topic, "name"), "partition_data": [{"index": index, "records": records} for index, records in partitions.items()]}
+            for topic, partitions in topics.items()
+        ],
+    }
+
+
+def fetch_body(
+    topics: Mapping[str | bytes, Mapping[int, int] | int],
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Mapping[str | bytes, Sequence[int]] | None = None,
+    leader_epoch: int = -1,
+    isolation_level: int = 0,
+    replica_id: int = -1,
+) -> dict[str, Any]:
+    """`topics` gives the offset of each partition, or of partition 0 alone."""
+
+    def wish(index: int, offset: int) -> dict[str, int]:
+        return {
+            "partition": index, "current_leader_epoch": leader_epoch, "fetch_offset": offset, "last_fetched_epoch": -1,
+            "log_start_offset": -1, "partition_max_bytes": partition_max_bytes,
+        }  # fmt: skip
+
+    def wishes(offsets: Mapping[int, int] | int) -> list[dict[str, int]]:
+        return [wish(index, offset) for index, offset in ({0: offsets} if isinstance(offsets, int) else offsets).items()]
+
+    return {
+        "replica_id": replica_id,
+        "max_wait_ms": max_wait_ms,
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "isolation_level": isolation_level,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [{**named(topic, "topic"), "partitions": wishes(offsets)} for topic, offsets in topics.items()],
+        "forgotten_topics_data": [{**named(topic, "topic"), "partitions": list(indexes)} for topic, indexes in (forgotten or {}).items()],
+    }
+
+
+def named(topic: str | bytes, field: str) -> dict[str, Any]:
+    return {field: topic} if isinstance(topic, str) else {"topic_id": topic}
+
+
+async def until(claim: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    """Waits until the claim holds, looking at each turn of the loop."""
+    async with asyncio.timeout(seconds):
+        while not claim():
+            await asyncio.sleep(0.001)
+
+
+def virtually(
+    scenario: Callable[[World, SimEnv], Coroutine[Any, Any, T]],
+    *,
+    seed: int = 1,
+    disk_faults: DiskFaults = HONEST,
+    capacity_bytes: int = 1 << 50,
+    within: float = 100_000.0,
+) -> T:
+    """Runs the scenario inside a host of its own, in virtual time. What nobody caught fails the test."""
+
+    async def idle(env: SimEnv) -> None:
+        await asyncio.sleep(1e9)
+
+    with World(seed, disk_faults=disk_faults, capacity_bytes=capacity_bytes) as world:
+        world.start("node", idle)
+        answer = world.call("node", lambda env: scenario(world, env), within)
+        assert world.complaints() == []
+        return answer
+
+
+async def started(env: Env, **changes: Any) -> tuple[Node, tuple[str, int]]:
+    """A node on any world, and its address."""
+    node = Node(env, NodeSettings(**changes))
+    await node.start()
+    return node, await node.listen_kafka("127.0.0.1", 0)
