@@ -1,7 +1,7 @@
-"""Builds the one compiled part, `penstock.wire._records`, where that can be done.
+"""Builds the compiled parts, `penstock.wire._records` and `penstock.wire._requests`, where that can be done.
 
-Everything else about the package is said in pyproject.toml. The extension is a faster twin of `_records_py`, so that a machine without a C
-compiler (or with Cython missing) still gets a working install, and is told what it lost.
+Everything else about the package is said in pyproject.toml. Each extension is a faster twin of code in Python, so that a machine without a
+C compiler (or with Cython missing) still gets a working install, and is told what it lost.
 """
 
 import sys
@@ -53,10 +53,17 @@ def extensions() -> list[Extension]:
         extra_compile_args=["-O3"],
         optional=True,
     )
+    requests = Extension(
+        "penstock.wire._requests",
+        ["src/penstock/wire/_requests.pyx"],
+        depends=["src/penstock/wire/_requests.pyx"],
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
     try:
         from Cython.Build import cythonize
 
-        built: list[Extension] = cythonize([records])
+        built: list[Extension] = cythonize([records, requests])
         return built
     except Exception as failure:
         print(SLOWER.format(reason=f"Cython: {failure}"), file=sys.stderr)

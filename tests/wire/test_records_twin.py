@@ -84,3 +84,29 @@ def test_both_loops_scan_and_seek_alike(compiled, *, batches, changes, in_header
             assert compiled.scan_batches(buffer, **same) == _records_py.scan_batches(buffer, **same)
     for offset in (-1, 0, end_offset_max, 2**40):
         assert compiled.seek_batch(buffer, offset) == _records_py.seek_batch(buffer, offset)
+
+
+@settings(max_examples=500)
+@given(
+    chosen=st.lists(records, min_size=1, max_size=4),
+    changes=mutations,
+    put_right=st.booleans(),
+    producer=st.tuples(st.integers(-1, 1), st.integers(-1, 1), st.integers(-1, 1)),
+    cut=st.integers(0, 2),
+    rules=rules,
+)
+def test_both_loops_agree_on_what_a_plain_batch_is(compiled, *, chosen, changes, put_right, producer, cut, rules):
+    batch = encode_batch(chosen, producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2])
+    batch = mutate(batch, changes)
+    if put_right:
+        batch[17:21] = _records_py.crc32c(batch, 21, len(batch)).to_bytes(4, "big")
+    batch = batch[: len(batch) - cut]
+    asked = (batch, rules["timestamp_min"], rules["timestamp_max"], rules["keys_required"])
+    assert compiled.is_plain_batch(*asked) is _records_py.is_plain_batch(*asked)
+
+
+@given(chosen=st.lists(records, min_size=1, max_size=4))
+def test_both_loops_find_an_untouched_batch_plain(compiled, chosen):
+    batch = encode_batch(chosen)
+    assert compiled.is_plain_batch(batch, 0, 1000, False)
+    assert _records_py.is_plain_batch(batch, 0, 1000, False)

@@ -32,6 +32,12 @@ cdef enum:
     CRC_AT = 17
     CRC_FROM = 21  # What the checksum covers begins here.
     LAST_DELTA_AT = 23
+    BASE_TIMESTAMP_AT = 27
+    MAX_TIMESTAMP_AT = 35
+    PRODUCER_AT = 43
+    PRODUCER_EPOCH_AT = 51
+    SEQUENCE_AT = 53
+    COUNT_AT = 57
     MAGIC = 2
     NO_TIMESTAMP = -1
 
@@ -111,6 +117,32 @@ def check_records(payload, count, *, base_timestamp, timestamp_min, timestamp_ma
     return new_tuple(verdict_class, (index if fault else -1, fault, highest.timestamp, highest.delta))
 
 
+def is_plain_batch(batch, timestamp_min, timestamp_max, bint keys_required):
+    cdef Py_buffer view
+    cdef const uint8_t *bytes
+    cdef Rules rules
+    cdef Highest highest
+    cdef int64_t index = 0
+    rules.timestamp_min = clamp(timestamp_min)
+    rules.timestamp_max = clamp(timestamp_max)
+    rules.keys_required = keys_required
+    highest.timestamp = NO_TIMESTAMP
+    highest.delta = -1
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        bytes = <const uint8_t *>view.buf
+        if not has_plain_header(bytes, view.len):
+            return False
+        if crc32c_of(bytes + CRC_FROM, <size_t>(view.len - CRC_FROM)) != be32(bytes + CRC_AT):
+            return False
+        rules.base_timestamp = <int64_t>be64(bytes + BASE_TIMESTAMP_AT)
+        if walk_records(bytes + HEADER_BYTES, view.len - HEADER_BYTES, <int32_t>be32(bytes + COUNT_AT), &rules, &highest, &index):
+            return False
+        return highest.timestamp == <int64_t>be64(bytes + MAX_TIMESTAMP_AT)
+    finally:
+        PyBuffer_Release(&view)
+
+
 def scan_batches(buffer, *, Py_ssize_t start=0, int64_t first_offset, end_offset_max, bytes_max, bint verify=True):
     cdef Py_buffer view
     cdef int64_t offset_max = clamp(end_offset_max)
@@ -181,6 +213,20 @@ cdef inline uint32_t be32(const uint8_t *bytes) noexcept:
 
 cdef inline uint64_t be64(const uint8_t *bytes) noexcept:
     return <uint64_t>be32(bytes) << 32 | be32(bytes + 4)
+
+
+cdef inline bint has_plain_header(const uint8_t *bytes, int64_t size) noexcept:
+    cdef int32_t count
+    if size < HEADER_BYTES or <int32_t>be32(bytes + 8) != size - PREFIX_BYTES or bytes[MAGIC_AT] != MAGIC:
+        return False
+    if be64(bytes) != 0 or bytes[CRC_FROM] != 0 or bytes[CRC_FROM + 1] != 0:  # A base offset, or any attribute.
+        return False
+    count = <int32_t>be32(bytes + COUNT_AT)
+    if count <= 0 or <int32_t>be32(bytes + LAST_DELTA_AT) != count - 1:
+        return False
+    if <int64_t>be64(bytes + PRODUCER_AT) < 0:
+        return True
+    return bytes[PRODUCER_EPOCH_AT] < 0x80 and bytes[SEQUENCE_AT] < 0x80
 
 
 cdef int read_front(const uint8_t *bytes, int64_t left, int64_t offset_min, Front *front) noexcept:

@@ -24,6 +24,7 @@ from penstock.wire.verdicts import (
 _HEADER_BYTES = 61
 _CRC_FROM = 21  # What the checksum covers begins here.
 _LENGTH_MIN = _HEADER_BYTES - 12  # The length field counts what follows it.
+_HEADER = Struct(">qiibIhiqqqhii")
 _FRONT = Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
 
 
@@ -67,6 +68,26 @@ def _judge(record: RecordSpans, index: int, timestamp: int, allowed: tuple[int, 
     if timestamp != NO_TIMESTAMP and not allowed[0] <= timestamp <= allowed[1]:
         return RecordFault.TIMESTAMP
     return RecordFault.NONE
+
+
+def is_plain_batch(batch: Buffer, timestamp_min: int, timestamp_max: int, keys_required: bool) -> bool:
+    if len(batch) < _HEADER_BYTES:
+        return False
+    base_offset, length, _, magic, crc, attributes, last_delta, *rest = _HEADER.unpack_from(batch)
+    base_time, max_time, producer, epoch, sequence, count = rest
+    if length != len(batch) - 12 or magic != 2 or base_offset or attributes or count <= 0 or last_delta != count - 1:
+        return False
+    if (producer >= 0 and (epoch < 0 or sequence < 0)) or crc32c(batch, _CRC_FROM, len(batch)) != crc:
+        return False
+    verdict = check_records(
+        memoryview(batch)[_HEADER_BYTES:],
+        count,
+        base_timestamp=base_time,
+        timestamp_min=timestamp_min,
+        timestamp_max=timestamp_max,
+        keys_required=keys_required,
+    )
+    return not verdict.fault and verdict.max_timestamp == max_time
 
 
 def scan_batches(buffer: Buffer, *, start: int = 0, first_offset: int, end_offset_max: int, bytes_max: int, verify: bool = True) -> Scan:

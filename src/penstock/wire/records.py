@@ -4,6 +4,10 @@
 do not fit, a missing key where `keys_required`, a timestamp outside [`timestamp_min`, `timestamp_max`]. A batch whose checksum is right
 around records that do not parse would poison every reader of its partition, so nothing is appended before this has said yes.
 
+`is_plain_batch(batch, timestamp_min, timestamp_max, keys_required)` says whether the bytes are one whole batch as nearly all producers send
+it: right checksum, no attributes (so not compressed), counts that fit, records that `check_records` finds fine, and a header that tells the
+truth about its highest timestamp. Whoever gets a no asks again, check by check, to learn why.
+
 `scan_batches(buffer, ...)` walks whole batches from `start` and checks each checksum (unless `verify` is off). Base offsets must ascend
 from `first_offset`; gaps are legal, compaction leaves them. It stops before a batch that would end past `end_offset_max`, and before one
 that would make more than `bytes_max`, but always takes the first. A stop at a bound is no fault.
@@ -29,16 +33,16 @@ from penstock.wire.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from penstock.wire._records_py import check_records, crc32c, scan_batches, seek_batch
+    from penstock.wire._records_py import check_records, crc32c, is_plain_batch, scan_batches, seek_batch
 
     COMPILED: bool
 else:
     try:
-        from penstock.wire._records import check_records, crc32c, scan_batches, seek_batch
+        from penstock.wire._records import check_records, crc32c, is_plain_batch, scan_batches, seek_batch
 
         COMPILED = True
     except ImportError:
-        from penstock.wire._records_py import check_records, crc32c, scan_batches, seek_batch
+        from penstock.wire._records_py import check_records, crc32c, is_plain_batch, scan_batches, seek_batch
 
         COMPILED = False
 
@@ -53,6 +57,7 @@ __all__ = [
     "ScanFault",
     "check_records",
     "crc32c",
+    "is_plain_batch",
     "scan_batches",
     "seek_batch",
 ]
