@@ -14,6 +14,7 @@ NOUNS = {
     "produce": "penstock.cli.produce:produce",
     "consume": "penstock.cli.consume:consume",
     "log": "penstock.cli.log:log",
+    "simulate": "penstock.cli.simulate:simulate",
 }
 
 
