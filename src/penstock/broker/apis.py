@@ -20,6 +20,7 @@ from penstock.broker.handlers.init_producer_id import init_producer_id
 from penstock.broker.handlers.list_offsets import list_offsets
 from penstock.broker.handlers.metadata import metadata
 from penstock.broker.handlers.produce import produce
+from penstock.broker.handlers.single_produce import produce_single
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
@@ -66,18 +67,21 @@ class Apis:
         self._table = {int(api.key): api for api in table}
         self._counts = node.metrics.requests
         self._names = {int(api.key): api.key.name for api in table}
+        self._counts.update(dict.fromkeys(self._names.values(), 0))
         self.advertised = [
             (api.key, api.advertised_min if api.advertised_min >= 0 else api.version_min, api.version_max) for api in sorted(table)
         ]
 
     def handle(self, connection: "Connection", frame: memoryview) -> None:
+        if produce_single(self._node, connection, frame):
+            self._counts[ApiKey.PRODUCE.name] += 1
+            return
         header = read_request_header(frame)
         api = self._table.get(header.api_key)
         if api is None or not api.version_min <= header.api_version <= api.version_max:
             self._decline(connection, header.api_key, header.api_version, header.correlation_id)
             return
-        name = self._names[header.api_key]
-        self._counts[name] = self._counts.get(name, 0) + 1
+        self._counts[self._names[header.api_key]] += 1
         call = Call(connection, header.api_key, header.api_version, header.correlation_id, header.client_id, frame, header.body_at)
         if api.manner is Manner.DIRECT:
             api.handler(self._node, call)

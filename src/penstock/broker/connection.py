@@ -58,8 +58,8 @@ class Reply:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_ready_bytes", "_replies", "_reserved",
-        "_transport", "_written_bytes", "heard_at", "is_closed", "requests_in_turn", "stalled_since",
+        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_ready_bytes",
+        "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes", "is_closed", "requests_in_turn",
     )  # fmt: skip
 
     def __init__(self, node: "Node") -> None:
@@ -76,8 +76,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_blocked = False  # Not reading.
         self.requests_in_turn = 0  # Requests that must end before the next one may begin.
         self.is_closed = False
-        self.heard_at: Instant = node.env.now()
-        self.stalled_since: Instant | None = None
+        self._heard_at: Instant = node.env.now()
+        self._idle_since = self._heard_at  # As far as anybody has looked.
+        self._stalled_since: Instant | None = None
+        self._unsent_bytes = 0  # When it was last looked at.
 
     # Coming and going
 
@@ -105,13 +107,25 @@ class Connection(asyncio.BufferedProtocol):
             self.is_closed = True
             self._transport.abort()
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._replies
+    # Looked at now and then
 
-    @property
-    def has_unfinished_frame(self) -> bool:
-        return self._inbox.held_capacity > 0 and not self._is_blocked
+    def idle_seconds(self, now: Instant) -> float:
+        """For how long nothing was asked and nothing was under way, as far as those who look can tell."""
+        if self._replies:
+            self._idle_since = now
+        return now - max(self._idle_since, self._heard_at)
+
+    def stalled_seconds(self, now: Instant) -> float:
+        """For how long the client has taken nothing of what waits for it, or sent nothing of a request that it has begun."""
+        if self._stalled_since is not None and self._transport is not None:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes < self._unsent_bytes:
+                self._stalled_since = now  # Slow, but it reads.
+            self._unsent_bytes = unsent_bytes
+            return now - self._stalled_since
+        if self._inbox.held_capacity and not self._is_blocked:
+            return now - self._heard_at
+        return 0.0
 
     # Reading
 
@@ -121,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         return room[:RECEIVED_BYTES_WHEN_CROWDED] if self._node.request_room.is_crowded and self._inbox.held_capacity == 0 else room
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.heard_at = self._node.env.now()
+        self._heard_at = self._node.env.now()
         chunk = self._inbox.received(nbytes)
         if chunk is not None:
             self._take_in(chunk)
@@ -134,6 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_blocked or self._is_handling or self.is_closed or self._must_wait():
             return
         self._is_blocked = False
+        self._heard_at = self._node.env.now()  # Until now it was we who did not listen.
         chunk = self._inbox.waiting()
         if chunk is not None:
             self._take_in(chunk)
@@ -230,6 +245,9 @@ class Connection(asyncio.BufferedProtocol):
         self._replies.append(reply)
         return reply
 
+    def take_place(self, reply: Reply) -> None:
+        self._replies.append(reply)
+
     def reply_is_ready(self, counted: int) -> None:
         if self.is_closed:
             return
@@ -275,12 +293,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        self.stalled_since = self._node.env.now()
+        self._stalled_since = self._node.env.now()
+        if self._transport is not None:
+            self._unsent_bytes = self._transport.get_write_buffer_size()
         self._block()
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self.stalled_since = None
+        self._stalled_since = None
         self._settle_written()
         self.send_ready()
         self.go_on()

@@ -1,11 +1,12 @@
-"""What a node does by the clock, away from the hot path: one round a second, in a fixed order.
+"""What a node does by the clock, away from the hot path. Two rounds a second apart each, so that a slow disk holds up only the second:
 
-Produce requests whose time is up are answered, silent and stalled connections are closed, the disk's room is looked at, logs that have
-grown get a checkpoint, old segments are dropped, old segments-in-use are closed by age, silent producers are forgotten.
-Partitions are visited a few at a time, so that thousands of them never hold up the loop.
+- Clients: produce requests whose time is up are answered, silent and stalled connections are closed, the disk's room is looked at.
+- Logs: those that have grown get a checkpoint, old segments are dropped, silent producers are forgotten. Partitions are visited a few at
+  a time, so that thousands of them never hold up the loop.
 """
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from penstock.errors import DiskFailed
@@ -14,6 +15,8 @@ from penstock.vocabulary import Instant
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+log = logging.getLogger("penstock")
 
 ROUND_SECONDS = 1.0
 PARTITIONS_AT_A_TIME = 100
@@ -24,34 +27,51 @@ class Housekeeper:
         self._node = node
         self._retention_due: Instant = Instant(node.env.now() + node.settings.retention_check_ms / 1000)
 
-    async def run(self) -> None:
+    async def look_after_clients(self) -> None:
+        """Never waits for the disk: time-outs matter most when it hangs."""
         while True:
             await asyncio.sleep(ROUND_SECONDS)
-            await self.one_round()
+            try:
+                self._one_round_of_clients()
+            except Exception:
+                log.exception("a round of housekeeping failed; the next one tries again")
 
-    async def one_round(self) -> None:
+    async def look_after_logs(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            try:
+                await self._one_round_of_logs()
+            except Exception:
+                log.exception("a round of housekeeping failed; the next one tries again")
+
+    # Clients
+
+    def _one_round_of_clients(self) -> None:
         node = self._node
         now = node.env.now()
         for parked in [parked for parked in node.parked_produces if parked.deadline <= now]:
             parked.time_out()
         self._close_useless_connections(now)
         node.look_at_disk_room()
-        await self._checkpoint_grown_logs()
-        if now >= self._retention_due:
-            self._retention_due = Instant(now + node.settings.retention_check_ms / 1000)
-            await self._drop_what_is_old()
 
     def _close_useless_connections(self, now: Instant) -> None:
         settings = self._node.settings
         for connection in list(self._node.connections):
-            stalled_at = connection.stalled_since
-            if stalled_at is None and connection.has_unfinished_frame:
-                stalled_at = connection.heard_at
-            if stalled_at is not None and (now - stalled_at) * 1000 > settings.connections_max_stalled_ms:
+            if connection.stalled_seconds(now) * 1000 > settings.connections_max_stalled_ms:
                 self._node.metrics.connections_closed_as_stalled += 1
                 connection.close()
-            elif connection.is_idle and (now - connection.heard_at) * 1000 > settings.connections_max_idle_ms:
+            elif connection.idle_seconds(now) * 1000 > settings.connections_max_idle_ms:
                 connection.close()
+
+    # Logs
+
+    async def _one_round_of_logs(self) -> None:
+        node = self._node
+        await self._checkpoint_grown_logs()
+        now = node.env.now()
+        if now >= self._retention_due:
+            self._retention_due = Instant(now + node.settings.retention_check_ms / 1000)
+            await self._drop_what_is_old()
 
     async def _checkpoint_grown_logs(self) -> None:
         for at, partition in enumerate(list(self._node.partitions)):

@@ -16,6 +16,7 @@ from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.handlers.metadata import TopicPieces
 from penstock.broker.handlers.produce import Produce
+from penstock.broker.handlers.single_produce import SingleProduce
 from penstock.broker.housekeeping import Housekeeper
 from penstock.broker.identity import LOCK_PATH, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
 from penstock.broker.memory import split_memory
@@ -58,7 +59,7 @@ class Node:
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
-        self.parked_produces: dict[Produce, None] = {}
+        self.parked_produces: dict[Produce | SingleProduce, None] = {}
         self.connections: dict[Connection, None] = {}
         self.unpacking = asyncio.Lock()
         self.disk_is_low = False
@@ -91,7 +92,8 @@ class Node:
         self.look_at_disk_room()
         for topic_id in list(self.image.graveyard):
             self.spawn(self._bury(topic_id))
-        self.spawn(self._housekeeper.run())
+        self.spawn(self._housekeeper.look_after_clients())
+        self.spawn(self._housekeeper.look_after_logs())
         self._health = Health(False, "not listening")
 
     async def listen_kafka(self, host: str, port: int) -> tuple[str, int]:

@@ -4,15 +4,14 @@ Appends, rolls and other flushes go on while a flush is under way. So a ticket n
 after it stays unflushed. Tickets may overlap and end in any order: each covers everything that was unflushed when it began.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.env import File, SyncFailures
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
-class FlushTicket:
+class FlushTicket(NamedTuple):
     files: tuple[File, ...]
     directories: tuple[str, ...]
     end_offset: int  # What is durable if the flush of all these files and directories succeeds.

@@ -41,6 +41,23 @@ class PayloadRules(NamedTuple):
     keys_required: bool
 
 
+class PlainRules(NamedTuple):
+    """What lets a plain batch in without another look (`is_plain_batch`); times are counted from now."""
+
+    bytes_max: int
+    before_ms: int
+    after_ms: int
+    keys_required: bool
+
+
+def plain_rules(config: TopicConfig) -> PlainRules | None:
+    """None where every batch needs another look: its time must be stamped."""
+    if config.message_timestamp_type == "LogAppendTime":
+        return None
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    return PlainRules(config.max_message_bytes, before_ms, after_ms, config.is_compacted)
+
+
 def payload_rules(config: TopicConfig, wall_ms: int) -> PayloadRules:
     if config.message_timestamp_type == "LogAppendTime":
         return PayloadRules(TIMESTAMP_LOWEST, TIMESTAMP_HIGHEST, config.is_compacted)

@@ -8,43 +8,37 @@ and an acks=all producer hears back when it has passed the producer's batch; an 
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar, assert_never
+from typing import Generic, NamedTuple, TypeVar, assert_never
 
 from penstock.vocabulary import Instant, LeaderEpoch, NodeId, Offset
 
 Token = TypeVar("Token")
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(NamedTuple):
     """A replica has everything below this offset."""
 
     replica: NodeId
     end_offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class LogFailed:
+class LogFailed(NamedTuple):
     """This node's log takes no more writes: what is parked will never be acknowledged here."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceWatermark:
+class AdvanceWatermark(NamedTuple):
     high_watermark: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[Token]):
+class Answer(NamedTuple, Generic[Token]):
     """Everything these producers wait for is durable."""
 
     tokens: tuple[Token, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse(Generic[Token]):
+class Refuse(NamedTuple, Generic[Token]):
     tokens: tuple[Token, ...]
     reason: str
 

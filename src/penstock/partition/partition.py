@@ -1,6 +1,6 @@
 """One partition on the node that leads it: its log, its producers' sequences, and how far readers may see.
 
-`append` takes a batch that admission has let through, decides on its sequence, stamps offset and epoch into its header and hands the
+`append` takes a batch that admission has let through, stamps offset and epoch into its header, decides on its sequence and hands the
 bytes to the log. What becomes of the producer's answer is the leader machine's business; who is told that more can be read is the broker's.
 Hot path: one `append` per produced batch, one `read` per fetched partition.
 """
@@ -9,11 +9,13 @@ from typing import NamedTuple, Protocol
 
 from penstock.errors import ErrorCode, Refusal
 from penstock.log.log import Log
+from penstock.partition.admission import plain_rules
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
 from penstock.partition.producers import ProducerStates
 from penstock.settings import TopicConfig
 from penstock.vocabulary import Buffer, Instant, Offset, TopicId
 from penstock.wire.batches import BatchHeader, read_header, set_max_timestamp, stamp, stamp_append_time
+from penstock.wire.produce import SingleReply
 
 APPEND_TIME_UNSET = -1
 
@@ -45,7 +47,9 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    __slots__ = ("config", "index", "is_deleted", "leader", "log", "producers", "topic", "topic_id", "watchers")
+    __slots__ = (
+        "_config", "index", "is_deleted", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -66,7 +70,17 @@ class Partition:
         self.producers = producers
         self.config = config
         self.is_deleted = False
+        self.single_replies: dict[int, SingleReply] = {}  # By version: laid out once, since only offsets differ.
         self.watchers: dict[Watcher, None] = {}  # Ordered: who came first is told first.
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.plain_rules = plain_rules(config)
 
     @property
     def high_watermark(self) -> Offset:
@@ -78,9 +92,19 @@ class Partition:
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def append(self, batch: bytearray | memoryview, header: BatchHeader, max_timestamp: int, wall_ms: int) -> Appended:
+    def stamp_time(self, batch: bytearray | memoryview, header: BatchHeader, max_timestamp: int, wall_ms: int) -> None:
+        """Before `append`: gives the batch the time that the topic wants it to have."""
+        if self.config.message_timestamp_type == "LogAppendTime":
+            stamp_append_time(batch, wall_ms)
+        elif header.max_timestamp != max_timestamp:
+            set_max_timestamp(batch, max_timestamp)  # The time index believes the header, so a header that lies is put right.
+
+    def append(self, batch: bytearray | memoryview, wall_ms: int) -> Appended:
         """Appends one admitted batch, or says where it stands already. Raises Refusal, DiskFailed or DiskFull with nothing appended."""
         log = self.log
+        base_offset = log.end_offset
+        stamp(batch, base_offset, self.leader.epoch)
+        header = read_header(batch)
         if header.producer_id >= 0:
             verdict = self.producers.decide(header, is_first_ever=log.end_offset == 0)
             if not isinstance(verdict, ErrorCode):
@@ -88,13 +112,9 @@ class Partition:
                 return Appended(verdict.base_offset, end_offset, self._append_time(verdict.timestamp), True)
             if verdict is not ErrorCode.NONE:
                 raise Refusal(verdict, f"producer {header.producer_id}: {_SEQUENCE_REASONS[verdict]}")
-        self._stamp_time(batch, header, max_timestamp, wall_ms)
-        base_offset = log.end_offset
-        stamp(batch, base_offset, self.leader.epoch)
-        stamped = read_header(batch)
-        log.append(batch, stamped)
+        log.append(batch, header)
         if header.producer_id >= 0:
-            self.producers.replay(stamped, wall_ms)
+            self.producers.replay(header, wall_ms)
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
 
     def reached(self, end_offset: Offset, now: Instant) -> list[Effect[ProduceToken]]:
@@ -113,9 +133,3 @@ class Partition:
 
     def _append_time(self, wall_ms: int) -> int:
         return wall_ms if self.config.message_timestamp_type == "LogAppendTime" else APPEND_TIME_UNSET
-
-    def _stamp_time(self, batch: bytearray | memoryview, header: BatchHeader, max_timestamp: int, wall_ms: int) -> None:
-        if self.config.message_timestamp_type == "LogAppendTime":
-            stamp_append_time(batch, wall_ms)
-        elif header.max_timestamp != max_timestamp:
-            set_max_timestamp(batch, max_timestamp)  # The time index believes the header, so a header that lies is put right.

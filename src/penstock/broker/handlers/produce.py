@@ -4,7 +4,7 @@ Every batch of the request is examined before the first one is appended. The rep
 topic's `flush` promise; acks=0 gets none, and on an error the connection is closed, which is all such a client can notice.
 Batches that unpack to a lot are examined away from the loop; the connection's next request waits for that, so order is kept.
 Gaps: transactions; leader hints (KIP-951) are not needed while one node leads everything.
-Hot path: one `Produce` per request, one tuple and one `_Wait` per batch.
+The usual request, one plain batch for one partition, takes a straight way through (single_produce.py) and comes here only to be refused.
 """
 
 from collections.abc import Sequence
@@ -179,7 +179,8 @@ class Produce:
         if partition.is_deleted:
             return _failure(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         try:
-            appended = partition.append(batch, header, verdict.max_timestamp, self._wall_ms)
+            partition.stamp_time(batch, header, verdict.max_timestamp, self._wall_ms)
+            appended = partition.append(batch, self._wall_ms)
         except Refusal as refusal:
             return self._refused(index, refusal)
         except DiskFull as full:
