@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.inbox import FIRST_HOLD_BYTES_MAX, Inbox
+from penstock.broker.inbox import OWN_BYTES_MIN, Inbox
 from penstock.wire.frames import LENGTH
 
 
@@ -49,7 +49,8 @@ def test_frames_survive_every_way_of_cutting_the_stream(payloads: list[bytes], c
     inbox, handled = Inbox(memoryview(bytearray(shared))), []
     feed(inbox, b"".join(map(framed, payloads)), cuts, handled, at_a_time=at_a_time)
     assert handled == payloads
-    assert inbox.held_capacity == 0
+    inbox.let_go()
+    assert inbox.own_capacity == 0
 
 
 def test_a_long_frame_gets_room_as_it_comes_not_as_it_claims() -> None:
@@ -59,7 +60,7 @@ def test_a_long_frame_gets_room_as_it_comes_not_as_it_claims() -> None:
     chunk = inbox.received(100)
     assert chunk is not None
     inbox.keep(chunk)
-    assert inbox.held_capacity == FIRST_HOLD_BYTES_MAX
+    assert inbox.own_capacity == OWN_BYTES_MIN
 
 
 def test_a_frame_of_many_mebibytes_arrives_whole() -> None:
@@ -67,4 +68,5 @@ def test_a_frame_of_many_mebibytes_arrives_whole() -> None:
     inbox, handled = Inbox(memoryview(bytearray(64 << 10))), []
     feed(inbox, framed(payload) + framed(b"the next"), [60_000] * 10, handled)
     assert handled == [payload, b"the next"]
-    assert inbox.held_capacity == 0
+    inbox.let_go()
+    assert inbox.own_capacity == 0

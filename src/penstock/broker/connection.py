@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._node.reply_room.give_back(self._ready_bytes + self._written_bytes)
         self._ready_bytes = self._written_bytes = 0
         self._release_reservation()
-        self._inbox.keep(memoryview(b""))
+        self._inbox.forget()
         self._node.connection_closed(self)
 
     def close(self) -> None:
@@ -108,6 +108,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # Looked at now and then
+
+    def silent_seconds(self, now: Instant) -> float:
+        return now - self._heard_at
 
     def idle_seconds(self, now: Instant) -> float:
         """For how long nothing was asked and nothing was under way, as far as those who look can tell."""
@@ -123,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._stalled_since = now  # Slow, but it reads.
             self._unsent_bytes = unsent_bytes
             return now - self._stalled_since
-        if self._inbox.held_capacity and not self._is_blocked:
+        if self._inbox.holds_bytes and not self._is_blocked:
             return now - self._heard_at
         return 0.0
 
@@ -132,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         room = self._inbox.room()
         # While others wait for room, what a new request brings along must stay small: it would have to be kept.
-        return room[:RECEIVED_BYTES_WHEN_CROWDED] if self._node.request_room.is_crowded and self._inbox.held_capacity == 0 else room
+        return room[:RECEIVED_BYTES_WHEN_CROWDED] if self._node.request_room.is_crowded and self._inbox.own_capacity == 0 else room
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard_at = self._node.env.now()
@@ -215,7 +218,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, rest: memoryview) -> None:
         self._inbox.keep(rest)
-        size = self._inbox.held_capacity
+        if self._node.request_room.is_crowded:
+            self._inbox.let_go()
+        size = self._inbox.own_capacity
         if size == self._reserved or self._is_waiting_for_room:
             return
         self._release_reservation()
@@ -224,6 +229,12 @@ class Connection(asyncio.BufferedProtocol):
             if not self._node.request_room.take(size, self._room_is_there):
                 self._is_waiting_for_room = True
                 self._block()
+
+    def let_buffer_go(self) -> None:
+        """The connection has fallen silent: the room is for others."""
+        self._inbox.let_go()
+        if self._inbox.own_capacity == 0:
+            self._release_reservation()
 
     def _room_is_there(self) -> None:
         self._is_waiting_for_room = False

@@ -20,6 +20,7 @@ log = logging.getLogger("penstock")
 
 ROUND_SECONDS = 1.0
 PARTITIONS_AT_A_TIME = 100
+BUFFER_KEPT_SECONDS = 3.0  # A producer that lingers longer than this between requests does not mind one more copy.
 
 
 class Housekeeper:
@@ -62,6 +63,8 @@ class Housekeeper:
                 connection.close()
             elif connection.idle_seconds(now) * 1000 > settings.connections_max_idle_ms:
                 connection.close()
+            elif connection.silent_seconds(now) > BUFFER_KEPT_SECONDS:
+                connection.let_buffer_go()
 
     # Logs
 
