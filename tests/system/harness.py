@@ -5,12 +5,14 @@ conftest.py shows the end of it beside a failed test. Not here: what is done to 
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,9 +25,18 @@ running: list["Node"] = []  # Whose logs to show when a test fails.
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, below those that the system hands to outgoing connections.
+
+    Clients call a killed node's port all the time: from the system's own range one of them could be given that very port to call from,
+    connect to itself, and keep the node from coming back.
+    """
+    while True:
+        port = random.SystemRandom().randint(12_000, 30_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
 
 
 class Node:
