@@ -69,6 +69,7 @@ class Node:
         self._housekeeper = Housekeeper(self)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._sending: dict[Connection, None] = {}
+        self._burying: dict[TopicId, None] = {}
         self._servers: list[asyncio.Server] = []
         self._address = (settings.advertised_host, settings.advertised_port)
 
@@ -202,9 +203,22 @@ class Node:
 
     async def _bury(self, topic_id: TopicId) -> None:
         """Removes a deleted topic's files, off the loop because large files take long, and notes that nothing more is owed."""
-        await self.env.offload(self.env.disk.unlink, topic_directory(topic_id))
-        if not await self.env.disk.sync([], ["topics"]):
+        self._burying[topic_id] = None
+        try:
+            await self.env.offload(self.env.disk.unlink, topic_directory(topic_id))
+            if failures := await self.env.disk.sync([], ["topics"]):
+                self.report(f"the files of a deleted topic may come back, the next start removes them again: {failures[0][1]}")
+                return  # A later success would not be believed: it stays among those that are being buried.
             await self.submit(BuryTopic(topic_id, NodeId(self.settings.node_id)))
+        except (DiskFailed, Refusal) as failure:
+            self.report(f"a deleted topic is not buried yet: {failure}")
+        del self._burying[topic_id]
+
+    async def bury_the_rest(self) -> None:
+        """Tries again what a full disk has kept from being buried."""
+        for topic_id in list(self.image.graveyard):
+            if topic_id not in self._burying:
+                await self._bury(topic_id)
 
     async def _take_producer_block(self) -> records.ProducerBlockTaken:
         (block,) = await self.submit(TakeProducerBlock(NodeId(self.settings.node_id)))

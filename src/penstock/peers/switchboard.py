@@ -88,6 +88,7 @@ class Switchboard:
         opening = self._openings.get(key)
         if opening is None:
             opening = self._openings[key] = asyncio.get_running_loop().create_task(self._open(key))
+            opening.add_done_callback(_note_failure)
         try:
             async with asyncio.timeout(deadline.cut(self._limits.connect_s)):
                 return await asyncio.shield(opening)  # Others may wait for it too.
@@ -106,6 +107,12 @@ class Switchboard:
                 del self._openings[key]
         self._connections[key] = connection
         return connection
+
+
+def _note_failure(opening: asyncio.Task[Connection]) -> None:
+    """Counts as seen: whoever wanted the connection may have given up before it failed."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 def _is_cancelled_itself() -> bool:
