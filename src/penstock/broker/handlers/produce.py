@@ -45,6 +45,9 @@ async def _produce_large(node: "Node", call: Call, first_look: "Produce") -> Non
         request = Produce(node, call, reply_of=first_look)
         await request.examine_later()
         request.append_all()
+    except Exception:
+        call.connection.close()  # There will be no answer; the node's top reports what went wrong.
+        raise
     finally:
         call.connection.requests_in_turn -= 1
         call.connection.go_on()
@@ -92,16 +95,18 @@ class Produce:
     def append_all(self) -> None:
         """Appends what was admitted and answers when it is durable. The frame is not needed afterwards."""
         verdicts = iter(self._admitted)
-        refused = False
         for topic, partitions in self._request.topics:
             rows: list[Row] = []
             self.rows.append((topic, rows))
             for index, _ in partitions:
                 verdict = next(verdicts)
-                row = self._append(index, verdict, rows) if isinstance(verdict[0], Partition) else verdict
-                refused |= row[1] != ErrorCode.NONE
-                rows.append(row)
+                if isinstance(verdict[0], Partition):
+                    self._append(index, verdict, rows)
+                else:
+                    rows.append(verdict)
         self._admitted.clear()
+        refused = sum(row[1] not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) for _, rows in self.rows for row in rows)
+        self.node.metrics.batches_refused += refused
         if self.reply is None:
             if refused:
                 self._connection.close()
@@ -118,9 +123,6 @@ class Produce:
 
     def time_out(self) -> None:
         """What isn't durable by now may still become so: the producer must ask again to know."""
-        reason = "not durable within the request's time-out"
-        for _, rows in self.rows:
-            rows[:] = [row if row[1] else _failure(row[0], ErrorCode.REQUEST_TIMED_OUT, reason) for row in rows]
         self._answer()
 
     def cancel(self) -> None:
@@ -135,30 +137,34 @@ class Produce:
         """The batch and what was learnt of it, or the row that refuses it; None: it must be unpacked off the loop."""
         partition = self._find(topic, index)
         if partition is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return _failure(index, code, "there is no such partition")
+            return self._unknown(topic, index)
         batch = records if records is not None else memoryview(b"")
         try:
             self._check_may_write(partition)
             header = examine_header(batch, partition.config, self._version)
             verdict = examine_records(batch, header, payload_rules(partition.config, self._wall_ms))
         except Refusal as refusal:
-            return self._refused(index, refusal)
+            return _refused(index, refusal)
         return None if verdict is None else (partition, batch, header, verdict)
 
     async def _admit_large(self, topic: Topic, index: int, records: memoryview | None) -> Admitted | Row:
         partition = self._find(topic, index)
         if partition is None or records is None:
-            return _failure(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+            return self._unknown(topic, index)
         header = examine_header(records, partition.config, self._version)
         rules = payload_rules(partition.config, self._wall_ms)
         async with self.node.unpacking:  # One at a time: each may take up to the bound.
             verdict = await self.node.env.offload(examine_large, bytes(records), header, rules, self.node.settings.decompressed_bytes_max)
-        return self._refused(index, verdict) if isinstance(verdict, Refusal) else (partition, records, header, verdict)
+        return _refused(index, verdict) if isinstance(verdict, Refusal) else (partition, records, header, verdict)
 
     def _find(self, topic: Topic, index: int) -> Partition | None:
         partitions = self.node.partitions
         return partitions.find(topic, index) if isinstance(topic, str) else partitions.find_by_id(TopicId(topic), index)
+
+    def _unknown(self, topic: Topic, index: int) -> Row:
+        if isinstance(topic, bytes) and TopicId(topic) not in self.node.partitions.by_id:
+            return _failure(index, ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic")
+        return _failure(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
 
     def _check_may_write(self, partition: Partition) -> None:
         acks = self._request.acks
@@ -174,30 +180,36 @@ class Produce:
             have, need = len(partition.leader.in_sync), partition.config.min_insync_replicas
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{have} replicas are in sync, min.insync.replicas is {need}")
 
-    def _append(self, index: int, admitted: Admitted, rows: list[Row]) -> Row:
+    def _append(self, index: int, admitted: Admitted, rows: list[Row]) -> None:
         partition, batch, header, verdict = admitted
-        if partition.is_deleted:
-            return _failure(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         try:
+            if partition.is_deleted:
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
             partition.stamp_time(batch, header, verdict.max_timestamp, self._wall_ms)
             appended = partition.append(batch, self._wall_ms)
         except Refusal as refusal:
-            return self._refused(index, refusal)
+            rows.append(_refused(index, refusal))
+            return
         except DiskFull as full:
             self.node.disk_is_low = True
-            return self._refused(index, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {full}"))
+            rows.append(_failure(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {full}"))
+            return
         except DiskFailed as failed:
             self.node.settle(partition)
-            return self._refused(index, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log went offline for writes: {failed}"))
+            rows.append(_failure(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the log went offline for writes: {failed}"))
+            return
+        row = (index, 0, appended.base_offset, appended.append_time_ms, partition.log.start_offset, (), None, None)
         acks = self._request.acks
-        if acks and partition.leader.park(appended.end_offset, _Wait(self, rows, len(rows)), needs_all=acks == ACKS_ALL):
+        if acks and partition.leader.park(appended.end_offset, _Wait(self, rows, len(rows), row), needs_all=acks == ACKS_ALL):
             self._missing += 1
+            rows.append(_failure(index, ErrorCode.REQUEST_TIMED_OUT, "not durable within the request's time-out"))  # Until it is.
+        else:
+            rows.append(row)
         if appended.is_duplicate:
             self.node.metrics.duplicates_in += 1
         else:
             self._count(header.record_count, len(batch))
             self.node.appended(partition)
-        return (index, 0, appended.base_offset, appended.append_time_ms, partition.log.start_offset, (), None, None)
 
     def _count(self, records: int, size: int) -> None:
         metrics = self.node.metrics
@@ -205,29 +217,31 @@ class Produce:
         metrics.records_in += records
         metrics.bytes_in += size
 
-    def _refused(self, index: int, refusal: Refusal) -> Row:
-        self.node.metrics.batches_refused += 1
-        errors = ((refusal.index, refusal.reason),) if isinstance(refusal, InvalidRecord) else ()
-        return (index, refusal.code, -1, -1, -1, errors, refusal.reason, None)
-
 
 class _Wait:
     """One batch of a request: the token that its partition's leader keeps until the batch is durable."""
 
-    __slots__ = ("_at", "_produce", "_rows")
+    __slots__ = ("_at", "_produce", "_row", "_rows")
 
-    def __init__(self, produce: Produce, rows: list[Row], at: int) -> None:
+    def __init__(self, produce: Produce, rows: list[Row], at: int, row: Row) -> None:
         self._produce = produce
         self._rows = rows
         self._at = at
+        self._row = row  # What to answer once it is durable.
 
     def made_durable(self) -> None:
+        self._rows[self._at] = self._row
         self._produce.one_settled()
 
     def refused(self, code: ErrorCode, reason: str) -> None:
-        self._rows[self._at] = _failure(self._rows[self._at][0], code, reason)
+        self._rows[self._at] = _failure(self._row[0], code, reason)
         self._produce.one_settled()
 
 
 def _failure(index: int, code: ErrorCode, reason: str) -> Row:
     return (index, code, -1, -1, -1, (), reason, None)
+
+
+def _refused(index: int, refusal: Refusal) -> Row:
+    errors = ((refusal.index, refusal.reason),) if isinstance(refusal, InvalidRecord) else ()
+    return (index, refusal.code, -1, -1, -1, errors, refusal.reason, None)
