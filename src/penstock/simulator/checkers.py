@@ -1,11 +1,13 @@
 """Judges a diary: which promises of a log without transactions were broken.
 
 Each checker is one rule, a function from a diary to what it finds, in O(n log n). The rules are what Jepsen's Kafka workload never
-allows, for readers that choose their own partitions. Rules about what a power cut may take are not applied to weak partitions.
+allows, for readers that choose their own partitions. Two kinds of partition get a weaker word. A weak one may lose a suffix to a power cut,
+but shows no hole, no other order and no changed byte. Of a damaged one the node may refuse to serve records, but never serves others.
 
 Not here: transactions, compaction (offsets would have gaps), rebalanced readers.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from heapq import heappop, heappush
 from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek
 from penstock.vocabulary import TopicPartition
 
+_SHOWN_BYTES_MAX = 40
 VIOLATIONS_PER_RULE_MAX = 20  # A broken run is broken everywhere: more of the same helps nobody.
 
 
@@ -47,7 +50,7 @@ def one_offset_one_value(diary: Diary) -> Findings:
     held: dict[tuple[TopicPartition, int], bytes] = {}
     for partition, offset, value in _sightings(diary):
         if partition not in diary.weak and held.setdefault((partition, offset), value) != value:
-            yield partition, f"offset {offset} held {held[partition, offset]!r} and {value!r}"
+            yield partition, f"offset {offset} held {_short(held[partition, offset])} and {_short(value)}"
 
 
 def acknowledged_is_kept(diary: Diary) -> Findings:
@@ -58,13 +61,42 @@ def acknowledged_is_kept(diary: Diary) -> Findings:
         if attempt.partition in diary.weak or final is None or attempt.offset < final.start_offset:
             continue
         found = finals[attempt.partition].get(attempt.offset)
-        if found != attempt.value:
-            yield attempt.partition, f"{attempt.value!r} was acknowledged at offset {attempt.offset}, where now is {found!r}"
+        is_refused = found is None and attempt.partition in diary.damaged
+        if found != attempt.value and not is_refused:
+            yield attempt.partition, f"{_short(attempt.value)} was acknowledged at offset {attempt.offset}, where now is {_short(found)}"
+
+
+def weak_loses_a_suffix(diary: Diary) -> Findings:
+    """In a weak partition a record that was acknowledged is where it was, or is gone; and if it is gone, so is what came after it."""
+    groups: dict[tuple[TopicPartition, int], list[Attempt]] = defaultdict(list)
+    cuts = sorted(diary.cuts)
+    for attempt in _acknowledged(diary):
+        era = bisect_right(cuts, attempt.began)
+        if attempt.partition in diary.weak and attempt.partition not in diary.damaged and era == bisect_right(cuts, attempt.ended):
+            groups[attempt.partition, era].append(attempt)
+    for (partition, _), attempts in groups.items():
+        final = diary.finals.get(partition)
+        if final is None:
+            continue
+        places = {value: offset for offset, value in final.records}
+        gone: Attempt | None = None
+        for attempt in sorted(attempts, key=lambda attempt: attempt.offset):
+            place = places.get(attempt.value)
+            if attempt.offset < final.start_offset:
+                continue
+            if place is None:
+                gone = gone or attempt
+            elif place != attempt.offset:
+                yield partition, f"{_short(attempt.value)} was acknowledged at offset {attempt.offset} and ends at {place}"
+            elif gone is not None:
+                yield partition, f"offset {attempt.offset} is kept, but {_short(gone.value)} before it at {gone.offset} is gone"
 
 
 def offsets_are_dense(diary: Diary) -> Findings:
     """At the end every offset from the log's start to its end holds one record."""
     for partition, final in diary.finals.items():
+        if partition in diary.damaged:
+            continue
         expected = final.start_offset
         for offset, _ in final.records:
             if offset != expected:
@@ -82,12 +114,12 @@ def idempotent_is_once(diary: Diary) -> Findings:
         key = (partition, value)
         weak = partition in diary.weak  # There a lost one may be sent again and land elsewhere; only the end must be single.
         if key in once and not weak and places.setdefault(key, offset) != offset:
-            yield partition, f"{value!r} stands at offsets {places[key]} and {offset}"
+            yield partition, f"{_short(value)} stands at offsets {places[key]} and {offset}"
     for partition, final in diary.finals.items():
         last: dict[bytes, int] = {}
         for offset, value in final.records:
             if (partition, value) in once and last.setdefault(value, offset) != offset:
-                yield partition, f"{value!r} ends at offsets {last[value]} and {offset}"
+                yield partition, f"{_short(value)} ends at offsets {last[value]} and {offset}"
 
 
 def producer_order_is_kept(diary: Diary) -> Findings:
@@ -102,7 +134,7 @@ def producer_order_is_kept(diary: Diary) -> Findings:
             producer, number = rank.get((partition, value), ("", -1))
             before = last.get(producer, (-1, b""))
             if producer and number < before[0]:
-                yield partition, f"{producer} sent {value!r} before {before[1]!r}, but it stands after it"
+                yield partition, f"{producer} sent {_short(value)} before {_short(before[1])}, but it stands after it"
             last[producer] = max(before, (number, value))
 
 
@@ -115,7 +147,7 @@ def reads_go_on(diary: Diary) -> Findings:
             due[key] = move.offset
             continue
         expected = due.get(key, move.offset)
-        if move.offset != expected:
+        if move.offset != expected and move.partition not in diary.damaged:
             word = "skipped to" if move.offset > expected else "went back to"
             yield move.partition, f"{move.reader} was due at offset {expected} and {word} {move.offset}"
         due[key] = move.offset + 1
@@ -139,7 +171,7 @@ def watermark_never_goes_back(diary: Diary) -> Findings:
         while floor[0] < len(facts) and facts[floor[0]][0] < mark.began:
             floor[1] = max(floor[1], facts[floor[0]][1])
             floor[0] += 1
-        if mark.end_offset < floor[1] and mark.partition not in diary.weak:
+        if mark.end_offset < floor[1] and mark.partition not in diary.weak and mark.partition not in diary.damaged:
             yield mark.partition, f"asked at {mark.began:.6f} the log ended at {mark.end_offset}, but {floor[1]} was known before"
 
 
@@ -154,9 +186,9 @@ def nothing_comes_from_nowhere(diary: Diary) -> Findings:
     for partition, offset, value, at in _seen(diary):
         began = written.get((partition, value))
         if began is None or began > at:
-            yield partition, f"{value!r} at offset {offset} was read and nobody had written it"
+            yield partition, f"{_short(value)} at offset {offset} was read and nobody had written it"
         elif refused[partition, value]:
-            yield partition, f"{value!r} at offset {offset} was read, though it was refused"
+            yield partition, f"{_short(value)} at offset {offset} was read, though it was refused"
 
 
 def acknowledged_in_order_of_time(diary: Diary) -> Findings:
@@ -169,10 +201,14 @@ def acknowledged_in_order_of_time(diary: Diary) -> Findings:
             highest[attempt.partition] = max(highest.get(attempt.partition, -1), heappop(ended)[1])
         if attempt.offset <= highest.get(attempt.partition, -1) and attempt.partition not in diary.weak:
             story = (
-                f"{attempt.value!r} got offset {attempt.offset}, though {highest[attempt.partition]} was acknowledged before it was sent"
+                f"{_short(attempt.value)} got offset {attempt.offset}, though {highest[attempt.partition]} was acknowledged before it was sent"
             )
             yield attempt.partition, story
         heappush(ended, (attempt.ended, attempt.offset))
+
+
+def _short(value: bytes | None) -> str:
+    return "nothing" if value is None else repr(value if len(value) <= _SHOWN_BYTES_MAX else value[:_SHOWN_BYTES_MAX] + b"...")
 
 
 def _acknowledged(diary: Diary) -> Iterator[Attempt]:
@@ -199,6 +235,7 @@ def _seen(diary: Diary) -> Iterator[tuple[TopicPartition, int, bytes, float]]:
 RULES: dict[str, Checker] = {
     "one offset, one value": one_offset_one_value,
     "acknowledged is kept": acknowledged_is_kept,
+    "weak loses a suffix": weak_loses_a_suffix,
     "offsets are dense": offsets_are_dense,
     "idempotent is once": idempotent_is_once,
     "a producer's order is kept": producer_order_is_kept,

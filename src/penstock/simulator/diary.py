@@ -81,6 +81,10 @@ class Diary:
         self.finals: dict[TopicPartition, FinalLog] = {}
         # Partitions that may lose acknowledged records to a power cut, because they were asked to (flush `os` or `interval`, acks 0).
         self.weak: dict[TopicPartition, str] = {}
+        # Partitions whose flushed bytes were changed at rest: the node may refuse to serve them, but must never serve anything else.
+        self.damaged: dict[TopicPartition, str] = {}
+        # When whatever was not flushed may have been lost. Weak partitions lose a suffix then, and at no other time.
+        self.cuts: list[float] = []
 
     def attempt(self, partition: TopicPartition, producer: str, value: bytes, now: float, *, is_idempotent: bool = True) -> Attempt:
         made = Attempt(partition, producer, value, now, is_idempotent)

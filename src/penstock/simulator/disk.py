@@ -253,6 +253,10 @@ class SimDisk:
     def snapshot(self, path: str) -> bytes:
         return bytes(self._inode(path).current)
 
+    def flushed(self, path: str) -> bytes:
+        """What of the file no power cut can take."""
+        return bytes(self._inode(path).flushed)
+
     def restore(self, path: str, content: bytes) -> None:
         """Puts old (or foreign, or no) bytes where the file's own were: a stale, swapped or shortened file."""
         inode = self._inode(path)

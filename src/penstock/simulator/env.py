@@ -44,6 +44,7 @@ class SimEnv:
     def __init__(self, loop: SimLoop, rng: Random, disk: Disk, wall: WallClock) -> None:
         self.rng = rng
         self.disk = disk
+        self.terminated = asyncio.Event()  # The host was told to end this process in order.
         self._loop = loop
         self._wall = wall
 

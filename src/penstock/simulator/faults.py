@@ -6,13 +6,15 @@ itself after `fault.seconds`; processes that died are started again by the nemes
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.links import LinkQuality
 from penstock.simulator.platter import SECTOR_BYTES
 from penstock.simulator.world import World
+
+_EVEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Field:
     # What disks and links are like when no fault is on.
     usual_disk: DiskFaults
     usual_links: LinkQuality
+    at_next_start: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+
+    def when_next_started(self, node: str, event: Callable[[], None]) -> None:
+        self.at_next_start.setdefault(node, []).append(event)
 
     def node(self) -> str:
         return self.rng.choice(self.nodes)
@@ -72,6 +78,33 @@ def kill(field: Field, fault: Fault) -> None:
 def power_cut_at_a_change(field: Field, fault: Fault) -> None:
     """Not at a moment but at an operation: between any two changes of the disk, however close in time."""
     field.world.hosts[field.node()].disk.crash_at(field.rng.randint(1, 60))
+
+
+def clean_stop(field: Field, fault: Fault) -> None:
+    field.world.terminate(field.node())
+
+
+def power_cut_while_stopping(field: Field, fault: Fault) -> None:
+    node = field.node()
+    field.world.terminate(node)
+    field.world.hosts[node].disk.crash_at(field.rng.randint(1, 30))
+
+
+def power_cut_in_recovery(field: Field, fault: Fault) -> None:
+    """The power goes, and goes again while the next process is reading what was left."""
+    node = field.node()
+    if field.rng.random() < _EVEN:
+        field.world.kill(node)
+    else:
+        field.world.power_cut(node)
+    field.world.hosts[node].disk.crash_at(field.rng.randint(1, 25))
+
+
+def kill_in_recovery(field: Field, fault: Fault) -> None:
+    """Once, and again as soon as the next process has begun."""
+    node = field.node()
+    field.world.kill(node)
+    field.when_next_started(node, lambda: field.world.at(field.rng.uniform(0.0, 0.02), lambda: field.world.kill(node)))
 
 
 def pause(field: Field, fault: Fault) -> None:
@@ -246,6 +279,10 @@ HARMLESS: dict[str, Strike] = {
     "power cut of all": power_cut_of_all,
     "power cut at a change": power_cut_at_a_change,
     "kill": kill,
+    "clean stop": clean_stop,
+    "power cut while stopping": power_cut_while_stopping,
+    "power cut in recovery": power_cut_in_recovery,
+    "kill in recovery": kill_in_recovery,
     "pause": pause,
     "slow host": slow_host,
     "clock jump": clock_jump,

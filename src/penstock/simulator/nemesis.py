@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from penstock.simulator.disk_faults import HONEST, DiskFaults
-from penstock.simulator.faults import HARMLESS, KINDS, Fault, Field
+from penstock.simulator.faults import HARMLESS, KINDS, Fault, Field, Strike
 from penstock.simulator.links import GOOD, LinkQuality
 from penstock.simulator.world import World
 
@@ -68,8 +68,18 @@ def draw_plan(
 class Nemesis:
     """Carries out a plan. Also the one who starts the nodes again: whatever ended them, it is done after a drawn while."""
 
-    def __init__(self, world: World, plan: Plan, *, nodes: Sequence[str], clients: Sequence[str], start: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        world: World,
+        plan: Plan,
+        *,
+        nodes: Sequence[str],
+        clients: Sequence[str],
+        start: Callable[[str], object],
+        special: Mapping[str, Strike] | None = None,  # Kinds that only this run knows how to fire.
+    ) -> None:
         self.plan = plan
+        self._kinds = {**KINDS, **(special or {})}
         self.fired = 0
         self._start = start
         self._rng = Random(f"{plan.seed}/nemesis")
@@ -91,7 +101,7 @@ class Nemesis:
         if not self._is_calm:
             self.fired += 1
             self._world.trace.note(self._world.now(), 0, f"fault {fault.kind}")
-            KINDS[fault.kind](self._field, fault)
+            self._kinds[fault.kind](self._field, fault)
 
     def provoke(self) -> None:
         """A workload says that now would hurt."""
@@ -120,6 +130,8 @@ class Nemesis:
             elif now >= self._due.setdefault(node, now + self._rng.random() * self.plan.restart_seconds_max):
                 del self._due[node]
                 self._start(node)
+                for event in self._field.at_next_start.pop(node, ()):
+                    event()
         self._world.at(_WATCH_SECONDS, self._watch)
 
 

@@ -70,6 +70,7 @@ class World:
         self.hosts: dict[str, Host] = {}
         self._disk_faults = disk_faults
         self._capacity_bytes = capacity_bytes
+        self.power_cuts: list[tuple[float, str]] = []  # When, and whose.
         self._fired: Counter[str] = Counter()
         self._processes = 0
         self._ended: list[Process] = []  # Kept, so that nothing of them is finalized while the world runs.
@@ -115,10 +116,19 @@ class World:
             host.disk.kill()
             self._fired["kill"] += 1
 
+    def terminate(self, name: str) -> None:
+        """As SIGTERM: the process is asked to end. One that does not listen (`SimEnv.terminated`) goes on."""
+        host = self.hosts[name]
+        if host.process is not None and host.env is not None:
+            self.trace.note(self.now(), host.process.index, "asked to end")
+            host.env.terminated.set()
+            self._fired["terminate"] += 1
+
     def power_cut(self, name: str, loss: Loss | None = None) -> None:
         host = self.hosts[name]
         if (process := self._bury(host, "power cut")) is not None:
             self.network.lost_power(process)
+        self.power_cuts.append((self.now(), name))
         host.disk.power_cut(loss)
 
     def pause(self, name: str) -> None:
@@ -244,6 +254,7 @@ class World:
 
     def _went_dark(self, host: Host) -> None:
         """The disk was told to stop at this very operation: the rest of the host stops with it."""
+        self.power_cuts.append((self.now(), host.name))
         if (process := self._bury(host, "power cut")) is not None:
             self.network.lost_power(process)
 

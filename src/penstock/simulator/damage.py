@@ -1,0 +1,88 @@
+"""Damage that is done to a node's files at rest, so that a checker knows afterwards what it may excuse.
+
+Caches (indexes, checkpoints) may be harmed in any way: nothing that was promised may suffer. Batches are harmed only where a whole flushed
+batch follows in the same file: a changed *last* batch cannot be told from a torn write by anybody. What was changed is marked in the
+diary as damaged: the node may refuse it, and must never serve it.
+"""
+
+from penstock.simulator.disk import SimDisk
+from penstock.simulator.faults import Fault, Field, Strike
+from penstock.simulator.workloads.notebook import Notebook
+from penstock.wire.batches import HEADER_BYTES, read_header
+
+CACHES = "harmed cache"
+ROT = "rotten batch"
+ROT_ELSEWHERE = "rotten file of the node's own"
+
+_CACHE_NAMES = ("checkpoint", "checkpoint.previous")
+
+
+def strikes(notebook: Notebook) -> dict[str, Strike]:
+    return {
+        CACHES: harm_a_cache,
+        ROT: lambda field, fault: rot_a_batch(field, notebook),
+        ROT_ELSEWHERE: lambda field, fault: rot_a_file_of_the_nodes_own(field, notebook),
+    }
+
+
+def harm_a_cache(field: Field, fault: Fault) -> None:
+    disk = field.world.hosts[field.node()].disk
+    caches = [path for path in disk.files() if path.endswith(".index") or path.rsplit("/", 1)[-1] in _CACHE_NAMES]
+    if not caches:
+        return
+    path, rng = field.rng.choice(caches), field.rng
+    content = disk.snapshot(path)
+    match rng.choice(("lose", "cut", "rot", "stale", "swap")):
+        case "lose":
+            disk.lose(path)
+        case "cut":
+            disk.restore(path, content[: rng.randint(0, len(content))])
+        case "rot":
+            disk.rot(path)
+        case "stale":
+            field.world.at(fault.seconds, lambda: disk.restore(path, content) if path in disk.files() else None)
+        case _:
+            kind = path.rsplit(".", 1)[-1] if path.endswith(".index") else path.rsplit("/", 1)[-1]
+            other = rng.choice([one for one in caches if one.endswith(kind)])
+            theirs = disk.snapshot(other)
+            disk.restore(path, theirs)
+            disk.restore(other, content)
+
+
+def rot_a_batch(field: Field, notebook: Notebook) -> None:
+    disk = field.world.hosts[field.node()].disk
+    logs = [path for path in disk.files() if path.endswith(".log") and notebook.life_at(path) is not None]
+    field.rng.shuffle(logs)
+    for path in logs:
+        spans = _flushed_batches(disk, path)
+        found = notebook.life_at(path)
+        if len(spans) > 1 and found is not None:
+            start, end = field.rng.choice(spans[:-1])
+            position = field.rng.randrange(start, end)
+            disk.rot(path, position)
+            notebook.diary.damaged.setdefault(found[1], f"{path}, byte {position}")
+            return
+
+
+def rot_a_file_of_the_nodes_own(field: Field, notebook: Notebook) -> None:
+    """Of the metadata log or the identity: a node that cannot read those may refuse to start, and must say why."""
+    disk = field.world.hosts[field.node()].disk
+    own = [path for path in disk.files() if (path.startswith("metadata/") and path.endswith(".log")) or path == "node/identity"]
+    if not own:
+        return
+    path = field.rng.choice(own)
+    spans = _flushed_batches(disk, path)[:-1] if path.endswith(".log") else [(0, len(disk.flushed(path)))]
+    if spans and spans[0][1]:
+        disk.rot(path, field.rng.randrange(*field.rng.choice(spans)))
+        notebook.may_refuse_to_start = path
+
+
+def _flushed_batches(disk: SimDisk, path: str) -> list[tuple[int, int]]:
+    content, at, spans = disk.flushed(path), 0, []
+    while at + HEADER_BYTES <= len(content):
+        header = read_header(content, at)
+        if header.magic != 2 or header.size < HEADER_BYTES or at + header.size > len(content):
+            break
+        spans.append((at, at + header.size))
+        at += header.size
+    return spans

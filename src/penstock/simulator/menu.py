@@ -1,0 +1,148 @@
+"""What a seed chooses for a run of one node: topics and their settings, the node's own settings, and the clients.
+
+Each seed draws its own mix (swarm testing), and every knob that shapes batching, rolling and checkpoints is drawn small now and then:
+without tiny segments the rare paths never run.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from penstock.settings import NodeSettings
+
+CODECS = (0, 0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    name: str
+    partitions: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    is_churned: bool = False  # Deleted and made again, over and over.
+
+    @property
+    def is_weak(self) -> bool:
+        """May lose acknowledged records to a power cut, because it was asked to."""
+        return self.config.get("flush", "ack") != "ack" and self.config.get("flush.messages") != "1"
+
+    @property
+    def forgets(self) -> bool:
+        """Old segments go."""
+        return "retention.ms" in self.config or "retention.bytes" in self.config
+
+    @property
+    def is_append_time(self) -> bool:
+        return self.config.get("message.timestamp.type") == "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    name: str
+    kind: str
+    topic: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    seed: int
+    seconds: float
+    settings: NodeSettings
+    topics: tuple[TopicPlan, ...]
+    clients: tuple[ClientPlan, ...]
+    harms_caches: bool  # Indexes and checkpoints are lost, cut, swapped or changed at rest.
+    rots: bool  # Flushed batches change at rest.
+    last_ending: str  # How the node's last life before the reckoning ends.
+
+
+def draw_menu(seed: int) -> Menu:
+    rng = Random(f"{seed}/menu")
+    seconds = rng.uniform(3.0, 9.0)
+    topics = tuple(_draw_topic(rng, f"topic-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
+    harms_caches = rng.random() < 0.25
+    return Menu(
+        seed=seed,
+        seconds=seconds,
+        settings=_draw_settings(rng),
+        topics=topics,
+        clients=_draw_clients(rng, topics, harms_caches=harms_caches),
+        harms_caches=harms_caches,
+        rots=rng.random() < 0.2,
+        last_ending=rng.choice(("power cut", "power cut", "kill", "clean stop", "none")),
+    )
+
+
+def _draw_topic(rng: Random, name: str) -> TopicPlan:
+    config: dict[str, str] = {}
+
+    def now_and_then(setting: str, *choices: object, chance: float = 0.3) -> None:
+        if rng.random() < chance:
+            config[setting] = str(rng.choice(choices))
+
+    now_and_then("segment.bytes", 1024, 1024, 2048, 8192, 65536, chance=0.7)
+    now_and_then("segment.ms", 500, 3000)
+    now_and_then("index.interval.bytes", 0, 100, 1000)
+    now_and_then("flush", "os", "interval")
+    if "flush" in config:
+        now_and_then("flush.ms", 0, 50, 2000, chance=0.6)
+        now_and_then("flush.messages", 1, 10)
+    now_and_then("retention.ms", 800, 3000, chance=0.15)
+    now_and_then("retention.bytes", 1, 4000, chance=0.15)
+    now_and_then("message.timestamp.type", "LogAppendTime", chance=0.25)
+    now_and_then("max.message.bytes", 1500, 5000, chance=0.15)
+    return TopicPlan(name, rng.choice((1, 1, 2, 3)), config)
+
+
+def _draw_settings(rng: Random) -> NodeSettings:
+    return NodeSettings(
+        num_partitions=rng.choice((1, 2)),
+        checkpoint_bytes=rng.choice((64 << 20, 1024, 1024, 4096, 30_000)),
+        open_files_max=rng.choice((4_000, 16)),
+        retention_check_ms=rng.choice((300, 1_000, 300_000)),
+        disk_free_bytes_min=rng.choice((0, 0, 256 << 20)),
+        fetch_sessions_max=rng.choice((1_000, 0, 1)),
+        requests_in_flight_max=rng.choice((64, 64, 1, 3)),
+        fetch_max_bytes=rng.choice((55 << 20, 1024, 20_000)),
+    )
+
+
+def _draw_clients(rng: Random, topics: tuple[TopicPlan, ...], *, harms_caches: bool) -> tuple[ClientPlan, ...]:
+    clients: list[ClientPlan] = []
+
+    def add(kind: str, topic: TopicPlan, **options: Any) -> None:
+        clients.append(ClientPlan(f"{kind}-{len(clients)}", kind, topic.name, {"pause": _between(rng, 0.02, 0.4), **options}))
+
+    for topic in topics:
+        _add_producers(rng, topic, add, may_repeat=not (harms_caches and topic.forgets))
+    for _ in range(rng.choice((1, 1, 2))):
+        topic = rng.choice(topics)
+        add(rng.choice(("follow", "reread", "fetch", "fetch")), topic, uses_sessions=rng.random() < 0.6, version=rng.choice((4, 11, 13, 16)))
+    if rng.random() < 0.5:
+        add("ask", rng.choice(topics))
+    if rng.random() < 0.4:
+        churned = TopicPlan("churned", rng.choice((1, 2)), _draw_topic(rng, "").config, is_churned=True)
+        add("churn", churned, plan=churned)
+    return tuple(clients)
+
+
+def _add_producers(rng: Random, topic: TopicPlan, add: Any, *, may_repeat: bool) -> None:
+    size = rng.choice((10, 40, 40, 200, 6_000))
+    common = {"codec": rng.choice(CODECS), "size": size}
+    if may_repeat and not topic.is_weak and rng.random() < 0.6:
+        version = rng.choice((3, 7, 9, 13))
+        codec = common["codec"] if version >= 7 else 0
+        add("pipeline", topic, **{**common, "codec": codec}, records=rng.choice((1, 1, 3, 12)), version=version)
+        if rng.random() < 0.6:
+            return
+    acks, is_idempotent = rng.choice(((-1, True), (-1, True), (-1, False), (1, False), (0, False)))
+    add(
+        "produce", topic, **common, acks=acks, is_idempotent=is_idempotent, keys=rng.choice((0, 3, 20)),
+        linger=rng.choice((0.0, 0.005, 0.1)), batch_bytes=rng.choice((200, 1_000, 65_536)), burst=rng.choice((1, 1, 5, 30)),
+    )  # fmt: skip
+
+
+def _between(rng: Random, low: float, high: float) -> float:
+    """Evenly over the orders of magnitude."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))

@@ -1,0 +1,7 @@
+"""x"""
+from contextlib import contextmanager
+
+
+@contextmanager
+def applied(variant):
+    yield

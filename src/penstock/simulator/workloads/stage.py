@@ -1,0 +1,37 @@
+"""What all clients of a run share: the topics, the notebook, and the bell that ends the play."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.peers.client import Client
+from penstock.peers.connection import Address, Limits
+from penstock.peers.routing import ClientSettings
+from penstock.simulator.env import SimEnv
+from penstock.simulator.menu import TopicPlan
+from penstock.simulator.workloads.notebook import Notebook
+from penstock.vocabulary import TopicId, TopicPartition
+
+NODE = "node"
+PORT = 9092
+ADDRESS = Address(NODE, PORT)
+PATIENCE = ClientSettings(request_timeout_s=2.0, deadline_s=30.0, limits=Limits(connect_s=2.0))
+
+
+@dataclass(slots=True)
+class Stage:
+    notebook: Notebook
+    topics: dict[str, TopicPlan] = field(default_factory=dict)  # Those that stay, by name.
+    topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    is_over: bool = False  # Clients finish what they are at, and end.
+    provoke: Callable[[], None] = lambda: None  # A tender moment: the nemesis is told.
+
+    def client(self, env: SimEnv, name: str) -> Client:
+        return Client(env, [ADDRESS], client_id=name, settings=PATIENCE)
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, index) for index in range(self.topics[topic].partitions)]
+
+    async def breathe(self, env: SimEnv, seconds: float) -> None:
+        """A pause around this long; a short one once the bell has rung."""
+        await asyncio.sleep(0.02 if self.is_over else max(0.001, env.rng.expovariate(1 / seconds)))
