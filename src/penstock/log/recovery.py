@@ -164,7 +164,7 @@ async def _dispel_doubt(opening: Opening, found: Found) -> None:
     doubtful_from = doubt.read_note(disk, directory, opening.identity)
     ends = [segment.base_offset for segment in found.segments[1:]] + [found.end_offset]
     try:
-        for segment, end_offset in zip(found.segments, ends, strict=True):
+        for segment, end_offset in zip(found.segments, ends, strict=False):  # A log whose first write failed has no segment.
             if end_offset >= doubtful_from:
                 opening.files.forget(segment.path)
                 await doubt.write_anew(disk, segment)
