@@ -1,15 +1,19 @@
-"""Checkpoints and indexes are caches: without them, or with wrong ones, a log opens to the same end and serves the same bytes. Rows 7 and 9."""
+"""Checkpoints and indexes are caches: without them, or with wrong ones, a log opens to the same end and serves the same bytes.
+
+Covers rows 7 and 9 of the crash-safety checklist.
+"""
 
 from collections.abc import Callable
 
 import pytest
-from log.bench import ALL, DIRECTORY, FIRST_MS, SMALL, Bench, run
+from log.bench import ALL, DIRECTORY, FIRST_MS, IDENTITY, SMALL, Bench, run
 
 from penstock.log import checkpoint, index_files
-from penstock.log.config import LogIdentity
+from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.faults import LogDamaged, NewerFormat
 from penstock.log.small_files import seal
 from penstock.simulator.disk import SimDisk
+from penstock.simulator.platter import Loss
 from penstock.vocabulary import TopicId
 
 CHECKPOINT, PREVIOUS = f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/checkpoint.previous"
@@ -18,16 +22,23 @@ OTHER = "topics/cd/3"
 
 
 async def write(
-    disk: SimDisk, *, directory: str = DIRECTORY, topic: bytes = b"0123456789abcdef", partition: int = 0, count: int = 40
+    disk: SimDisk, config: LogConfig = SMALL, *, directory: str = DIRECTORY, identity: LogIdentity = IDENTITY, value: bytes = b"v" * 100
 ) -> Bench:
-    """A log with several segments and two checkpoints, closed in order."""
-    bench = Bench(disk, SMALL, directory=directory, identity=LogIdentity(TopicId(topic), partition))
+    """A log with several segments of eleven batches and two checkpoints, closed in order."""
+    bench = Bench(disk, config, directory=directory, identity=identity)
     await bench.open()
-    bench.append(count // 2)
+    bench.append(20, value=value)
     await bench.checkpoint()
-    bench.append(count - count // 2)
+    bench.append(20, value=value)
     await bench.close()
     return bench
+
+
+async def write_other(disk: SimDisk) -> None:
+    """Another partition with the same offsets in the same segments, at other positions."""
+    identity = LogIdentity(TopicId(b"fedcba9876543210"), 3)
+    await write(disk, LogConfig(segment_bytes=3_200, index_interval_bytes=300), directory=OTHER, identity=identity, value=b"w" * 210)
+    assert disk.exists(INDEX.replace(DIRECTORY, OTHER))
 
 
 async def check(bench: Bench, whole: bytes, *, is_clean: bool) -> None:
@@ -85,7 +96,7 @@ HARMS: list[Harm] = [lose, empty, shorten, halve, lengthen, fill_with_zeros, swa
 def test_a_cache_that_is_missing_damaged_or_foreign_changes_nothing(harm: Harm, victims: tuple[str, ...], is_clean: bool) -> None:
     async def story() -> None:
         disk = SimDisk()
-        await write(disk, directory=OTHER, topic=b"fedcba9876543210", partition=3, count=48)
+        await write_other(disk)
         bench = await write(disk)
         whole = b"".join(disk.snapshot(path) for path in disk.files() if path.startswith(DIRECTORY) and path.endswith(".log"))
         for victim in victims:
@@ -202,6 +213,23 @@ def test_a_file_of_a_newer_format_is_refused_by_name(module: object) -> None:
         with pytest.raises(NewerFormat, match="has format 2, this Penstock knows 1"):
             await bench.open(is_clean=True)
             await bench.log.read_later(13, bytes_max=1, end_offset=ALL)
+
+    run(story())
+
+
+def test_a_checkpoint_that_was_written_outlives_the_power() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk, SMALL)
+        await bench.open()
+        for _ in range(2):
+            bench.append(15)
+            await bench.checkpoint()
+            written = disk.snapshot(CHECKPOINT)
+            disk.power_cut(Loss.ALL)
+            assert disk.snapshot(CHECKPOINT) == written
+            await bench.open()
+            assert bench.log.report.scanned_batches == 0
 
     run(story())
 

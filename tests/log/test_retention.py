@@ -1,12 +1,14 @@
 """Old segments go whole, oldest first, and only as far as allowed. Row 22 of the checklist."""
 
+from contextlib import suppress
+
 import pytest
 from log.bench import ALL, DIRECTORY, FIRST_MS, Bench, bases_in, run
 
 from penstock.errors import DiskFailed
 from penstock.log.config import DAY_MS, LogConfig
 from penstock.log.faults import OffsetOutOfRange
-from penstock.simulator.disk import SimDisk
+from penstock.simulator.disk import PowerCut, SimDisk
 from penstock.simulator.platter import Loss
 
 FIVE_A_SEGMENT = LogConfig(segment_bytes=900, retention_ms=DAY_MS, index_interval_bytes=300)
@@ -182,6 +184,50 @@ def test_a_checkpoint_captured_before_a_deletion_does_not_bring_the_files_back()
     run(story())
 
 
+def test_files_are_unlinked_only_once_it_is_durable_that_they_go() -> None:
+    async def story(moment: int) -> bool:
+        unlinked: list[str] = []
+        disk = SimDisk(tell=lambda operation, path, size: unlinked.append(path) if operation == "unlink" else None)
+        bench = await write(disk)
+        await bench.checkpoint()
+        plan = bench.log.expired(FIRST_MS + int(1.6 * DAY_MS), 20)
+        assert plan is not None
+        disk.crash_at(moment)
+        with suppress(PowerCut):
+            await bench.log.delete_segments(plan)
+        disk.power_cut(Loss.ALL)
+        if unlinked:
+            assert disk.exists(bench.path(0) + ".deleted")
+            assert disk.exists(bench.path(5) + ".deleted")
+        return bool(unlinked)
+
+    moment = 1
+    while not run(story(moment)):
+        moment += 1
+    assert moment > 5
+
+
+def test_a_checkpoint_captured_during_a_deletion_lists_only_what_stays() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = await write(disk)
+        await bench.checkpoint()
+        plan = bench.log.expired(FIRST_MS + int(1.6 * DAY_MS), 20)
+        assert plan is not None
+        deleting = bench.log.delete_segments(plan)
+        deleting.send(None)  # It waits for its own checkpoint.
+        captured = bench.log.begin_checkpoint(bench.state())
+        with pytest.raises(StopIteration):
+            while True:
+                deleting.send(None)
+        await bench.log.write_checkpoint(captured)
+        disk.power_cut(Loss.ALL)
+        await bench.open()
+        assert (bench.log.failure, bench.log.start_offset, bench.log.end_offset) == (None, 10, 20)
+
+    run(story())
+
+
 def test_leftovers_of_a_deletion_are_swept_at_the_next_start() -> None:
     async def story() -> None:
         disk = SimDisk()
@@ -225,7 +271,7 @@ def test_epochs_of_what_has_gone_are_forgotten_but_for_the_one_that_the_log_star
         assert bases_in(await bench.read_all()) == list(range(11, 20))
         await bench.close()
         await bench.open(is_clean=True)
-        assert list(bench.log.epochs)[0] == (5, 10)
+        assert next(iter(bench.log.epochs)) == (5, 10)
         assert bases_in(await bench.read_all()) == list(range(11, 20))
 
     run(story())

@@ -189,6 +189,25 @@ def test_damage_is_read_around_also_with_an_index_that_was_made_anew() -> None:
     run(story())
 
 
+def test_a_lookup_does_not_pass_over_a_segment_whose_first_batch_is_damaged() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk, SMALL)
+        await bench.open()
+        bench.append(40)
+        await bench.close()
+        disk.rot(bench.path(11), 100)
+        disk.lose(bench.path(11, ".index"))
+        await bench.open(is_clean=True)
+        with pytest.raises(LogDamaged):
+            await bench.log.find_timestamp(bench.env.wall + 11, 40)
+        with pytest.raises(LogDamaged):
+            await bench.log.read_later(11, bytes_max=1, end_offset=40)
+        assert bases_in(await bench.log.read_later(12, bytes_max=1, end_offset=40)) == [12]
+
+    run(story())
+
+
 def test_a_round_over_all_offsets_finds_rot_in_cold_segments() -> None:
     """How a scrubber works: it reads on from where it was."""
 

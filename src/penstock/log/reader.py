@@ -109,12 +109,9 @@ class Reader:
                 raise LogDamaged(f"{segment.path}: the batches before offset {offset} cannot be followed")
             known_offset, position = index.offsets[entry], index.positions[entry]
             seek_bytes = index.stretch_end(entry, segment.size) - position if known_offset != offset else 0
-        epochs = self._epochs
-        if offset < epochs.latest_start:
-            end_offset = min(end_offset, epochs.next_start(offset))
         return take_batches(
             segment.path, offset, position=position, known_offset=known_offset, seek_bytes=seek_bytes, segment_size=segment.size,
-            bytes_max=bytes_max, end_offset=end_offset, leader_epoch=epochs.epoch_at(offset), gaps=offset < self.gaps_below,
+            bytes_max=bytes_max, end_offset=end_offset, leader_epoch=self._epochs.epoch_at(offset), gaps=offset < self.gaps_below,
         )  # fmt: skip
 
     def _remember(self, segment: Segment, batches: Buffer, next_offset: int, position: int) -> Buffer:

@@ -29,17 +29,16 @@ def take_batches(
     """Asks for what it needs, then returns (batches, their end offset, the position after them).
 
     At `position` begins the batch with `known_offset`; the one that holds `offset` begins there or less than `seek_bytes` further on.
-    Nothing is returned past `end_offset`, which must not lie beyond the offset's leader epoch. The first batch is returned even if it is
-    larger than `bytes_max`. With `gaps`, offsets may be missing between batches.
+    Nothing is returned past `end_offset`, nor past the offset's leader epoch. The first batch is returned even if it is larger than
+    `bytes_max`. With `gaps`, offsets may be missing between batches.
     """
     wanted = seek_bytes + max(bytes_max, HEADER_BYTES)
     content = yield position, min(wanted, segment_size - position)
     at = 0
     if offset != known_offset:
+        # Damage on the way is found where it matters: the batch that this leads to must begin with the offset that was reached.
         sought = scan_batches(content, first_offset=known_offset, end_offset_max=offset, bytes_max=len(content), verify=False)
         at = sought.valid_bytes
-        if not gaps and not _is_chain(content, 0, at, next_offset=known_offset, leader_epoch=None):
-            raise LogDamaged(f"{path}: the batches from position {position} do not follow each other")
         known_offset = sought.end_offset
     if gaps and position + at == segment_size:
         return b"", known_offset, segment_size  # Compaction left nothing at or after the offset in this segment.
@@ -54,23 +53,23 @@ def take_batches(
         if not _is_just_too_late(content, at, None if gaps else known_offset, end_offset):
             raise LogDamaged(f"{path}: the batch at position {position + at} is not what was written")
         return b"", known_offset, position + at
-    end = at + scan.valid_bytes
-    if not _is_chain(content, at, end, next_offset=None if gaps else known_offset, leader_epoch=leader_epoch):
-        raise LogDamaged(f"{path}: a batch after position {position + at} has another offset or leader epoch than it was given")
-    return content if not at and end == len(content) else memoryview(content)[at:end], scan.end_offset, position + end
+    end, end_offset = _end_of_chain(content, at, at + scan.valid_bytes, None if gaps else known_offset, leader_epoch)
+    if end == at:
+        raise LogDamaged(f"{path}: the batch at position {position + at} has another offset or leader epoch than it was given")
+    return content if not at and end == len(content) else memoryview(content)[at:end], end_offset, position + end
 
 
-def _is_chain(content: bytes, at: int, end: int, *, next_offset: int | None, leader_epoch: int | None) -> bool:
-    """Whether batches follow each other without a gap, and all are of one epoch. None: not asked."""
+def _end_of_chain(content: bytes, at: int, end: int, next_offset: int | None, leader_epoch: int) -> tuple[int, int]:
+    """How far batches follow each other without a gap (None: gaps are legal) and are all of one epoch: position and end offset."""
     read_front = _FRONT.unpack_from
+    end_offset = next_offset or 0
     while at < end:
         base_offset, length, epoch, last_delta = read_front(content, at)
-        if base_offset != next_offset is not None or epoch != leader_epoch is not None:
-            return False
-        if next_offset is not None:
-            next_offset += last_delta + 1
+        if epoch != leader_epoch or (base_offset != end_offset and next_offset is not None):
+            break
+        end_offset = base_offset + last_delta + 1
         at += length + _PREFIX_BYTES
-    return True
+    return at, end_offset
 
 
 def _is_just_too_late(content: bytes, at: int, offset: int | None, end_offset: int) -> bool:

@@ -52,6 +52,13 @@ def ancestors(directory: str) -> list[str]:
 
 
 async def recover(opening: Opening) -> Found:
+    try:
+        return await _recover(opening)
+    except DiskFailed as failure:
+        return Found(failure=str(failure))  # One log that cannot be read is no reason to keep all the others from being served.
+
+
+async def _recover(opening: Opening) -> Found:
     disk, directory = opening.env.disk, opening.directory
     names = disk.list(directory)
     if not names:
