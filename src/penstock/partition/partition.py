@@ -48,7 +48,8 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "index", "is_deleted", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
+        "_config", "end_is_known", "index", "is_deleted", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id",
+        "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,9 @@ class Partition:
         self.producers = producers
         self.config = config
         self.is_deleted = False
+        # A log that could not be opened whole may go on past what is readable. Nobody may be told that it ends there: a reader would
+        # take the rest for lost, and begin again somewhere else.
+        self.end_is_known = log.failure is None
         self.single_replies: dict[int, SingleReply] = {}  # By version: laid out once, since only offsets differ.
         self.watchers: dict[Watcher, None] = {}  # Ordered: who came first is told first.
 

@@ -103,6 +103,8 @@ class Collector:
         log = partition.log
         if code is ErrorCode.NONE and not log.start_offset <= interest.fetch_offset <= log.end_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
+        if not partition.end_is_known and interest.fetch_offset >= log.end_offset:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
         if code is not ErrorCode.NONE:
             self._add_row(interest, code, partition)
             return None
@@ -133,7 +135,7 @@ class Collector:
         if partition is None:
             row: FetchedRow = (interest.index, code, -1, -1, -1, b"", None, -1, None, None)
         else:
-            high_watermark = partition.high_watermark
+            high_watermark = partition.high_watermark if partition.end_is_known else -1
             aborted = () if self._fetch.reads_committed else None
             row = (interest.index, code, high_watermark, high_watermark, partition.log.start_offset, data, aborted, -1, None, None)
         self.has_error |= code is not ErrorCode.NONE
@@ -295,7 +297,7 @@ def _note_sent(session: FetchSession, interest: Interest, row: FetchedRow) -> bo
     tells_something = bool(code or records or high_watermark != interest.sent_high_watermark or log_start != interest.sent_log_start)
     interest.sent_high_watermark, interest.sent_log_start = high_watermark, log_start
     session.ready.pop(interest, None)
-    if code or interest.fetch_offset < high_watermark:
+    if code or high_watermark < 0 or interest.fetch_offset < high_watermark:
         session.ready[interest] = None  # Behind the others, so that each gets its turn.
     return tells_something
 

@@ -2,6 +2,7 @@
 
 Latest is the high watermark, for both isolation levels: a node without transactions has no open ones. It never goes back.
 A timestamp finds the first record at or after it; where there is none the answer is offset -1.
+Of a damaged log nobody knows the end, so whatever depends on it is refused with KAFKA_STORAGE_ERROR.
 Local log start is the log start and nothing is tiered, since there is one tier.
 """
 
@@ -60,6 +61,9 @@ async def _find(node: "Node", version: int, topic: str, wish: OffsetWish, *, is_
 
 async def _answer(node: "Node", partition: Partition, wish: OffsetWish) -> OffsetFound:
     log, at = partition.log, wish.timestamp
+    has_nothing_to_read = log.start_offset == log.end_offset  # Then nobody knows its beginning either.
+    if not partition.end_is_known and (has_nothing_to_read or at in (LATEST, MAX_TIMESTAMP)):
+        return OffsetFound(wish.partition, ErrorCode.KAFKA_STORAGE_ERROR)
     if at == LATEST:
         return OffsetFound(wish.partition, ErrorCode.NONE, -1, partition.high_watermark, partition.leader.epoch)
     if at in (EARLIEST, EARLIEST_LOCAL):
@@ -71,6 +75,6 @@ async def _answer(node: "Node", partition: Partition, wish: OffsetWish) -> Offse
     end_offset = partition.high_watermark
     found = await (log.max_timestamp(end_offset) if at == MAX_TIMESTAMP else log.find_timestamp(at, end_offset))
     if found is None:
-        return OffsetFound(wish.partition, ErrorCode.NONE)
+        return OffsetFound(wish.partition, ErrorCode.NONE if partition.end_is_known else ErrorCode.KAFKA_STORAGE_ERROR)
     timestamp, offset, epoch = found
     return OffsetFound(wish.partition, ErrorCode.NONE, timestamp, offset, epoch)
