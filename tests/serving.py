@@ -23,7 +23,7 @@ from penstock.simulator.disk_faults import HONEST, DiskFaults
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
-from penstock.wire.batches import Record, encode_batch
+from penstock.wire.batches import Record, decode_records, encode_batch, read_header
 from penstock.wire.schemas import read_response, write_request
 
 T = TypeVar("T")
@@ -342,6 +342,25 @@ def fetch_body(
 
 def named(topic: str | bytes, field: str) -> dict[str, Any]:
     return {field: topic} if isinstance(topic, str) else {"topic_id": topic}
+
+
+def rows_of(answer: Any) -> dict[tuple[Any, int], Any]:
+    """The rows of a reply to Fetch by topic (its name, or its id from version 13) and partition."""
+    found = {}
+    for topic in answer.responses:
+        name = topic.topic if hasattr(topic, "topic") else topic.topic_id.bytes
+        found.update({(name, row.partition_index): row for row in topic.partitions})
+    return found
+
+
+def records_in(content: bytes | None) -> list[Record]:
+    """Every record of whole batches."""
+    records: list[Record] = []
+    while content:
+        size = read_header(content).size
+        records += decode_records(content[:size], bytes_max=1 << 26)
+        content = content[size:]
+    return records
 
 
 async def until(claim: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:

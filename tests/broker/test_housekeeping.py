@@ -5,7 +5,7 @@ import struct
 from typing import Any
 
 import pytest
-from serving import Line, batch, fetch_body, produce_body, sequenced, started, virtually
+from serving import Line, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, virtually
 
 from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
@@ -208,20 +208,9 @@ def test_a_full_disk_refuses_and_recovers_without_a_restart() -> None:
         disk.capacity_bytes += 1 << 20
         await asyncio.sleep(2)
         assert (await line.produce("a", bytes(5_000))).base_offset == 1
-        assert len(decoded(await line.fetch("a"))) == 2
+        assert len(records_in(rows_of(await line.fetch("a"))["a", 0].records)) == 2
 
     virtually(scenario)
-
-
-def decoded(answer: Any) -> list[Any]:
-    from penstock.wire.batches import decode_records, read_header
-
-    content, records = answer.responses[0].partitions[0].records, []
-    while content:
-        size = read_header(content).size
-        records += decode_records(content[:size], bytes_max=1 << 24)
-        content = content[size:]
-    return records
 
 
 @pytest.mark.parametrize("fault", ["write", "flush"])
@@ -242,7 +231,8 @@ def test_a_disk_error_takes_one_log_offline_for_writes_and_the_others_go_on(faul
         for _ in range(2):
             assert (await line.produce("a", b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await line.produce("a", b"elsewhere", partition=1)).error_code == 0
-        assert [record.value for record in decoded(await line.fetch("a"))] == [b"flushed"], "what was flushed can be read"
+        readable = records_in(rows_of(await line.fetch("a"))["a", 0].records)
+        assert [record.value for record in readable] == [b"flushed"], "what was flushed can be read"
         assert await line.latest("a") == 1
         assert not node.stopped.done()
 

@@ -72,7 +72,7 @@ class Flusher:
         covered: list[tuple[Partition, FlushTicket]] = []
         for partition in wanted:
             self._by_deadline.pop(partition, None)
-            ticket = partition.log.begin_flush()
+            ticket = partition.begin_flush()
             if ticket is not None:
                 covered.append((partition, ticket))
         if covered:

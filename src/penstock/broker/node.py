@@ -38,6 +38,7 @@ from penstock.vocabulary import Instant, NodeId, TopicId
 log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
+BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
 
 
 class Health(NamedTuple):
@@ -55,7 +56,7 @@ class Node:
         self.files = OpenFiles(env.disk, settings.open_files_max)
         self.partitions = Partitions(env, settings, self.files)
         self.flusher = Flusher(env, self.settle)
-        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, env)
+        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
@@ -198,7 +199,7 @@ class Node:
             self.carry_out(partition, partition.failed("the topic was deleted", now), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             partition.log.abandon()
             for watcher in list(partition.watchers):
-                watcher.advanced(partition)
+                watcher.advanced(partition, 0)
         self.spawn(self._bury(topic_id))
 
     async def _bury(self, topic_id: TopicId) -> None:
@@ -262,8 +263,9 @@ class Node:
     ) -> None:
         for effect in effects:
             if isinstance(effect, AdvanceWatermark):
+                grown_bytes = partition.take_growth()
                 for watcher in list(partition.watchers):
-                    watcher.advanced(partition)
+                    watcher.advanced(partition, grown_bytes)
             elif isinstance(effect, Answer):
                 for token in effect.tokens:
                     token.made_durable()

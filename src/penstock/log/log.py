@@ -109,6 +109,11 @@ class Log:
     def size_bytes(self) -> int:
         return self._closed_bytes + self._shelf.active.size
 
+    @property
+    def appended_bytes(self) -> int:
+        """All that was ever appended since this log was opened, and what it held in its last segment then: retention takes none of it."""
+        return self._rolled_bytes + self._shelf.active.size
+
     # Appending
 
     def append(self, batch: Buffer, header: BatchHeader) -> None:
@@ -273,7 +278,7 @@ class Log:
     @property
     def wants_checkpoint(self) -> bool:
         """Whether a start after a crash would have much to scan, or would have to take a new epoch on trust."""
-        unsaved_bytes = self._rolled_bytes + self._shelf.active.size - self._checkpointed_bytes
+        unsaved_bytes = self.appended_bytes - self._checkpointed_bytes
         return unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
 
     def begin_checkpoint(self, extra: bytes) -> Checkpoint:
@@ -281,7 +286,7 @@ class Log:
         number, self._next_number = self._next_number, self._next_number + 1
         return capture(
             number, self.identity, self._shelf, self.epochs, start_offset=self.start_offset, end_offset=self.end_offset,
-            gaps_below=self._reader.gaps_below, appended_bytes=self._rolled_bytes + self._shelf.active.size, extra=extra,
+            gaps_below=self._reader.gaps_below, appended_bytes=self.appended_bytes, extra=extra,
         )  # fmt: skip
 
     async def write_checkpoint(self, checkpoint: Checkpoint) -> None:

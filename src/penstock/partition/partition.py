@@ -8,7 +8,7 @@ Hot path: one `append` per produced batch, one `read` per fetched partition.
 from typing import NamedTuple, Protocol
 
 from penstock.errors import ErrorCode, Refusal
-from penstock.log.log import Log
+from penstock.log.log import FlushTicket, Log
 from penstock.partition.admission import plain_rules
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
 from penstock.partition.producers import ProducerStates
@@ -34,9 +34,9 @@ class ProduceToken(Protocol):
 
 
 class Watcher(Protocol):
-    """Somebody who wants to know when more of a partition can be read."""
+    """Somebody who wants to know when more of a partition can be read, and how much, or when it is gone."""
 
-    def advanced(self, partition: "Partition") -> None: ...
+    def advanced(self, partition: "Partition", grown_bytes: int) -> None: ...
 
 
 class Appended(NamedTuple):
@@ -48,8 +48,8 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "end_is_known", "index", "is_deleted", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id",
-        "watchers",
+        "_config", "_flushing_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "leader", "log", "plain_rules", "producers",
+        "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class Partition:
         # A log that could not be opened whole may go on past what is readable. Nobody may be told that it ends there: a reader would
         # take the rest for lost, and begin again somewhere else.
         self.end_is_known = log.failure is None
+        self._flushing_bytes = self._readable_bytes = log.appended_bytes
         self.single_replies: dict[int, SingleReply] = {}  # By version: laid out once, since only offsets differ.
         self.watchers: dict[Watcher, None] = {}  # Ordered: who came first is told first.
 
@@ -120,6 +121,17 @@ class Partition:
         if header.producer_id >= 0:
             self.producers.replay(header, wall_ms)
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
+
+    def begin_flush(self) -> FlushTicket | None:
+        """What must be flushed; one flush at a time."""
+        self._flushing_bytes = self.log.appended_bytes
+        return self.log.begin_flush()
+
+    def take_growth(self) -> int:
+        """How many bytes have come below the watermark since this was last asked."""
+        readable_bytes = self.log.appended_bytes if self.high_watermark == self.log.end_offset else self._flushing_bytes
+        grown_bytes, self._readable_bytes = readable_bytes - self._readable_bytes, readable_bytes
+        return grown_bytes
 
     def reached(self, end_offset: Offset, now: Instant) -> list[Effect[ProduceToken]]:
         """This node has everything below the offset as durable as the topic promises."""

@@ -1,0 +1,126 @@
+"""What a fetch gathers from its partitions for one reply, within the reply's bounds (KIP-74).
+
+Whole batches below the high watermark, as many as the bounds of the partition and of the reply allow. The first batch of a reply is sent
+however large it is, so that a reader never hangs on it; every later one must fit. Each partition that is looked at gets a row, with or
+without batches.
+"""
+
+from collections.abc import Callable
+
+from penstock.broker.fetch_sessions import Interest
+from penstock.errors import DiskFailed, ErrorCode
+from penstock.log.faults import LogDamaged, OffsetOutOfRange
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Buffer, Offset
+from penstock.wire.fetch import FetchedRow
+from penstock.wire.records import scan_batches
+
+
+class Collector:
+    def __init__(
+        self, find: Callable[[Interest], Partition | ErrorCode], bytes_max: int, *, reads_committed: bool, report: Callable[[str], None]
+    ) -> None:
+        self._find = find
+        self._bytes_max = self._bytes_left = bytes_max
+        self._bytes_spare = bytes_max  # What may be read only to be left out because it does not fit: reading has its price too.
+        self._reads_committed = reads_committed
+        self._report = report
+        self.bytes_found = 0
+        self.has_error = False
+        self.rows: list[tuple[Interest, FetchedRow]] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes_left <= 0 and self.bytes_found > 0
+
+    def is_enough(self, bytes_min: int) -> bool:
+        """Whether the reply may leave: it has an error or as many bytes as were asked for, or more are there and would not fit."""
+        if self.has_error or self.is_full or self.bytes_found >= bytes_min:
+            return True
+        return bytes_min > self._bytes_max and any(_ends_below(row, interest.fetch_offset) for interest, row in self.rows)
+
+    def look(self, interest: Interest) -> bool:
+        """Looks at one partition. False: its bytes must come from the disk, use `look_later`."""
+        partition = self._checked(interest)
+        if partition is None:
+            return True
+        try:
+            data = partition.read(Offset(interest.fetch_offset), self._allowance(interest))
+        except (OffsetOutOfRange, DiskFailed) as failure:
+            self._fail(interest, partition, failure)
+            return True
+        if data is None:
+            return False
+        self._add(interest, partition, data)
+        return True
+
+    async def look_later(self, interest: Interest) -> None:
+        partition = self._checked(interest)
+        if partition is None:
+            return
+        try:
+            self._add(interest, partition, await partition.read_later(Offset(interest.fetch_offset), self._allowance(interest)))
+        except (OffsetOutOfRange, DiskFailed) as failure:
+            self._fail(interest, partition, failure)
+
+    def _checked(self, interest: Interest) -> Partition | None:
+        """The partition, if it has bytes for this interest; otherwise its row is written already."""
+        partition = self._find(interest)
+        if isinstance(partition, ErrorCode):
+            self._add_row(interest, partition)
+            return None
+        code = partition.check_leader_epoch(interest.leader_epoch)
+        log = partition.log
+        if code is ErrorCode.NONE and not log.start_offset <= interest.fetch_offset <= log.end_offset:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        if not partition.end_is_known and interest.fetch_offset >= log.end_offset:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        if code is not ErrorCode.NONE:
+            self._add_row(interest, code, partition)
+            return None
+        if interest.fetch_offset >= partition.high_watermark or self.is_full:
+            self._add_row(interest, ErrorCode.NONE, partition)
+            return None
+        return partition
+
+    def _allowance(self, interest: Interest) -> int:
+        return max(0, min(interest.bytes_max, self._bytes_left))
+
+    def _add(self, interest: Interest, partition: Partition, data: Buffer) -> None:
+        if self.bytes_found and len(data) > self._allowance(interest):
+            self._bytes_spare -= len(data)
+            if len(data) > self._bytes_left or self._bytes_spare < 0:
+                self._bytes_left = 0
+            data = b""
+        self._bytes_left -= len(data)
+        self.bytes_found += len(data)
+        self._add_row(interest, ErrorCode.NONE, partition, data)
+
+    def _fail(self, interest: Interest, partition: Partition, failure: Exception) -> None:
+        if partition.is_deleted:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if isinstance(interest.topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif isinstance(failure, OffsetOutOfRange):
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, LogDamaged) else ErrorCode.KAFKA_STORAGE_ERROR
+            self._report(f"cannot read {partition.topic}-{partition.index} at {interest.fetch_offset}: {failure}")
+        self._add_row(interest, code, partition)
+
+    def _add_row(self, interest: Interest, code: ErrorCode, partition: Partition | None = None, data: Buffer = b"") -> None:
+        if partition is None:
+            row: FetchedRow = (interest.index, code, -1, -1, -1, b"", None, -1, None, None)
+        else:
+            high_watermark = partition.high_watermark if partition.end_is_known else -1
+            aborted = () if self._reads_committed else None
+            row = (interest.index, code, high_watermark, high_watermark, partition.log.start_offset, data, aborted, -1, None, None)
+        self.has_error |= code is not ErrorCode.NONE
+        self.rows.append((interest, row))
+
+
+def _ends_below(row: FetchedRow, fetch_offset: int) -> bool:
+    """Whether there is more to read than the row has."""
+    _, _, high_watermark, _, _, records, *_ = row
+    if records:
+        scan = scan_batches(records, first_offset=0, end_offset_max=high_watermark, bytes_max=len(records), verify=False)
+        return scan.end_offset < high_watermark
+    return fetch_offset < high_watermark
