@@ -21,14 +21,22 @@ class Broker:
         return host, int(port)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A file that names LOOPS is run on a node with each of them."""
+    loops = getattr(metafunc.module, "LOOPS", ())
+    if loops and "broker" in metafunc.fixturenames:
+        metafunc.parametrize("broker", loops, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A node of this file's own. With PENSTOCK_PEER=host:port the tests talk to that broker instead: Apache Kafka must pass them too."""
     peer = os.environ.get("PENSTOCK_PEER")
     if peer:
         yield Broker(peer, None)
         return
-    with harness.Node(tmp_path_factory.mktemp("node") / "data") as node:
+    loop = getattr(request, "param", "auto")
+    with harness.Node(tmp_path_factory.mktemp("node") / "data", loop=loop) as node:
         yield Broker(node.bootstrap, node)
         assert node.is_alive(), f"the node ended with code {node.wait()}"
         assert node.complaints() == []

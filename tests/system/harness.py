@@ -49,12 +49,14 @@ class Node:
         log: Path | None = None,
         settings: Mapping[str, object] | None = None,
         topic_settings: Mapping[str, object] | None = None,
+        loop: str = "auto",
     ) -> None:
         self.data_directory = data_directory
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.log = log or data_directory.with_name(data_directory.name + ".log")
         self._settings = dict(settings or {}) | {f"topic.{name}": value for name, value in (topic_settings or {}).items()}
+        self._loop = loop
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -75,7 +77,7 @@ class Node:
         """Starts the process and does not wait for it."""
         assert not self.is_alive(), "it is running already"
         command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(self.data_directory)]
-        command += ["--kafka", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}"]
+        command += ["--kafka", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}", "--loop", self._loop]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         with self.log.open("ab") as log:

@@ -17,8 +17,7 @@ SECONDS_MAX = 30.0
 
 # A broker that is killed on purpose makes librdkafka talk without end.
 silence = logging.getLogger("librdkafka")
-silence.addHandler(logging.NullHandler())
-silence.propagate = False
+silence.disabled = True
 
 
 def unique(name: str) -> str:

@@ -33,6 +33,7 @@ from system.librdkafka import (
 )
 
 MINUTE_MS = 60_000
+LOOPS = ("uvloop", "asyncio")  # The node must be the same on both.
 
 
 def now_ms() -> int:
