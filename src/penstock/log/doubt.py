@@ -28,7 +28,7 @@ def leave_note(disk: Disk, directory: str, identity: LogIdentity, flushed_end: i
         return  # The earlier note doubts more.
     try:
         disk.close(write_fresh(disk, path, seal(_KIND, VERSION, _BODY.pack(identity.topic_id, identity.partition, flushed_end))))
-    except DiskFailed:
+    except (DiskFailed, FileNotFoundError):
         return
 
 

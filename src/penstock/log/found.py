@@ -30,6 +30,11 @@ class Found:
     is_saved: bool = False  # The checkpoint on the disk says all of this.
 
     @property
+    def flushed_end(self) -> int:
+        """What was found is flushed before it is handed out, unless that failed."""
+        return self.end_offset if self.failure is None else min(self.end_offset, max(self.start_offset, self.checkpoint_end))
+
+    @property
     def has_news(self) -> bool:
         """Whether a segment was closed or an epoch began after the checkpoint."""
         has_rolled = len(self.segments) > 1 and not self.is_checkpointed(self.segments[-1])

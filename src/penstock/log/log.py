@@ -57,7 +57,7 @@ class Log:
         self.identity = opening.identity
         self.start_offset = Offset(found.start_offset)  # The first that may be read.
         self.end_offset = Offset(found.end_offset)  # The next to be written.
-        self.flushed_end = self.end_offset  # Everything below is on the disk.
+        self.flushed_end = Offset(found.flushed_end)  # Everything below is on the disk.
         self.epochs: Epochs = found.epochs
         self.failure: str | None = found.failure  # Why no more appends are taken.
         self.report: Report = found.report  # How opening it went.
@@ -310,6 +310,9 @@ class Log:
         except DiskFailed as failure:
             self._fail(str(failure))
             raise
+        except FileNotFoundError:
+            self._fail(f"{self.directory} is gone")
+            raise DiskFailed(f"{self.directory} is gone") from None
 
     # The front and the end
 

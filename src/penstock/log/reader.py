@@ -32,7 +32,7 @@ class Reader:
         self._identity = identity
         self.config = config
         self.gaps_below = gaps_below
-        self._places: dict[int, int] = {}  # Where a batch begins: offset to position in its segment. The longest unused first.
+        self._places: dict[int, int] = {}  # Where a batch begins: offset to position in its segment. The oldest first.
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Buffer | None:
         """The offset lies in the log and below `end_offset`."""
@@ -98,20 +98,23 @@ class Reader:
 
     def _begin(self, segment: Segment, held: OpenFile, offset: int, bytes_max: int, end_offset: int) -> Asks | None:
         """A read of the segment; None when nobody in memory knows where to begin."""
-        position = 0 if offset == segment.base_offset else self._places.pop(offset, -1)
-        known_offset, seek_bytes = offset, 0
+        position = 0 if offset == segment.base_offset else self._places.get(offset, -1)
+        known_offset, seek_bytes, gaps = offset, 0, offset < self.gaps_below
         if position < 0:
             index = segment.index or held.index
             if index is None:
                 return None
             entry = index.find(offset)
-            if entry < 0:
+            if entry >= 0:
+                known_offset, position = index.offsets[entry], index.positions[entry]
+                seek_bytes = index.stretch_end(entry, segment.size) - position if known_offset != offset else 0
+            elif gaps:
+                position = 0  # Compaction took what stood before the first batch.
+            else:
                 raise LogDamaged(f"{segment.path}: the batches before offset {offset} cannot be followed")
-            known_offset, position = index.offsets[entry], index.positions[entry]
-            seek_bytes = index.stretch_end(entry, segment.size) - position if known_offset != offset else 0
         return take_batches(
             segment.path, offset, position=position, known_offset=known_offset, seek_bytes=seek_bytes, segment_size=segment.size,
-            bytes_max=bytes_max, end_offset=end_offset, leader_epoch=self._epochs.epoch_at(offset), gaps=offset < self.gaps_below,
+            bytes_max=bytes_max, end_offset=end_offset, epochs=self._epochs, gaps=gaps,
         )  # fmt: skip
 
     def _remember(self, segment: Segment, batches: Buffer, next_offset: int, position: int) -> Buffer:

@@ -11,6 +11,7 @@ them, and returns batches. It runs once per fetch and partition, so it makes no 
 from collections.abc import Generator
 from struct import Struct
 
+from penstock.log.epochs import Epochs
 from penstock.log.faults import LogDamaged
 from penstock.vocabulary import Buffer
 from penstock.wire.batches import HEADER_BYTES, MAGIC, crc_is_right, read_header
@@ -24,7 +25,7 @@ _PREFIX_BYTES = 12  # Offset and length: not counted by the length.
 
 def take_batches(
     path: str, offset: int, *, position: int, known_offset: int, seek_bytes: int, segment_size: int,
-    bytes_max: int, end_offset: int, leader_epoch: int, gaps: bool,
+    bytes_max: int, end_offset: int, epochs: Epochs, gaps: bool,
 ) -> Asks:  # fmt: skip
     """Asks for what it needs, then returns (batches, their end offset, the position after them).
 
@@ -53,6 +54,7 @@ def take_batches(
         if not _is_just_too_late(content, at, None if gaps else known_offset, end_offset):
             raise LogDamaged(f"{path}: the batch at position {position + at} is not what was written")
         return b"", known_offset, position + at
+    leader_epoch = epochs.epoch_at(read_header(content, at).base_offset if gaps else offset)
     end, end_offset = _end_of_chain(content, at, at + scan.valid_bytes, None if gaps else known_offset, leader_epoch)
     if end == at:
         raise LogDamaged(f"{path}: the batch at position {position + at} has another offset or leader epoch than it was given")
