@@ -149,6 +149,24 @@ def test_a_failed_write_takes_the_log_offline_and_what_was_flushed_stays() -> No
     run(story())
 
 
+def test_a_log_whose_very_first_write_failed_opens_again_empty() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk)
+        await bench.open()
+        disk.fail_next_write()
+        with pytest.raises(DiskFailed):
+            bench.append(1)
+        disk.power_cut(Loss.ALL)
+        await bench.open()
+        assert (bench.log.failure, bench.log.end_offset) == (None, 0)
+        bench.append(2)
+        await bench.log.flush()
+        assert bases_in(await bench.read_all()) == [0, 1]
+
+    run(story())
+
+
 def test_a_failed_roll_takes_the_log_offline() -> None:
     async def story() -> None:
         disk = SimDisk()

@@ -129,6 +129,25 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.recover()
         assert self.bench.log.end_offset == self.model.end
 
+    @rule(dies=st.sampled_from(["killed", *Loss, None]))
+    def fail_a_write_and_start_again(self, dies: str | Loss | None) -> None:
+        """The batch may be there afterwards: it was written, though nobody was told so."""
+        batch = batch_at(self.model.end, value=b"unsure" * 20, epoch=self.model.epoch)
+        self.disk.fail_next_write()
+        try:
+            self.bench.log.append(batch, read_header(batch))
+            raise AssertionError("the write failed")
+        except DiskFailed:
+            assert self.bench.log.failure
+        assert self.bench.log.end_offset == self.model.end
+        self.model.batches[self.model.end] = bytes(batch)
+        self.model.end += 1
+        if isinstance(dies, str):
+            self.disk.kill()
+        else:
+            self.disk.power_cut(dies)
+        self.recover()
+
     def recover(self) -> None:
         run(self.bench.open(files_max=3))
         log = self.bench.log
