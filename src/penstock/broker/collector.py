@@ -10,6 +10,7 @@ from collections.abc import Callable
 from penstock.broker.fetch_sessions import Interest
 from penstock.errors import DiskFailed, ErrorCode
 from penstock.log.faults import LogDamaged, OffsetOutOfRange
+from penstock.log.streaming import Stream
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Buffer, Offset
 from penstock.wire.fetch import FetchedRow
@@ -26,6 +27,7 @@ class Collector:
         self._reads_committed = reads_committed
         self._report = report
         self.bytes_found = 0
+        self.bytes_streamed = 0  # Of those: not read yet.
         self.has_error = False
         self.rows: list[tuple[Interest, FetchedRow]] = []
 
@@ -45,7 +47,8 @@ class Collector:
         if partition is None:
             return True
         try:
-            data = partition.read(Offset(interest.fetch_offset), self._allowance(interest))
+            offset, allowance = Offset(interest.fetch_offset), self._allowance(interest)
+            data = partition.stream(offset, allowance) or partition.read(offset, allowance)
         except (OffsetOutOfRange, DiskFailed) as failure:
             self._fail(interest, partition, failure)
             return True
@@ -86,7 +89,7 @@ class Collector:
     def _allowance(self, interest: Interest) -> int:
         return max(0, min(interest.bytes_max, self._bytes_left))
 
-    def _add(self, interest: Interest, partition: Partition, data: Buffer) -> None:
+    def _add(self, interest: Interest, partition: Partition, data: Buffer | Stream) -> None:
         if self.bytes_found and len(data) > self._allowance(interest):
             self._bytes_spare -= len(data)
             if len(data) > self._bytes_left or self._bytes_spare < 0:
@@ -94,6 +97,8 @@ class Collector:
             data = b""
         self._bytes_left -= len(data)
         self.bytes_found += len(data)
+        if isinstance(data, Stream):
+            self.bytes_streamed += len(data)
         self._add_row(interest, ErrorCode.NONE, partition, data)
 
     def _fail(self, interest: Interest, partition: Partition, failure: Exception) -> None:
@@ -106,7 +111,7 @@ class Collector:
             self._report(f"cannot read {partition.topic}-{partition.index} at {interest.fetch_offset}: {failure}")
         self._add_row(interest, code, partition)
 
-    def _add_row(self, interest: Interest, code: ErrorCode, partition: Partition | None = None, data: Buffer = b"") -> None:
+    def _add_row(self, interest: Interest, code: ErrorCode, partition: Partition | None = None, data: Buffer | Stream = b"") -> None:
         if partition is None:
             row: FetchedRow = (interest.index, code, -1, -1, -1, b"", None, -1, None, None)
         else:
@@ -120,6 +125,8 @@ class Collector:
 def _ends_below(row: FetchedRow, fetch_offset: int) -> bool:
     """Whether there is more to read than the row has."""
     _, _, high_watermark, _, _, records, *_ = row
+    if isinstance(records, Stream):
+        return True
     if records:
         scan = scan_batches(records, first_offset=0, end_offset_max=high_watermark, bytes_max=len(records), verify=False)
         return scan.end_offset < high_watermark

@@ -7,13 +7,15 @@ while an earlier request must end first, and while the node has no room for anot
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
 from penstock.broker.inbox import Inbox
+from penstock.broker.outbox import Outbox, Piece
 from penstock.errors import MalformedInput
 from penstock.settings import KIB, MIB
-from penstock.vocabulary import Buffer, Instant
+from penstock.vocabulary import Instant
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.frames import LENGTH
 
@@ -39,17 +41,19 @@ class Cancellable(Protocol):
 class Reply:
     """A request's place in the queue of replies. No pieces at all: answered by silence (acks=0)."""
 
-    __slots__ = ("connection", "counted", "parked", "pieces")
+    __slots__ = ("connection", "counted", "is_streamed", "parked", "pieces")
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
-        self.pieces: list[Buffer] | None = None
+        self.pieces: Sequence[Piece] | None = None
+        self.is_streamed = False
         self.parked: Cancellable | None = None
         self.counted = 0  # Bytes of the node's room for replies that it takes.
 
-    def send(self, pieces: list[Buffer], size: int = 0) -> None:
-        """Answers. `size` is given for replies large enough to be counted."""
+    def send(self, pieces: Sequence[Piece], size: int = 0, *, is_streamed: bool = False) -> None:
+        """Answers. `size` is given for replies large enough to be counted; some of the pieces of a streamed one are streams."""
         self.pieces = pieces
+        self.is_streamed = is_streamed
         self.parked = None
         if size >= COUNTED_FROM_BYTES:
             self.counted = size
@@ -58,7 +62,7 @@ class Reply:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_ready_bytes",
+        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_outbox", "_ready_bytes",
         "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes", "is_closed", "requests_in_turn",
     )  # fmt: skip
 
@@ -85,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._outbox = Outbox(self._node, self, self._transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         if not self._node.connection_opened(self):
             self.close()
@@ -99,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ready_bytes = self._written_bytes = 0
         self._release_reservation()
         self._inbox.forget()
+        self._outbox.forget()
         self._node.connection_closed(self)
 
     def close(self) -> None:
@@ -205,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_wait(self) -> bool:
         return (
             self._is_paused
+            or len(self._outbox) > 0
             or self._is_waiting_for_room
             or self.requests_in_turn > 0
             or self._ready_bytes > UNSENT_BYTES_HIGH
@@ -273,24 +280,34 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         if not replies or replies[0].pieces is None or self._is_paused or self.is_closed:
             return
-        pieces: list[Buffer] = []
-        counted = 0
+        pieces: list[Piece] = []
+        counted, is_streamed = 0, len(self._outbox) > 0
         while replies and (ready := replies[0].pieces) is not None:
             pieces += ready
-            counted += replies.popleft().counted
-        self._write(pieces, counted)
+            counted += replies[0].counted
+            is_streamed |= replies.popleft().is_streamed
+        self._write(pieces, counted, is_streamed=is_streamed)
         if self._is_blocked:
             self.go_on()
 
-    def _write(self, pieces: list[Buffer], counted: int) -> None:
+    def go_on_writing(self) -> None:
+        """Whatever the outbox waited for is over."""
+        self._outbox.pump()
+        self.send_ready()
+        self.go_on()
+
+    def _write(self, pieces: list[Piece], counted: int, *, is_streamed: bool = False) -> None:
         if not pieces or self._transport is None:
             return
-        if not counted:
-            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if is_streamed:
+            self._outbox.put(pieces)
+        elif not counted:
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))  # type: ignore[arg-type]
             return
+        else:
+            self._transport.writelines(pieces)  # type: ignore[arg-type]
         self._ready_bytes -= counted
         self._written_bytes += counted
-        self._transport.writelines(pieces)
         if self._transport.get_write_buffer_size() > UNSENT_BYTES_HIGH:
             asyncio.get_running_loop().call_soon(self._settle_written)
         else:
@@ -303,15 +320,14 @@ class Connection(asyncio.BufferedProtocol):
             self._written_bytes = 0
 
     def pause_writing(self) -> None:
-        self._is_paused = True
+        self._is_paused = self._outbox.is_paused = True
         self._stalled_since = self._node.env.now()
         if self._transport is not None:
             self._unsent_bytes = self._transport.get_write_buffer_size()
         self._block()
 
     def resume_writing(self) -> None:
-        self._is_paused = False
+        self._is_paused = self._outbox.is_paused = False
         self._stalled_since = None
         self._settle_written()
-        self.send_ready()
-        self.go_on()
+        self.go_on_writing()

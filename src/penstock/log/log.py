@@ -30,6 +30,7 @@ from penstock.log.reader import Reader
 from penstock.log.recovery import EPOCH_MAX, Opening, ancestors, recover
 from penstock.log.retention import Expired, find_expired
 from penstock.log.segment import Segment, Shelf
+from penstock.log.streaming import Stream
 from penstock.vocabulary import Buffer, Offset
 from penstock.wire.batches import BatchHeader
 
@@ -260,6 +261,12 @@ class Log:
         if offset >= end_offset or offset >= self.end_offset:
             return b""
         return await self._reader.read_later(offset, bytes_max, min(end_offset, self.end_offset))
+
+    def stream(self, offset: int, *, bytes_max: int, end_offset: int) -> Stream | None:
+        """As `read`, for much at once that is read while it is sent. None where there is little, or nobody knows how much: use `read`."""
+        if offset < self.start_offset or offset >= min(end_offset, self.end_offset):
+            return None
+        return self._reader.stream(offset, bytes_max, min(end_offset, self.end_offset))
 
     async def find_timestamp(self, timestamp: int, end_offset: int) -> TimedRecord | None:
         """The first record below `end_offset` with this timestamp or a later one."""

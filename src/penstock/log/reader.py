@@ -5,6 +5,8 @@ reads nothing twice. Otherwise the index says where to begin to look.
 Read-now answers None wherever it would wait for the disk; read-later is the same, off the loop. Files are opened on the loop, in both.
 """
 
+from bisect import bisect_right
+
 from penstock.env import Disk
 from penstock.log import index_files
 from penstock.log.config import LogConfig, LogIdentity
@@ -14,13 +16,14 @@ from penstock.log.index import SparseIndex
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.reading import Asks, take_batches
 from penstock.log.segment import Segment, Shelf
+from penstock.log.streaming import STREAM_BYTES_MIN, Stream, Stretch
 from penstock.vocabulary import Buffer
 
 _PLACES_MAX = 32  # More readers than this at different places fall back on the index.
 
 
 class Reader:
-    __slots__ = ("_disk", "_epochs", "_files", "_identity", "_places", "_shelf", "config", "gaps_below")
+    __slots__ = ("_disk", "_epochs", "_files", "_identity", "_places", "_shelf", "_suspect", "config", "gaps_below")
 
     def __init__(
         self, disk: Disk, files: OpenFiles, shelf: Shelf, epochs: Epochs, *, identity: LogIdentity, config: LogConfig, gaps_below: int
@@ -32,6 +35,7 @@ class Reader:
         self._identity = identity
         self.config = config
         self.gaps_below = gaps_below
+        self._suspect: Segment | None = None
         self._places: dict[int, int] = {}  # Where a batch begins: offset to position in its segment. The oldest first.
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Buffer | None:
@@ -72,6 +76,37 @@ class Reader:
         if batches or not self._goes_on(segment, next_offset, end_offset):
             return self._remember(segment, batches, next_offset, position)
         return await self.read_later(self._next_base(segment), bytes_max, end_offset)
+
+    def stream(self, offset: int, bytes_max: int, end_offset: int) -> Stream | None:
+        """A long read whose length is known beforehand; None where there is none to be had, and `read` must do."""
+        segment = self._shelf.holding(offset)
+        if bytes_max < STREAM_BYTES_MIN or segment is self._suspect or offset < self.gaps_below:
+            return None
+        held = self._borrow(segment)
+        index = segment.index or held.index
+        stretch = None if index is None else self._plan(segment, index, offset, bytes_max, end_offset)
+        if stretch is None:
+            return None
+        return Stream(self, self._disk, self._epochs, segment, stretch)
+
+    def suspect(self, segment: Segment) -> None:
+        """Something in it was not what was written: it is read in one piece from now on, so that damage is found before a reply begins."""
+        self._suspect = segment
+
+    def unpin(self, held: OpenFile) -> None:
+        self._files.unpin(held)
+
+    def _plan(self, segment: Segment, index: SparseIndex, offset: int, bytes_max: int, end_offset: int) -> Stretch | None:
+        """From the batch that begins with the offset to the last place below the bounds where the index knows of a batch."""
+        start = 0 if offset == segment.base_offset else self._places.get(offset, -1)
+        if start < 0:
+            entry = index.find(offset)
+            if entry < 0 or index.offsets[entry] != offset:
+                return None
+            start = index.positions[entry]
+        last = min(bisect_right(index.positions, start + bytes_max), bisect_right(index.offsets, end_offset)) - 1
+        end = index.positions[last] if last >= 0 else 0
+        return Stretch(offset, start, end) if end - start >= STREAM_BYTES_MIN else None
 
     def pin(self, segment: Segment) -> OpenFile:
         try:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.errors import ErrorCode, Refusal
 from penstock.log.log import FlushTicket, Log
+from penstock.log.streaming import Stream
 from penstock.partition.admission import plain_rules
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
 from penstock.partition.producers import ProducerStates
@@ -143,6 +144,10 @@ class Partition:
     def read(self, offset: Offset, bytes_max: int) -> Buffer | None:
         """Whole batches below the watermark; None where that would wait for the disk."""
         return self.log.read(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
+
+    def stream(self, offset: Offset, bytes_max: int) -> Stream | None:
+        """Much at once, below the watermark, to be read while it is sent; None where `read` must do."""
+        return self.log.stream(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
 
     async def read_later(self, offset: Offset, bytes_max: int) -> Buffer:
         return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)

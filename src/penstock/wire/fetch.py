@@ -18,6 +18,7 @@ from penstock.wire.frames import LENGTH
 from penstock.wire.varints import uvarint
 
 Topic = str | bytes  # A name up to version 12, an id from 13.
+Payload = Any  # A buffer, or anything else that knows its length and that whoever writes the pieces can write.
 
 _FLEXIBLE_FROM = 12
 _TOPIC_IDS_FROM = 13
@@ -61,14 +62,14 @@ class FetchedPartition(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer = b""  # Never null: clients differ on what a null means.
+    records: Payload = b""  # Never null: clients differ on what a null means.
     aborted: Sequence[tuple[int, int]] | None = None  # Producer id and first offset of each aborted transaction.
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None  # For a follower: the epoch and end offset where its log leaves ours.
     current_leader: tuple[int, int] | None = None  # Node and leader epoch, for a reader that asked the wrong node.
 
 
-FetchedRow = tuple[int, int, int, int, int, Buffer, Sequence[tuple[int, int]] | None, int, tuple[int, int] | None, tuple[int, int] | None]
+FetchedRow = tuple[int, int, int, int, int, Payload, Sequence[tuple[int, int]] | None, int, tuple[int, int] | None, tuple[int, int] | None]
 
 
 _new_row = tuple.__new__  # Half the cost of calling a named tuple's class, and a request may list thousands.
@@ -91,7 +92,7 @@ def write_fetch_response(
     error_code: int = 0,
     session_id: int = 0,
     node_endpoints: Sequence[Endpoint] = (),
-) -> list[Buffer]:
+) -> list[Payload]:
     """A whole frame in pieces. `error_code` and `session_id` go out from version 7."""
     if version >= _FLEXIBLE_FROM:
         pieces, small = _flexible_topics(topics, _FLEXIBLE_HEAD.pack(correlation_id, 0, throttle_ms, error_code, session_id))
@@ -114,9 +115,9 @@ _EPOCH_AND_OFFSET = Struct(">iq")
 _NO_ABORTED = fields.count(-1)
 
 
-def _flexible_topics(topics: Sequence[tuple[Topic, Sequence[FetchedRow]]], small: bytes) -> tuple[list[Buffer], bytes]:
+def _flexible_topics(topics: Sequence[tuple[Topic, Sequence[FetchedRow]]], small: bytes) -> tuple[list[Payload], bytes]:
     """The pieces so far, and the small bytes that wait to be joined to what follows."""
-    pieces: list[Buffer] = []
+    pieces: list[Payload] = []
     small += uvarint(len(topics) + 1)
     for topic, partitions in topics:
         small += (topic if isinstance(topic, bytes) else fields.compact_string(topic)) + uvarint(len(partitions) + 1)
@@ -134,8 +135,8 @@ def _flexible_topics(topics: Sequence[tuple[Topic, Sequence[FetchedRow]]], small
     return pieces or [b""], small
 
 
-def _classic_topics(version: int, topics: Sequence[tuple[Topic, Sequence[FetchedRow]]], small: bytes) -> tuple[list[Buffer], bytes]:
-    pieces: list[Buffer] = []
+def _classic_topics(version: int, topics: Sequence[tuple[Topic, Sequence[FetchedRow]]], small: bytes) -> tuple[list[Payload], bytes]:
+    pieces: list[Payload] = []
     small += LENGTH.pack(len(topics))
     for topic, partitions in topics:
         small += fields.string(str(topic)) + LENGTH.pack(len(partitions))

@@ -19,7 +19,6 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.fetch import FetchedRow, FetchRequest, Topic, read_fetch_request, write_fetch_response
-from penstock.wire.frames import LENGTH
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -223,7 +222,7 @@ class Fetch:
         self._node.metrics.bytes_out += collector.bytes_found
         session_id = NO_SESSION if self._session is None else self._session.session_id
         pieces = write_fetch_response(self._version, self._correlation_id, list(topics.items()), session_id=session_id)
-        self._reply.send(pieces, LENGTH.unpack_from(pieces[0])[0])
+        self._reply.send(pieces, sum(map(len, pieces)) - collector.bytes_streamed, is_streamed=collector.bytes_streamed > 0)
 
     def _end(self) -> None:
         self._is_done = True

@@ -85,6 +85,7 @@ class SingleProduce(Reply):
         self.connection = connection
         self.pieces = None
         self.counted = 0
+        self.is_streamed = False
         self.parked = self
         self.deadline = Instant(node.env.now() + single[3] / 1000)
         self._node = node
