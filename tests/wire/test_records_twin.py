@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from penstock.wire import _records_py
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch
+from penstock.wire.verdicts import ScanFault
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -80,8 +81,9 @@ def test_both_loops_scan_and_seek_alike(compiled, *, batches, changes, in_header
     end_offset_max, bytes_max = bounds
     for verify in (True, False):
         for offset_max in (end_offset_max, HIGHEST):
-            same = {"first_offset": 0, "end_offset_max": offset_max, "bytes_max": bytes_max * 4, "verify": verify}
-            assert compiled.scan_batches(buffer, **same) == _records_py.scan_batches(buffer, **same)
+            for more in ({}, {"is_dense": True}, {"leader_epoch": -1}, {"is_dense": True, "leader_epoch": 5}):
+                same = {"first_offset": 0, "end_offset_max": offset_max, "bytes_max": bytes_max * 4, "verify": verify, **more}
+                assert compiled.scan_batches(buffer, **same) == _records_py.scan_batches(buffer, **same)
     for offset in (-1, 0, end_offset_max, 2**40):
         assert compiled.seek_batch(buffer, offset) == _records_py.seek_batch(buffer, offset)
 
@@ -110,3 +112,15 @@ def test_both_loops_find_an_untouched_batch_plain(compiled, chosen):
     batch = encode_batch(chosen)
     assert compiled.is_plain_batch(batch, 0, 1000, False)
     assert _records_py.is_plain_batch(batch, 0, 1000, False)
+
+
+def test_a_dense_scan_stops_at_a_gap_and_a_scan_of_one_epoch_at_the_next(compiled):
+    one = [Record(value=b"x", timestamp_ms=1)]
+    first, second, later = (encode_batch(one, base_offset=base, leader_epoch=epoch) for base, epoch in ((0, 3), (1, 3), (5, 4)))
+    buffer = first + second + later
+    for loop in (compiled, _records_py):
+        bounds = {"first_offset": 0, "end_offset_max": HIGHEST, "bytes_max": HIGHEST}
+        assert loop.scan_batches(buffer, **bounds).batches == 3
+        assert loop.scan_batches(buffer, **bounds, is_dense=True) == (len(first + second), 2, 2, ScanFault.OFFSET)
+        assert loop.scan_batches(buffer, **bounds, leader_epoch=3) == (len(first + second), 2, 2, ScanFault.EPOCH)
+        assert loop.scan_batches(buffer, **bounds, leader_epoch=4) == (0, 0, 0, ScanFault.EPOCH)

@@ -62,8 +62,9 @@ class Reply:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_outbox", "_ready_bytes",
-        "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes", "is_closed", "requests_in_turn",
+        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_outbox",
+        "_ready_bytes", "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes", "is_closed",
+        "requests_in_turn",
     )  # fmt: skip
 
     def __init__(self, node: "Node") -> None:

@@ -104,10 +104,11 @@ class Housekeeper:
             if partition.log.failure is not None or partition.is_deleted:
                 continue
             partition.producers.forget_silent_since(forgotten_before)
-            plan = partition.log.expired(node.env.wall_ms(), partition.high_watermark)
-            if plan is None:
-                continue
             try:
+                partition.log.roll_if_old(node.env.wall_ms())  # Appends do it too, but a quiet topic has none.
+                plan = partition.log.expired(node.env.wall_ms(), partition.high_watermark)
+                if plan is None:
+                    continue
                 await self.checkpoint(partition)  # What producers the dropped batches told of must outlive them.
                 await partition.log.delete_segments(plan)
             except DiskFailed as failure:

@@ -62,6 +62,7 @@ class Partitions:
         return partitions
 
     async def _open(self, topic: Topic, index: int, config: TopicConfig, *, is_clean: bool) -> Partition:
+        state = topic.partitions[index]
         producers = ProducerStates(self._settings.producers_max)
         wall_ms = self._env.wall_ms()
 
@@ -78,8 +79,8 @@ class Partitions:
             is_clean=is_clean,
             restore=producers.restore,
             replay=replay,
+            epoch_max=state.leader_epoch,
         )
-        state = topic.partitions[index]
         if state.leader != self._settings.node_id:
             raise BrokenPromise(f"{topic.name}-{index} is led by node {state.leader}, and this is node {self._settings.node_id}")
         leader: Leader[ProduceToken] = Leader(NodeId(self._settings.node_id), state.leader_epoch, state.in_sync, log.end_offset)

@@ -9,7 +9,7 @@ them, and returns batches. It runs once per fetch and partition, so it makes no 
 """
 
 from collections.abc import Generator
-from struct import Struct
+from functools import partial
 
 from penstock.log.epochs import Epochs
 from penstock.log.faults import LogDamaged
@@ -18,9 +18,6 @@ from penstock.wire.batches import HEADER_BYTES, MAGIC, crc_is_right, read_header
 from penstock.wire.records import scan_batches
 
 Asks = Generator[tuple[int, int], bytes, tuple[Buffer, int, int]]
-
-_FRONT = Struct(">qii7xi")  # base offset, length, leader epoch, last offset delta
-_PREFIX_BYTES = 12  # Offset and length: not counted by the length.
 
 
 def take_batches(
@@ -43,35 +40,25 @@ def take_batches(
         known_offset = sought.end_offset
     if gaps and position + at == segment_size:
         return b"", known_offset, segment_size  # Compaction left nothing at or after the offset in this segment.
-    scan = scan_batches(content, start=at, first_offset=known_offset, end_offset_max=end_offset, bytes_max=bytes_max)
+    epoch = epochs.epoch_at(_base_offset(content, at, offset) if gaps else offset)
+    follow = partial(scan_batches, first_offset=known_offset, end_offset_max=end_offset, is_dense=not gaps, leader_epoch=epoch)
+    scan = follow(content, start=at, bytes_max=bytes_max)
     if not scan.batches and len(content) - at >= HEADER_BYTES and (size := read_header(content, at).size) > len(content) - at:
         position, at = position + at, 0
         if size > segment_size - position:
             raise LogDamaged(f"{path}: the batch at position {position} claims to end past its segment")
         content = yield position, size
-        scan = scan_batches(content, first_offset=known_offset, end_offset_max=end_offset, bytes_max=size)
+        scan = follow(content, bytes_max=size)
     if not scan.batches:
         if not _is_just_too_late(content, at, None if gaps else known_offset, end_offset):
             raise LogDamaged(f"{path}: the batch at position {position + at} is not what was written")
         return b"", known_offset, position + at
-    leader_epoch = epochs.epoch_at(read_header(content, at).base_offset if gaps else offset)
-    end, end_offset = _end_of_chain(content, at, at + scan.valid_bytes, None if gaps else known_offset, leader_epoch)
-    if end == at:
-        raise LogDamaged(f"{path}: the batch at position {position + at} has another offset or leader epoch than it was given")
-    return content if not at and end == len(content) else memoryview(content)[at:end], end_offset, position + end
+    end = at + scan.valid_bytes
+    return content if not at and end == len(content) else memoryview(content)[at:end], scan.end_offset, position + end
 
 
-def _end_of_chain(content: bytes, at: int, end: int, next_offset: int | None, leader_epoch: int) -> tuple[int, int]:
-    """How far batches follow each other without a gap (None: gaps are legal) and are all of one epoch: position and end offset."""
-    read_front = _FRONT.unpack_from
-    end_offset = next_offset or 0
-    while at < end:
-        base_offset, length, epoch, last_delta = read_front(content, at)
-        if epoch != leader_epoch or (base_offset != end_offset and next_offset is not None):
-            break
-        end_offset = base_offset + last_delta + 1
-        at += length + _PREFIX_BYTES
-    return at, end_offset
+def _base_offset(content: bytes, at: int, unknown: int) -> int:
+    return read_header(content, at).base_offset if len(content) - at >= HEADER_BYTES else unknown
 
 
 def _is_just_too_late(content: bytes, at: int, offset: int | None, end_offset: int) -> bool:

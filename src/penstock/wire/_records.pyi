@@ -10,6 +10,14 @@ def check_records(
 ) -> RecordsVerdict: ...
 def is_plain_batch(batch: Buffer, timestamp_min: int, timestamp_max: int, keys_required: bool) -> bool: ...
 def scan_batches(
-    buffer: Buffer, *, start: int = 0, first_offset: int, end_offset_max: int, bytes_max: int, verify: bool = True
+    buffer: Buffer,
+    *,
+    start: int = 0,
+    first_offset: int,
+    end_offset_max: int,
+    bytes_max: int,
+    verify: bool = True,
+    is_dense: bool = False,
+    leader_epoch: int | None = None,
 ) -> Scan: ...
 def seek_batch(buffer: Buffer, offset: int, start: int = 0) -> int: ...

@@ -28,6 +28,7 @@ cdef object scan_class = Scan
 cdef enum:
     HEADER_BYTES = 61
     PREFIX_BYTES = 12  # Base offset and length: not counted by the length.
+    EPOCH_AT = 12
     MAGIC_AT = 16
     CRC_AT = 17
     CRC_FROM = 21  # What the checksum covers begins here.
@@ -56,6 +57,7 @@ cdef enum:
     BAD_MAGIC = 3
     BAD_OFFSET = 4
     BAD_CRC = 5
+    BAD_EPOCH = 6
 
 
 cdef struct Rules:
@@ -143,13 +145,17 @@ def is_plain_batch(batch, timestamp_min, timestamp_max, bint keys_required):
         PyBuffer_Release(&view)
 
 
-def scan_batches(buffer, *, Py_ssize_t start=0, int64_t first_offset, end_offset_max, bytes_max, bint verify=True):
+def scan_batches(
+    buffer, *, Py_ssize_t start=0, int64_t first_offset, end_offset_max, bytes_max, bint verify=True, bint is_dense=False, leader_epoch=None
+):
     cdef Py_buffer view
     cdef int64_t offset_max = clamp(end_offset_max)
     cdef int64_t room = clamp(bytes_max)
     cdef int64_t at = start
     cdef int64_t end_offset = first_offset
     cdef int64_t batches = 0
+    cdef bint has_epoch = leader_epoch is not None
+    cdef int32_t epoch = leader_epoch if has_epoch else 0
     cdef Front front
     cdef int fault = SCAN_FINE
     cdef const uint8_t *bytes
@@ -161,6 +167,12 @@ def scan_batches(buffer, *, Py_ssize_t start=0, int64_t first_offset, end_offset
         while at < view.len:
             fault = read_front(bytes + at, view.len - at, end_offset, &front)
             if fault:
+                break
+            if is_dense and front.base_offset != end_offset:
+                fault = BAD_OFFSET
+                break
+            if has_epoch and <int32_t>be32(bytes + at + EPOCH_AT) != epoch:
+                fault = BAD_EPOCH
                 break
             if front.end_offset > offset_max or (batches and at - start + front.size > room):
                 break

@@ -90,7 +90,17 @@ def is_plain_batch(batch: Buffer, timestamp_min: int, timestamp_max: int, keys_r
     return not verdict.fault and verdict.max_timestamp == max_time
 
 
-def scan_batches(buffer: Buffer, *, start: int = 0, first_offset: int, end_offset_max: int, bytes_max: int, verify: bool = True) -> Scan:
+def scan_batches(
+    buffer: Buffer,
+    *,
+    start: int = 0,
+    first_offset: int,
+    end_offset_max: int,
+    bytes_max: int,
+    verify: bool = True,
+    is_dense: bool = False,
+    leader_epoch: int | None = None,
+) -> Scan:
     size = len(buffer)
     if not 0 <= start <= size:
         raise ValueError("the start is outside the buffer")
@@ -99,6 +109,11 @@ def scan_batches(buffer: Buffer, *, start: int = 0, first_offset: int, end_offse
         fault, length, batch_end_offset = _read_front(buffer, at, size, end_offset)
         if fault:
             return Scan(at - start, end_offset, batches, fault)
+        base_offset, _, epoch, *_ = _FRONT.unpack_from(buffer, at)
+        if is_dense and base_offset != end_offset:
+            return Scan(at - start, end_offset, batches, ScanFault.OFFSET)
+        if leader_epoch is not None and epoch != leader_epoch:
+            return Scan(at - start, end_offset, batches, ScanFault.EPOCH)
         if batch_end_offset > end_offset_max or (batches and at + length - start > bytes_max):
             break
         if length > size - at:

@@ -10,7 +10,8 @@ truth about its highest timestamp. Whoever gets a no asks again, check by check,
 
 `scan_batches(buffer, ...)` walks whole batches from `start` and checks each checksum (unless `verify` is off). Base offsets must ascend
 from `first_offset`; gaps are legal, compaction leaves them. It stops before a batch that would end past `end_offset_max`, and before one
-that would make more than `bytes_max`, but always takes the first. A stop at a bound is no fault.
+that would make more than `bytes_max`, but always takes the first. A stop at a bound is no fault. With `is_dense` a gap between offsets is
+one, and with `leader_epoch` a batch of another epoch.
 
 `seek_batch(buffer, offset, start=0)` gives the position of the batch that holds the offset, or of the first one after it; -1 when the
 buffer has neither, or something unreadable first. Checks no checksums; the batch's body may reach past the buffer.

@@ -34,6 +34,7 @@ class ScanFault(IntEnum):
     MAGIC = 3  # Not a batch of format 2.
     OFFSET = 4  # Offsets go backwards.
     CRC = 5
+    EPOCH = 6  # Written in another leader epoch than the one asked for.
 
 
 class Scan(NamedTuple):
