@@ -6,6 +6,7 @@ by a deadline instead. A round that fails takes the logs it covered offline; a l
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from penstock.env import Env
@@ -13,11 +14,16 @@ from penstock.log.log import FlushTicket
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant
 
+log = logging.getLogger("penstock")
+
+SOON_SECONDS = 0.05  # What is due this soon is flushed with what is due now, so that many deadlines make few rounds.
+
 
 class Flusher:
-    def __init__(self, env: Env, on_settled: Callable[[Partition], None]) -> None:
+    def __init__(self, env: Env, on_settled: Callable[[Partition], None], on_ended: Callable[[asyncio.Task[None]], None]) -> None:
         self._env = env
         self._on_settled = on_settled  # Called for each partition of a round once its log knows how the round ended.
+        self._on_ended = on_ended  # Told of the task that ran the rounds: what it raised must not be lost.
         self._wanted: dict[Partition, None] = {}
         self._by_deadline: dict[Partition, Instant] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -31,6 +37,7 @@ class Flusher:
         self._wanted[partition] = None
         if self._rounds is None:
             self._rounds = asyncio.get_running_loop().create_task(self._run_rounds())
+            self._rounds.add_done_callback(self._on_ended)
 
     def request_by(self, partition: Partition, deadline: Instant) -> None:
         """The partition's log has bytes that must be flushed by then; an earlier deadline stands."""
@@ -67,8 +74,16 @@ class Flusher:
             self._waiting.clear()
 
     async def _one_round(self) -> None:
-        wanted, self._wanted = self._wanted, {}
         waiting, self._waiting = self._waiting, []
+        try:
+            await self._flush_wanted()
+        finally:
+            for done in waiting:
+                if not done.done():
+                    done.set_result(None)
+
+    async def _flush_wanted(self) -> None:
+        wanted, self._wanted = self._wanted, {}
         covered: list[tuple[Partition, FlushTicket]] = []
         for partition in wanted:
             self._by_deadline.pop(partition, None)
@@ -84,10 +99,15 @@ class Flusher:
             self.seconds_flushing += self._env.now() - began
             for partition, ticket in covered:
                 partition.log.end_flush(ticket, failures)
-                self._on_settled(partition)
-        for done in waiting:
-            if not done.done():
-                done.set_result(None)
+            for partition, _ in covered:
+                self._settle(partition)
+
+    def _settle(self, partition: Partition) -> None:
+        """Who waits for one partition must not keep those of another from hearing."""
+        try:
+            self._on_settled(partition)
+        except Exception:
+            log.exception("answering for %s-%d failed", partition.topic, partition.index)
 
     def _set_timer(self, deadline: Instant) -> None:
         if self._timer is not None:
@@ -96,8 +116,8 @@ class Flusher:
 
     def _deadline_came(self) -> None:
         self._timer = None
-        now = self._env.now()
-        for partition in [partition for partition, deadline in self._by_deadline.items() if deadline <= now]:
+        soon = self._env.now() + SOON_SECONDS
+        for partition in [partition for partition, deadline in self._by_deadline.items() if deadline <= soon]:
             del self._by_deadline[partition]
             self.request(partition)
         if self._by_deadline:

@@ -1,6 +1,7 @@
 """The metadata log, as a quorum of one: decide, append, flush, replay, and only then answer.
 
 One command at a time: the next one is decided on an image that has everything before it. Replay therefore sees committed records only.
+What was appended is carried through to its replay, whatever becomes of the one who asked: a snapshot must never miss what the log has.
 When voters are added, `_commit` waits for a majority instead of for this disk alone; nothing else here changes.
 A failed write or flush ends the process: a node that isn't sure of its metadata must not go on.
 """
@@ -8,6 +9,7 @@ A failed write or flush ends the process: a node that isn't sure of its metadata
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from penstock.cluster import records
 from penstock.cluster.controller import Command, Controller, Reply
@@ -28,7 +30,6 @@ _BATCH_BYTES_MAX = 64 * MIB
 _READ_BYTES = 1 * MIB
 _SNAPSHOT_HEAD = struct.Struct(">q")  # the offset that it stands for
 _LENGTH = struct.Struct(">i")
-_CONFIG = LogConfig(segment_bytes=64 * MIB, retention_ms=-1, retention_bytes=-1)
 
 
 class MetadataLog:
@@ -37,7 +38,7 @@ class MetadataLog:
         self._log = log
         self._on_replayed = on_replayed
         self._turn = asyncio.Lock()
-        self._snapshot_size = log.size_bytes
+        self._committing: asyncio.Task[None] | None = None
         self.image = image
 
     @classmethod
@@ -51,8 +52,9 @@ class MetadataLog:
         def restore(snapshot: bytes) -> None:
             restored[0] = _restore(snapshot, image)
 
+        config = LogConfig(segment_bytes=64 * MIB, retention_ms=-1, retention_bytes=-1, checkpoint_bytes=SNAPSHOT_EVERY_BYTES)
         log = await Log.open(
-            env, METADATA_DIRECTORY, LogIdentity(METADATA_TOPIC_ID, 0), _CONFIG, files,
+            env, METADATA_DIRECTORY, LogIdentity(METADATA_TOPIC_ID, 0), config, files,
             is_clean=is_clean, restore=restore, replay=lambda header: None,
         )  # fmt: skip
         if log.failure is not None:
@@ -63,18 +65,26 @@ class MetadataLog:
 
     async def submit(self, command: Command, controller: Controller) -> tuple[Reply, ...]:
         """Decides the command and makes the decision durable. Replies come in the order of what was asked."""
-        async with self._turn:
+        await self._turn.acquire()
+        try:
             decision = controller.decide(command)
-            if decision.records:
-                try:
-                    await self._commit(decision.records)
-                except DiskFull:
-                    raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: nothing was changed") from None
-            return decision.replies
+        except BaseException:
+            self._turn.release()
+            raise
+        self._committing = asyncio.get_running_loop().create_task(self._commit_and_pass_turn_on(decision.records))
+        await asyncio.shield(self._committing)
+        return decision.replies
 
     async def close(self) -> None:
         async with self._turn:
             await self._log.close(self._snapshot())
+
+    async def _commit_and_pass_turn_on(self, made: Sequence[records.Record]) -> None:
+        try:
+            if made:
+                await self._commit(made)
+        finally:
+            self._turn.release()
 
     async def _commit(self, made: Sequence[records.Record]) -> None:
         wall_ms = self._env.wall_ms()
@@ -83,14 +93,17 @@ class MetadataLog:
             base_offset=self._log.end_offset,
             leader_epoch=TERM,
         )
-        self._log.append(batch, read_header(batch))
+        try:
+            self._log.append(batch, read_header(batch))
+        except DiskFull:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: nothing was changed") from None
         await self._log.flush()
         for record in made:
             self.image.replay(record)
             await self._on_replayed(record)
-        if self._log.size_bytes - self._snapshot_size > SNAPSHOT_EVERY_BYTES:
-            await self._log.write_checkpoint(self._log.begin_checkpoint(self._snapshot()))
-            self._snapshot_size = self._log.size_bytes
+        if self._log.wants_checkpoint:
+            with suppress(DiskFull):  # The log alone says the same; the next commit tries again.
+                await self._log.write_checkpoint(self._log.begin_checkpoint(self._snapshot()))
 
     async def _replay_from(self, offset: Offset) -> None:
         while offset < self._log.end_offset:

@@ -8,6 +8,7 @@ The node owns no protocol and decides nothing: handlers ask, the cores decide, a
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.broker.apis import Apis
@@ -24,9 +25,10 @@ from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.metrics import Metrics
 from penstock.broker.partitions import Partitions, topic_directory
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.together import together
 from penstock.cluster import records
 from penstock.cluster.controller import BuryTopic, Command, Controller, RegisterNode, Reply, TakeProducerBlock
-from penstock.cluster.image import ClusterImage
+from penstock.cluster.image import ClusterImage, Topic
 from penstock.env import Env
 from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
 from penstock.log.open_files import OpenFiles
@@ -55,7 +57,7 @@ class Node:
         self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
         self.files = OpenFiles(env.disk, settings.open_files_max)
         self.partitions = Partitions(env, settings, self.files)
-        self.flusher = Flusher(env, self.settle)
+        self.flusher = Flusher(env, self.settle, self._task_ended)
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.topic_pieces = TopicPieces()
@@ -90,7 +92,7 @@ class Node:
         host, port = self._address
         node_id = NodeId(self.settings.node_id)
         await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
-        await self._open_all(is_clean=was_clean)
+        await self._open(list(self.image.topics.values()), is_clean=was_clean)
         self.look_at_disk_room()
         for topic_id in list(self.image.graveyard):
             self.spawn(self._bury(topic_id))
@@ -114,17 +116,22 @@ class Node:
             server.close()
         for connection in list(self.connections):
             connection.close()
-        for task in list(self._tasks):
-            task.cancel()
+        await self._end_tasks()
         await self.flusher.flush(list(self.partitions))
         await self.flusher.stop()
-        is_clean = self._metadata is not None and not self.stopped.done()
-        for partition in self.partitions:
-            if partition.log.failure is None:
-                await partition.log.close(partition.producers.snapshot())
-        if self._metadata is not None and is_clean:
+        whole = [partition for partition in self.partitions if partition.log.failure is None]
+        await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
+        if self._metadata is not None and not self.stopped.done():
             await self._metadata.close()
-            await leave_clean_marker(self.env)
+            if len(whole) == len(self.partitions):
+                await leave_clean_marker(self.env)
+
+    async def _end_tasks(self) -> None:
+        """Waits until none runs any more: the logs are about to be closed."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def health(self) -> Health:
         return self._health
@@ -184,7 +191,7 @@ class Node:
             case records.TopicCreated():
                 self.topic_pieces.forget(record.name)
                 topic = self.image.topics_by_id[record.topic_id]
-                self.partitions.serve_topic(topic, await self.partitions.open_topic(topic, is_clean=True))
+                await self._open([topic], is_clean=True)
             case records.TopicDeleted():
                 self._remove(record.topic_id)
             case records.TopicConfigured() | records.LeadershipResumed():
@@ -226,14 +233,12 @@ class Node:
         assert isinstance(block, records.ProducerBlockTaken)
         return block
 
-    async def _open_all(self, *, is_clean: bool) -> None:
-        opened = [(topic, await self.partitions.open_topic(topic, is_clean=is_clean)) for topic in self.image.topics.values()]
-        partitions = [partition for _, ones in opened for partition in ones]
-        for partition in partitions:
-            if partition.log.failure is not None:
-                self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
-        for topic, ones in opened:
-            self.partitions.serve_topic(topic, ones)
+    async def _open(self, topics: list[Topic], *, is_clean: bool) -> None:
+        for topic, partitions in await self.partitions.open_topics(topics, is_clean=is_clean):
+            for partition in partitions:
+                if partition.log.failure is not None:
+                    self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
+            self.partitions.serve_topic(topic, partitions)
 
     # Logs
 
@@ -251,6 +256,8 @@ class Node:
 
     def settle(self, partition: Partition) -> None:
         """A flush round over this partition ended, or a write failed: answer whom that concerns."""
+        if partition.is_deleted:
+            return
         now = self.env.now()
         if partition.log.failure is None:
             self.carry_out(partition, partition.reached(partition.log.flushed_end, now))

@@ -1,7 +1,10 @@
 """The partitions this node holds, found by topic name or by topic id: opened when their topic is made, closed when it is deleted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 
+from penstock.broker.together import together
 from penstock.cluster.image import Topic
 from penstock.env import Env
 from penstock.errors import BrokenPromise
@@ -44,17 +47,24 @@ class Partitions:
     def config_of(self, topic: Topic) -> TopicConfig:
         return self._defaults.with_overrides(topic.overrides)
 
-    async def open_topic(self, topic: Topic, *, is_clean: bool) -> list[Partition]:
-        """Opens the topic's logs. Nothing can be read or written until `serve_topic`: a recovered tail must be flushed first."""
-        config = self.config_of(topic)
-        return [await self._open(topic, index, config, is_clean=is_clean) for index in range(len(topic.partitions))]
+    async def open_topics(self, topics: Sequence[Topic], *, is_clean: bool) -> list[tuple[Topic, list[Partition]]]:
+        """Opens the topics' logs. Nothing can be read or written until `serve_topic`: a recovered tail must be flushed first."""
+        configs = [self.config_of(topic) for topic in topics]
+        opened = iter(
+            await together(
+                partial(self._open, topic, index, config, is_clean=is_clean)
+                for topic, config in zip(topics, configs, strict=True)
+                for index in range(len(topic.partitions))
+            )
+        )
+        return [(topic, list(islice(opened, len(topic.partitions)))) for topic in topics]
 
     def serve_topic(self, topic: Topic, partitions: list[Partition]) -> None:
         self.by_name[topic.name] = partitions
         self.by_id[topic.topic_id] = partitions
 
     def remove_topic(self, topic_id: TopicId) -> list[Partition]:
-        partitions = self.by_id.pop(topic_id)
+        partitions = self.by_id.pop(topic_id, [])
         if partitions:
             del self.by_name[partitions[0].topic]
         for partition in partitions:

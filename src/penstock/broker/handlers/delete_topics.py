@@ -29,6 +29,8 @@ async def delete_topics(node: "Node", call: Call) -> dict[str, Any]:
 async def _delete(node: "Node", name: str | None, topic_id: TopicId) -> dict[str, Any]:
     if name is not None and topic_id != NO_TOPIC_ID:
         return _result(name, topic_id, Refusal(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id, not by both"))
+    if name is None and topic_id == NO_TOPIC_ID:
+        return _result(name, topic_id, Refusal(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id"))
     topic = node.image.topics.get(name) if name is not None else node.image.topics_by_id.get(topic_id)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
