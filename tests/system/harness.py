@@ -70,6 +70,8 @@ class Node:
         if self.is_alive():
             self.kill()
         self._forget()
+        if error is not None:  # A fixture that fails is gone before conftest.py can show its node.
+            print(f"the node on {self.data_directory} said:\n{self.last_words()}")
 
     # Its life.
 
