@@ -164,3 +164,24 @@ async def test_a_client_that_goes_away_with_requests_under_way_leaves_nothing_be
     assert len(partition.watchers) == 1, "only the session, which its client may take up again"
     serving.env.disk.flushes.let_go()
     assert (await other.produce("a", b"y")).base_offset == 1
+
+
+async def test_a_node_that_stops_answers_what_it_has_appended(serving: Serving) -> None:
+    await serving.open()
+    line, idle = await serving.line(), await serving.line()
+    await line.create("a")
+    serving.env.disk.flushes.hold()
+    for number in range(5):
+        line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"%d" % number)}}))
+    await until(lambda: len(serving.node.parked_produces) == 5)
+    stopping = asyncio.create_task(serving.stop())
+    await asyncio.sleep(0.05)
+    line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"too late")}}))
+    serving.env.disk.flushes.let_go()
+    for number in range(5):
+        assert (await line.receive()).responses[0].partition_responses[0].base_offset == number
+    assert await line.receive_frame() is None
+    assert await idle.is_closed()
+    await stopping
+    await serving.open()
+    assert await (await serving.line()).latest("a") == 5

@@ -114,6 +114,16 @@ class Connection(asyncio.BufferedProtocol):
             self.is_closed = True
             self._transport.abort()
 
+    def stop_reading(self) -> None:
+        """For good: the node stops."""
+        self.requests_in_turn += 1
+        self._block()
+
+    def end(self) -> None:
+        """Closes when what is written has been taken."""
+        if not self.is_closed and self._transport is not None:
+            self._transport.close()
+
     # Looked at now and then
 
     def silent_seconds(self, now: Instant) -> float:

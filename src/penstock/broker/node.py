@@ -8,6 +8,7 @@ The node owns no protocol and decides nothing: handlers ask, the cores decide, a
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from penstock.vocabulary import Instant, NodeId, TopicId
 log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
+PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
 
 
@@ -74,6 +76,7 @@ class Node:
         self._sending: dict[Connection, None] = {}
         self._burying: dict[TopicId, None] = {}
         self._servers: list[asyncio.Server] = []
+        self._all_gone = asyncio.Event()  # Of the connections, once the node takes no more.
         self._address = (settings.advertised_host, settings.advertised_port)
 
     # Life
@@ -114,8 +117,7 @@ class Node:
         self._health = Health(False, "stopping")
         for server in self._servers:
             server.close()
-        for connection in list(self.connections):
-            connection.close()
+        await self._part_with_clients()
         await self._end_tasks()
         await self.flusher.flush(list(self.partitions))
         await self.flusher.stop()
@@ -125,6 +127,22 @@ class Node:
             await self._metadata.close()
             if len(whole) == len(self.partitions):
                 await leave_clean_marker(self.env)
+
+    async def _part_with_clients(self) -> None:
+        """Nothing more is taken; what was appended is flushed and answered, so that a producer that isn't idempotent need not ask twice."""
+        self._all_gone.clear()
+        for connection in list(self.connections):
+            connection.stop_reading()
+        await self.flusher.flush(list(self.partitions))
+        for connection in list(self.connections):
+            connection.send_ready()
+            connection.end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PARTING_SECONDS):
+                if self.connections:
+                    await self._all_gone.wait()
+        for connection in list(self.connections):
+            connection.close()
 
     async def _end_tasks(self) -> None:
         """Waits until none runs any more: the logs are about to be closed."""
@@ -297,6 +315,8 @@ class Node:
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        if not self.connections:
+            self._all_gone.set()
 
     def client_erred(self, connection: Connection, malformed: MalformedInput) -> None:
         self.metrics.connections_closed_as_malformed += 1
