@@ -401,6 +401,34 @@ async def test_a_client_that_goes_away_during_a_cold_read_leaves_nothing_behind(
     assert partition is not None and not partition.watchers
 
 
+async def test_what_retention_takes_during_a_cold_read_is_out_of_range_and_not_damaged(serving: Serving) -> None:
+    """A consumer that is told of damage gives up; one that is out of range goes on with what there is."""
+    await serving.open()
+    line = await serving.line()
+    await line.create("a", segment_bytes=1_024, retention_bytes=2_000)
+    await fill(line, "a", *[900] * 10)
+    await serving.crash()  # The records that are dropped and those that stay are of different leader epochs.
+    node = await serving.open(retention_check_ms=1)
+    line = await serving.line()
+    await fill(line, "a", *[900] * 10)
+    serving.env.disk.is_cold = True
+    serving.env.disk.cold_reads.hold()
+    line.send(ApiKey.FETCH, **fetch_body({"a": 3}))
+    wish = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": 1_600_000_000_000}
+    other = await serving.line()
+    other.send(ApiKey.LIST_OFFSETS, topics=[{"name": "a", "partitions": [wish]}], replica_id=-1)
+    await until(lambda: serving.env.disk.cold_reads.waiting == 2)
+    partition = node.partitions.find("a", 0)
+    assert partition is not None
+    await until(lambda: partition.log.start_offset > 10)
+    serving.env.disk.cold_reads.let_go()
+    row = rows_of(await line.receive())["a", 0]
+    assert row.error_code in (0, ErrorCode.OFFSET_OUT_OF_RANGE)
+    found = (await other.receive()).topics[0].partitions[0]
+    assert found.error_code == 0
+    assert found.offset in (0, partition.log.start_offset)
+
+
 def test_bytes_that_rotted_are_refused_and_the_others_served() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
         node, address = await started(env)

@@ -104,8 +104,8 @@ class Collector:
     def _fail(self, interest: Interest, partition: Partition, failure: Exception) -> None:
         if partition.is_deleted:
             code = ErrorCode.UNKNOWN_TOPIC_ID if isinstance(interest.topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif isinstance(failure, OffsetOutOfRange):
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif isinstance(failure, OffsetOutOfRange) or interest.fetch_offset < partition.log.start_offset:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE  # Retention may have taken it while it was read.
         else:
             code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, LogDamaged) else ErrorCode.KAFKA_STORAGE_ERROR
             self._report(f"cannot read {partition.topic}-{partition.index} at {interest.fetch_offset}: {failure}")

@@ -52,9 +52,12 @@ async def _find(node: "Node", version: int, topic: str, wish: OffsetWish, *, is_
         code = ErrorCode.UNSUPPORTED_VERSION
     if code is not ErrorCode.NONE:
         return OffsetFound(wish.partition, code)
+    start_offset = partition.log.start_offset
     try:
         return await _answer(node, partition, wish)
     except DiskFailed as failure:
+        if partition.log.start_offset > start_offset and not partition.is_deleted:  # Retention took what was being looked at.
+            return await _find(node, version, topic, wish, is_replica=is_replica)
         node.report(f"cannot look for a time in {topic}-{wish.partition}: {failure}")
         return OffsetFound(wish.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
