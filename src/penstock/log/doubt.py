@@ -42,6 +42,23 @@ def read_note(disk: Disk, directory: str, identity: LogIdentity) -> int:
     return int(flushed_end) if (topic_id, partition) == (identity.topic_id, identity.partition) else 0
 
 
+async def name_anew(disk: Disk, directory: str, name: str) -> None:
+    """Gives a small file its name once more, and flushes that: a rename that an earlier flush has lost is not made good by a later one."""
+    content = read_whole(disk, f"{directory}/{name}")
+    if content is None:
+        return
+    copy = write_fresh(disk, f"{directory}/{name}{TEMPORARY}", content)
+    try:
+        failures = await disk.sync([copy])
+    finally:
+        disk.close(copy)
+    if not failures:
+        disk.rename(f"{directory}/{name}{TEMPORARY}", f"{directory}/{name}")
+        failures = await disk.sync((), [directory])
+    if failures:
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+
+
 async def write_anew(disk: Disk, segment: Segment) -> None:
     """Replaces the segment's file by a copy that is on the disk, except for its name, which the caller flushes."""
     source = disk.open(segment.path)

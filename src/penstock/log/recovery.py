@@ -63,11 +63,13 @@ async def _recover(opening: Opening) -> Found:
     names = disk.list(directory)
     if not names:
         disk.mkdir(directory)
+    is_doubtful = doubt.DOUBT in names
+    if is_doubtful:  # Before anything is removed on its word, the checkpoint must be one that the disk has too.
+        await doubt.name_anew(disk, directory, checkpoint.CHECKPOINT)
     bases = sweep(disk, directory, names)
     remembered = checkpoint.load(disk, directory, opening.identity, names)
     found = _believe(opening, remembered, bases)
     above = _list_above(opening, found, bases)
-    is_doubtful = doubt.DOUBT in names
     if opening.is_clean and not above and not is_doubtful and _is_as_left(opening, found):
         found.is_saved = remembered is not None and remembered.is_newest
         return found
