@@ -1,8 +1,9 @@
 """Group commit: one flush round at a time, over every log that wants one.
 
-A round covers what was appended before it began. Appends that come meanwhile wait for the next round, which begins at once: no timer,
-no batching delay, and the busier the node the more each round carries. Logs that promise less (`flush` interval or os) ask for a round
-by a deadline instead. A round that fails takes the logs it covered offline; a later success of the disk is not believed.
+A round covers what was appended before it began. Appends that come meanwhile wait for the next round. That begins at once, before those
+whom the last one served are answered, so that the disk never waits for us: no timer, no batching delay, and the busier the node the more
+each round carries. Logs that promise less (`flush` interval or os) ask for a round by a deadline instead. A round that fails takes the
+logs it covered offline; a later success of the disk is not believed.
 """
 
 import asyncio
@@ -10,8 +11,8 @@ import logging
 from collections.abc import Callable
 
 from penstock.env import Env
-from penstock.log.log import FlushTicket
-from penstock.partition.partition import Partition
+from penstock.errors import BrokenPromise
+from penstock.partition.partition import Flush, Partition
 from penstock.vocabulary import Instant
 
 log = logging.getLogger("penstock")
@@ -20,10 +21,17 @@ SOON_SECONDS = 0.05  # What is due this soon is flushed with what is due now, so
 
 
 class Flusher:
-    def __init__(self, env: Env, on_settled: Callable[[Partition], None], on_ended: Callable[[asyncio.Task[None]], None]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        on_settled: Callable[[Partition], None],
+        on_ended: Callable[[asyncio.Task[None]], None],
+        on_broken_promise: Callable[[BaseException], None],
+    ) -> None:
         self._env = env
         self._on_settled = on_settled  # Called for each partition of a round once its log knows how the round ended.
         self._on_ended = on_ended  # Told of the task that ran the rounds: what it raised must not be lost.
+        self._on_broken_promise = on_broken_promise
         self._wanted: dict[Partition, None] = {}
         self._by_deadline: dict[Partition, Instant] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -68,39 +76,44 @@ class Flusher:
                 await self._one_round()
         finally:
             self._rounds = None
-            for waiting in self._waiting:
-                if not waiting.done():
-                    waiting.set_result(None)
-            self._waiting.clear()
+            self._answer([], self._waiting)
+            self._waiting = []
 
     async def _one_round(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        try:
-            await self._flush_wanted()
-        finally:
-            for done in waiting:
-                if not done.done():
-                    done.set_result(None)
-
-    async def _flush_wanted(self) -> None:
         wanted, self._wanted = self._wanted, {}
-        covered: list[tuple[Partition, FlushTicket]] = []
-        for partition in wanted:
-            self._by_deadline.pop(partition, None)
-            ticket = partition.begin_flush()
-            if ticket is not None:
-                covered.append((partition, ticket))
-        if covered:
-            began = self._env.now()
-            files = [file for _, ticket in covered for file in ticket.files]
-            directories = dict.fromkeys(directory for _, ticket in covered for directory in ticket.directories)
-            failures = await self._env.disk.sync(files, list(directories))
-            self.rounds_done += 1
-            self.seconds_flushing += self._env.now() - began
-            for partition, ticket in covered:
-                partition.log.end_flush(ticket, failures)
-            for partition, _ in covered:
+        waiting, self._waiting = self._waiting, []
+        covered: list[tuple[Partition, Flush]] = []
+        try:
+            for partition in wanted:
+                self._by_deadline.pop(partition, None)
+                flush = partition.begin_flush()
+                if flush is not None:
+                    covered.append((partition, flush))
+            if covered:
+                await self._flush(covered)
+        finally:
+            # After the next round has begun: the disk works while we answer.
+            asyncio.get_running_loop().call_soon(self._answer, [partition for partition, _ in covered], waiting)
+
+    async def _flush(self, covered: list[tuple[Partition, Flush]]) -> None:
+        began = self._env.now()
+        files = [file for _, flush in covered for file in flush.ticket.files]
+        directories = dict.fromkeys(directory for _, flush in covered for directory in flush.ticket.directories)
+        failures = await self._env.disk.sync(files, list(directories))
+        self.rounds_done += 1
+        self.seconds_flushing += self._env.now() - began
+        for partition, flush in covered:
+            partition.end_flush(flush, failures)
+
+    def _answer(self, partitions: list[Partition], waiting: list[asyncio.Future[None]]) -> None:
+        try:
+            for partition in partitions:
                 self._settle(partition)
+        except BrokenPromise as broken:
+            self._on_broken_promise(broken)
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)
 
     def _settle(self, partition: Partition) -> None:
         """Who waits for one partition must not keep those of another from hearing."""

@@ -75,7 +75,7 @@ class Housekeeper:
         if now >= self._retention_due:
             self._retention_due = Instant(now + node.settings.retention_check_ms / 1000)
             await self._drop_what_is_old()
-            await node.bury_the_rest()
+            node.bury_the_rest()
 
     async def _checkpoint_grown_logs(self) -> None:
         for at, partition in enumerate(list(self._node.partitions)):

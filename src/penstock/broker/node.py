@@ -59,7 +59,7 @@ class Node:
         self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
         self.files = OpenFiles(env.disk, settings.open_files_max)
         self.partitions = Partitions(env, settings, self.files)
-        self.flusher = Flusher(env, self.settle, self._task_ended)
+        self.flusher = Flusher(env, self.settle, self._task_ended, self._promise_broke)
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.topic_pieces = TopicPieces()
@@ -97,8 +97,7 @@ class Node:
         await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
         await self._open(list(self.image.topics.values()), is_clean=was_clean)
         self.look_at_disk_room()
-        for topic_id in list(self.image.graveyard):
-            self.spawn(self._bury(topic_id))
+        self.bury_the_rest()
         self.spawn(self._housekeeper.look_after_clients())
         self.spawn(self._housekeeper.look_after_logs())
         self._health = Health(False, "not listening")
@@ -188,7 +187,10 @@ class Node:
             return
         log.error("a task failed", exc_info=failure)
         if not isinstance(failure, Exception):
-            self.fail(f"a promise was broken: {failure}")
+            self._promise_broke(failure)
+
+    def _promise_broke(self, failure: BaseException) -> None:
+        self.fail(f"a promise was broken: {failure}")
 
     # Metadata
 
@@ -225,11 +227,17 @@ class Node:
             partition.log.abandon()
             for watcher in list(partition.watchers):
                 watcher.advanced(partition, 0)
-        self.spawn(self._bury(topic_id))
+        self.bury_the_rest()
+
+    def bury_the_rest(self) -> None:
+        """Begins whatever burial is still owed. One that a full disk prevented is tried again here."""
+        for topic_id in self.image.graveyard:
+            if topic_id not in self._burying:
+                self._burying[topic_id] = None
+                self.spawn(self._bury(topic_id))
 
     async def _bury(self, topic_id: TopicId) -> None:
         """Removes a deleted topic's files, off the loop because large files take long, and notes that nothing more is owed."""
-        self._burying[topic_id] = None
         try:
             await self.env.offload(self.env.disk.unlink, topic_directory(topic_id))
             if failures := await self.env.disk.sync([], ["topics"]):
@@ -239,12 +247,6 @@ class Node:
         except (DiskFailed, Refusal) as failure:
             self.report(f"a deleted topic is not buried yet: {failure}")
         del self._burying[topic_id]
-
-    async def bury_the_rest(self) -> None:
-        """Tries again what a full disk has kept from being buried."""
-        for topic_id in list(self.image.graveyard):
-            if topic_id not in self._burying:
-                await self._bury(topic_id)
 
     async def _take_producer_block(self) -> records.ProducerBlockTaken:
         (block,) = await self.submit(TakeProducerBlock(NodeId(self.settings.node_id)))

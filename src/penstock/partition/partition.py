@@ -7,6 +7,7 @@ Hot path: one `append` per produced batch, one `read` per fetched partition.
 
 from typing import NamedTuple, Protocol
 
+from penstock.env import SyncFailures
 from penstock.errors import ErrorCode, Refusal
 from penstock.log.log import FlushTicket, Log
 from penstock.log.streaming import Stream
@@ -40,6 +41,13 @@ class Watcher(Protocol):
     def advanced(self, partition: "Partition", grown_bytes: int) -> None: ...
 
 
+class Flush(NamedTuple):
+    """A flush of a partition's log, under way."""
+
+    ticket: FlushTicket
+    appended_bytes: int  # What the log had taken in all when it began.
+
+
 class Appended(NamedTuple):
     base_offset: Offset
     end_offset: Offset
@@ -49,7 +57,7 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "_flushing_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "leader", "log", "plain_rules", "producers",
+        "_config", "_flushed_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "leader", "log", "plain_rules", "producers",
         "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
@@ -75,7 +83,7 @@ class Partition:
         # A log that could not be opened whole may go on past what is readable. Nobody may be told that it ends there: a reader would
         # take the rest for lost, and begin again somewhere else.
         self.end_is_known = log.failure is None
-        self._flushing_bytes = self._readable_bytes = log.appended_bytes
+        self._flushed_bytes = self._readable_bytes = log.appended_bytes
         self.single_replies: dict[int, SingleReply] = {}  # By version: laid out once, since only offsets differ.
         self.watchers: dict[Watcher, None] = {}  # Ordered: who came first is told first.
 
@@ -123,14 +131,18 @@ class Partition:
             self.producers.replay(header, wall_ms)
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
 
-    def begin_flush(self) -> FlushTicket | None:
-        """What must be flushed; one flush at a time."""
-        self._flushing_bytes = self.log.appended_bytes
-        return self.log.begin_flush()
+    def begin_flush(self) -> Flush | None:
+        """What must be flushed; None when nothing must be."""
+        ticket = self.log.begin_flush()
+        return None if ticket is None else Flush(ticket, self.log.appended_bytes)
+
+    def end_flush(self, flush: Flush, failures: SyncFailures) -> None:
+        self.log.end_flush(flush.ticket, failures)
+        self._flushed_bytes = flush.appended_bytes
 
     def take_growth(self) -> int:
         """How many bytes have come below the watermark since this was last asked."""
-        readable_bytes = self.log.appended_bytes if self.high_watermark == self.log.end_offset else self._flushing_bytes
+        readable_bytes = self.log.appended_bytes if self.high_watermark == self.log.end_offset else self._flushed_bytes
         grown_bytes, self._readable_bytes = readable_bytes - self._readable_bytes, readable_bytes
         return grown_bytes
 
