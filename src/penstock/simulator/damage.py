@@ -10,6 +10,7 @@ from penstock.simulator.faults import Fault, Field, Strike
 from penstock.simulator.workloads.notebook import Notebook
 from penstock.wire.batches import HEADER_BYTES, read_header
 
+FLUSH_FAILURE = "flush failure"
 CACHES = "harmed cache"
 ROT = "rotten batch"
 ROT_ELSEWHERE = "rotten file of the node's own"
@@ -20,9 +21,17 @@ _CACHE_NAMES = ("checkpoint", "checkpoint.previous")
 def strikes(notebook: Notebook) -> dict[str, Strike]:
     return {
         CACHES: harm_a_cache,
+        FLUSH_FAILURE: fail_a_flush,
         ROT: lambda field, fault: rot_a_batch(field, notebook),
         ROT_ELSEWHERE: lambda field, fault: rot_a_file_of_the_nodes_own(field, notebook),
     }
+
+
+def fail_a_flush(field: Field, fault: Fault) -> None:
+    """Of any file, or of a folder that belongs to one log. The folders above are shared, and where a failed flush of those is followed by one
+    that succeeds and still lacks a name, all that is below hangs in the air: that is a file system without a journal, and not promised."""
+    disk = field.world.hosts[field.node()].disk
+    disk.fail_next_flush_where(lambda path: path not in ("", "topics") and not (path.startswith("topics/") and path.count("/") == 1))
 
 
 def harm_a_cache(field: Field, fault: Fault) -> None:

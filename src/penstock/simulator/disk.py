@@ -71,7 +71,7 @@ class SimDisk:
         self._tell = tell
         self._went_dark = went_dark
         self._wished_failures: Counter[str] = Counter()  # Of "write" and "read".
-        self._flush_failures: list[str | None] = []
+        self._flush_failures: list[Callable[[str], bool]] = []  # Which paths each of them is for.
 
     # The door: penstock.env.Disk.
 
@@ -230,7 +230,11 @@ class SimDisk:
 
     def fail_next_flush(self, path: str | None = None) -> None:
         """The next flush of this file or directory (of anything, if not named) fails; the one after it will claim success."""
-        self._flush_failures.append(path)
+        self.fail_next_flush_where(lambda flushed: path in (None, flushed))
+
+    def fail_next_flush_where(self, concerns: Callable[[str], bool]) -> None:
+        """The next flush of a file or directory that the claim holds for."""
+        self._flush_failures.append(concerns)
 
     def pacify(self) -> None:
         """Takes back every wish for a failure, and every chance of one; there is room again."""
@@ -321,7 +325,7 @@ class SimDisk:
     def _flush(self, path: str, node: Inode | Folder | None, until: int, probability: float) -> bool:
         if node is None:
             return False
-        wishes = [wish for wish in self._flush_failures if wish in (None, path)]
+        wishes = [concerns for concerns in self._flush_failures if concerns(path)]
         if wishes:
             self._flush_failures.remove(wishes[0])
         elif not probability or self._rng.random() >= probability:

@@ -107,6 +107,13 @@ def kill_in_recovery(field: Field, fault: Fault) -> None:
     field.when_next_started(node, lambda: field.world.at(field.rng.uniform(0.0, 0.02), lambda: field.world.kill(node)))
 
 
+def kill_then_power_cut(field: Field, fault: Fault) -> None:
+    """What the killed process wrote is in the machine's memory, where the next one finds it; then the machine goes too."""
+    node = field.node()
+    field.world.kill(node)
+    field.when_next_started(node, lambda: field.world.at(field.rng.choice((0.01, 0.1, 1.0)), lambda: field.world.power_cut(node)))
+
+
 def pause(field: Field, fault: Fault) -> None:
     host = field.anyone()
     field.world.pause(host)
@@ -283,6 +290,7 @@ HARMLESS: dict[str, Strike] = {
     "power cut while stopping": power_cut_while_stopping,
     "power cut in recovery": power_cut_in_recovery,
     "kill in recovery": kill_in_recovery,
+    "kill, then power cut": kill_then_power_cut,
     "pause": pause,
     "slow host": slow_host,
     "clock jump": clock_jump,

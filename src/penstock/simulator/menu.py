@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from penstock.settings import NodeSettings
+from penstock.simulator.knobs import Turned, draw_knobs
 
 CODECS = (0, 0, 1, 2, 3, 4)
 
@@ -54,6 +55,7 @@ class Menu:
     clients: tuple[ClientPlan, ...]
     harms_caches: bool  # Indexes and checkpoints are lost, cut, swapped or changed at rest.
     rots: bool  # Flushed batches change at rest.
+    knobs: Turned  # Constants of the product that are made small.
     last_ending: str  # How the node's last life before the reckoning ends.
 
 
@@ -70,7 +72,8 @@ def draw_menu(seed: int) -> Menu:
         clients=_draw_clients(rng, topics, harms_caches=harms_caches),
         harms_caches=harms_caches,
         rots=rng.random() < 0.2,
-        last_ending=rng.choice(("power cut", "power cut", "kill", "clean stop", "none")),
+        knobs=draw_knobs(rng),
+        last_ending=rng.choice(("power cut", "power cut", "kill", "clean stop")),
     )
 
 
@@ -133,7 +136,10 @@ def _add_producers(rng: Random, topic: TopicPlan, add: Any, *, may_repeat: bool)
     if may_repeat and not topic.is_weak and rng.random() < 0.6:
         version = rng.choice((3, 7, 9, 13))
         codec = common["codec"] if version >= 7 else 0
-        add("pipeline", topic, **{**common, "codec": codec}, records=rng.choice((1, 1, 3, 12)), version=version)
+        records, has_giants, is_grouped = rng.choice((1, 1, 3, 12)), rng.random() < 0.15, rng.random() < 0.3
+        add(
+            "pipeline", topic, **{**common, "codec": codec}, records=records, version=version, has_giants=has_giants, is_grouped=is_grouped
+        )
         if rng.random() < 0.6:
             return
     acks, is_idempotent = rng.choice(((-1, True), (-1, True), (-1, False), (1, False), (0, False)))

@@ -113,6 +113,7 @@ class Nemesis:
         """Ends all trouble: every link mended, every node running on an honest disk with room. What was promised must now be there."""
         self._is_calm = True
         self._field.usual_disk, self._field.usual_links = HONEST, GOOD
+        self._field.at_next_start.clear()
         self._world.network.heal()
         self._world.network.shape(GOOD)
         for host in self._world.hosts.values():

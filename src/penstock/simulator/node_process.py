@@ -14,7 +14,9 @@ from penstock.broker.node import Node
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.log.faults import NewerFormat
+from penstock.partition.partition import Partition
 from penstock.settings import NodeSettings
+from penstock.simulator.disk import IO_ERROR
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.stage import PORT
 
@@ -30,13 +32,18 @@ class NodeProcess:
         self.failed_starts: list[Exception] = []  # Since the last start that did not fail.
         self.broken_promises: list[str] = []
         self.offline_patience_seconds = rng.uniform(0.1, 3.0)
+        self._env: SimEnv | None = None
+        self._lost: list[Partition] = []  # What this life found damaged: no restart mends that.
 
     @property
     def serves(self) -> bool:
-        return self.node is not None and self.node.health().is_ready
+        """It takes requests, and nobody is about to restart it."""
+        if self.node is None or not self.node.health().is_ready or self._env is None or self._env.terminated.is_set():
+            return False
+        return not self._offline(self.node)
 
     async def run(self, env: SimEnv) -> None:
-        self.node = None
+        self.node, self._env = None, env
         node = Node(env, self.settings)
         try:
             await node.start()
@@ -48,7 +55,7 @@ class NodeProcess:
         except BrokenPromise as broken:
             self.broken_promises.append(str(broken))
             return
-        self.node = node
+        self.node, self._lost = node, [partition for partition in node.partitions if _is_damaged(partition)]
         self.failed_starts.clear()
         self.endings.append(await self._until_stopped(env, node))
         self.node = None
@@ -60,8 +67,6 @@ class NodeProcess:
             self.broken_promises.append(str(broken))
 
     async def _until_stopped(self, env: SimEnv, node: Node) -> str:
-        # What was damaged before this life began, no restart mends.
-        lost = [partition for partition in node.partitions if partition.log.failure is not None]
         offline_since: float | None = None
         while True:
             try:
@@ -73,15 +78,22 @@ class NodeProcess:
             if node.stopped.done():
                 self._note_if_broken(node.stopped.result())
                 return f"stopped itself: {node.stopped.result()}"
-            offline = [one for one in node.partitions if one.log.failure is not None and one not in lost]
+            offline = self._offline(node)
             if offline and offline_since is None:
                 offline_since = env.now()
             if offline_since is not None and env.now() - offline_since > self.offline_patience_seconds:
                 return f"restarted by the operator: {offline[0].topic}-{offline[0].index} was offline" if offline else "restarted by the operator"
 
+    def _offline(self, node: Node) -> list[Partition]:
+        return [partition for partition in node.partitions if partition.log.failure is not None and partition not in self._lost]
+
     def _note_if_broken(self, reason: str) -> None:
         if reason.startswith("a promise was broken"):
             self.broken_promises.append(reason)
+
+
+def _is_damaged(partition: Partition) -> bool:
+    return partition.log.failure is not None and IO_ERROR not in partition.log.failure
 
 
 class Reports(logging.Handler):

@@ -21,6 +21,7 @@ from penstock.simulator.diary import Outcome, Read
 from penstock.simulator.env import SimEnv
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.final import Reckoning
+from penstock.simulator.knobs import turned
 from penstock.simulator.loop import Stuck
 from penstock.simulator.menu import ClientPlan, Menu, TopicPlan, draw_menu
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
@@ -62,8 +63,9 @@ class Report:
 
 
 def run_seed(seed: int, *, variant: str | None = None, record: bool = False) -> Report:
-    with applied(variant) if variant is not None else nullcontext():
-        return Play(draw_menu(seed), record=record).perform()
+    menu = draw_menu(seed)
+    with applied(variant) if variant is not None else nullcontext(), turned(menu.knobs):
+        return Play(menu, record=record).perform()
 
 
 class Play:
@@ -71,7 +73,7 @@ class Play:
         self.menu = menu
         self.plan = draw_trouble(menu)
         self.world = World(menu.seed, record=record)
-        self.notebook = Notebook()
+        self.notebook = Notebook(caches_are_harmed=menu.harms_caches)
         self.stage = Stage(self.notebook, {topic.name: topic for topic in menu.topics})
         self.process = NodeProcess(menu.settings, Random(f"{menu.seed}/operator"))
         self.reports = Reports()
@@ -104,7 +106,7 @@ class Play:
 
     def _make_topics(self) -> None:
         self._start_node()
-        self.world.run_until(lambda: self.process.serves, within=_UP_WITHIN_SECONDS)
+        self.world.run_until(self._node_serves, within=_UP_WITHIN_SECONDS)
 
         async def make(env: SimEnv) -> None:
             async with self.stage.client(env, "stage hand") as client:
@@ -174,9 +176,12 @@ class Play:
     def _start_node(self) -> None:
         self.world.start(NODE, self.process.run)
 
+    def _node_serves(self) -> bool:
+        return self.world.is_running(NODE) and self.process.serves
+
     def _wait_for_the_node(self) -> bool:
         try:
-            self.world.run_until(lambda: self.process.serves, within=_UP_WITHIN_SECONDS)
+            self.world.run_until(self._node_serves, within=_UP_WITHIN_SECONDS)
         except Stuck:
             why = str(self.process.failed_starts[-1]) if self.process.failed_starts else "it is not known why"
             if not (self.notebook.may_refuse_to_start and self.process.failed_starts):
@@ -193,7 +198,6 @@ class Play:
             case "clean stop":
                 self.world.terminate(NODE)
                 self.world.run_until(lambda: self.world.has_ended(NODE), within=_UP_WITHIN_SECONDS)
-        self.process.node = self.process.node if self.menu.last_ending == "none" else None
 
     def _run_to_its_end(self, name: str, main: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> None:
         self.world.start(name, main)
@@ -222,8 +226,10 @@ class Play:
         """Tells the checkers what may be missing: the suffix of a weak partition, if unflushed bytes were lost at all."""
         diary, fired = self.notebook.diary, self.world.fired()
         diary.cuts = [at for at, name in self.world.power_cuts if name == NODE]
+        if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
+            diary.cuts += self.world.hosts[NODE].ended_at  # The machine forgets what a flush has failed to save when its process ends.
         for life in self.notebook.lives.values():
-            if life.plan.is_weak and (diary.cuts or fired["flush failure"]):
+            if life.plan.is_weak and diary.cuts:
                 for index in range(life.plan.partitions):
                     diary.weak[TopicPartition(life.label, index)] = life.plan.config.get("flush", "")
 
@@ -248,6 +254,7 @@ class Play:
         menu = self.menu
         lines = [f"topic {_told(topic)}" for topic in menu.topics]
         lines += [f"client {client.name} on {client.topic}: {_options(client)}" for client in menu.clients]
+        lines.append(f"made small: {', '.join(menu.knobs) or 'nothing'}")
         lines.append(f"trouble: {', '.join(self.plan.kinds)}")
         lines += [f"  {fault.at:7.3f} s  {fault.kind} ({fault.seconds:.3f} s)" for fault in self.plan.faults]
         lines += [f"damaged: {where}, {what}" for where, what in self.notebook.diary.damaged.items()]

@@ -1,7 +1,250 @@
-"""x"""
+"""Nodes that are broken on purpose: each neglects one thing that a careful node does, and each must be caught by the seeds.
+
+A variant is a handful of attributes of the product's classes, replaced while one world runs and put back afterwards. It is how the simulator
+proves itself: a checker that never found anything proves nothing. Nothing here is used outside of the simulator.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from penstock.broker.connection import Connection
+from penstock.broker.metadata_log import METADATA_DIRECTORY
+from penstock.broker.node import Node
+from penstock.broker.partitions import Partitions
+from penstock.cluster.records import ProducerBlockTaken
+from penstock.env import Disk, SyncFailures
+from penstock.errors import DiskFull, ErrorCode
+from penstock.log import doubt, index_files, reading, recovery
+from penstock.log.config import LogIdentity
+from penstock.log.flushing import FlushTicket, Unflushed
+from penstock.log.index import SparseIndex
+from penstock.log.log import Log
+from penstock.log.segment import Segment
+from penstock.log.small_files import read_whole
+from penstock.log.tail import Verdict
+from penstock.log.tail_scan import TailScan
+from penstock.partition.leader import Leader
+from penstock.partition.partition import Appended, Partition
+from penstock.partition.producers import Duplicate, ProducerStates
+from penstock.simulator.knobs import replaced
+from penstock.vocabulary import NodeId, ProducerId
+
+Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
 
 @contextmanager
-def applied(variant):
-    yield
+def applied(variant: str) -> Iterator[None]:
+    """The product is this variant of itself, until the block ends."""
+    with replaced(VARIANTS[variant]()):
+        yield
+
+
+# Promises made too early.
+
+
+def acknowledges_before_the_flush() -> Patches:
+    return [(Leader, "park", lambda self, end_offset, token, *, needs_all: False)]
+
+
+def moves_the_watermark_before_the_flush() -> Patches:
+    appended = Node.appended
+
+    def appended_and_visible(self: Node, partition: Partition) -> None:
+        appended(self, partition)
+        self.carry_out(partition, partition.reached(partition.log.end_offset, self.env.now()))
+
+    return [(Node, "appended", appended_and_visible)]
+
+
+def serves_past_the_watermark() -> Patches:
+    def read(self: Partition, offset: int, bytes_max: int) -> Any:
+        return self.log.read(offset, bytes_max=bytes_max, end_offset=self.log.end_offset)
+
+    async def read_later(self: Partition, offset: int, bytes_max: int) -> Any:
+        return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.log.end_offset)
+
+    return [
+        (Partition, "read", read),
+        (Partition, "read_later", read_later),
+        (Partition, "high_watermark", property(lambda self: self.log.end_offset)),
+    ]
+
+
+def answers_before_metadata_is_flushed() -> Patches:
+    flush, under_way = Log.flush, []
+
+    async def flush_some_time(self: Log) -> None:
+        if self.directory != METADATA_DIRECTORY:
+            await flush(self)
+        elif self.begin_flush() is not None:
+            under_way.append(asyncio.get_running_loop().create_task(flush(self)))
+
+    return [(Log, "flush", flush_some_time)]
+
+
+# Flushes that are not made, or are believed too readily.
+
+
+def leaves_names_unflushed() -> Patches:
+    return [(Unflushed, "add_names", lambda self, directories: None)]
+
+
+def believes_the_flush_after_a_failed_one() -> Patches:
+    end_flush = Log.end_flush
+
+    def end_and_forgive(self: Log, ticket: FlushTicket, failures: SyncFailures) -> None:
+        if ticket.failure_among(failures) is None:
+            end_flush(self, ticket, failures)
+
+    return [(Log, "end_flush", end_and_forgive)]
+
+
+def leaves_no_note_of_a_failed_flush() -> Patches:
+    return [(doubt, "leave_note", lambda disk, directory, identity, flushed_end: None)]
+
+
+def takes_the_page_cache_for_the_disk() -> Patches:
+    """After a kill the recovered tail may be in the kernel's memory only."""
+    return [(TailScan, "is_changed", property(lambda self: False, lambda self, is_changed: None))]
+
+
+# What was written is not what is read.
+
+
+def trusts_a_stale_index() -> Patches:
+    async def load_anything(disk: Disk, segment: Segment, identity: LogIdentity) -> SparseIndex | None:
+        content = read_whole(disk, segment.index_path)
+        try:
+            return None if content is None else SparseIndex.decode(content, _INDEX_AT)[0]
+        except ValueError:
+            return None
+
+    return [(index_files, "load", load_anything)]
+
+
+_INDEX_AT = 20 + 36  # After the seal and the owner, which it does not look at.
+
+
+def serves_unchecked_bytes() -> Patches:
+    scan = reading.scan_batches
+
+    def scan_without_looking(*arguments: Any, **options: Any) -> Any:
+        return scan(*arguments, **{**options, "verify": False})
+
+    return [(reading, "scan_batches", scan_without_looking)]
+
+
+def cuts_off_rotten_batches() -> Patches:
+    async def always_torn(*arguments: Any) -> Verdict:
+        return Verdict.TORN
+
+    return [(recovery, "judge", always_torn)]
+
+
+def leaves_half_a_batch_on_a_full_disk() -> Patches:
+    take_back = Log._take_back
+
+    def take_back_nothing(self: Log, segment: Any, held: Any, failure: Any) -> None:
+        if not isinstance(failure, DiskFull):
+            take_back(self, segment, held, failure)
+
+    return [(Log, "_take_back", take_back_nothing)]
+
+
+# Producers.
+
+
+def forgets_producers_at_a_restart() -> Patches:
+    open_one = Partitions._open
+
+    async def open_without_producers(self: Partitions, *arguments: Any, **options: Any) -> Partition:
+        partition = await open_one(self, *arguments, **options)
+        partition.producers = ProducerStates(partition.producers.producers_max)
+        return partition
+
+    return [(Partitions, "_open", open_without_producers)]
+
+
+def forgets_producers_of_the_checkpoint() -> Patches:
+    return [(ProducerStates, "restore", lambda self, snapshot: None)]
+
+
+def answers_duplicates_with_the_end_of_the_log() -> Patches:
+    append = Partition.append
+
+    def append_or_guess(self: Partition, *arguments: Any) -> Appended:
+        appended = append(self, *arguments)
+        return appended._replace(base_offset=self.log.end_offset) if appended.is_duplicate else appended
+
+    return [(Partition, "append", append_or_guess)]
+
+
+def appends_duplicates() -> Patches:
+    return _deciding(lambda verdict: ErrorCode.NONE if isinstance(verdict, Duplicate) else verdict)
+
+
+def takes_batches_after_a_gap() -> Patches:
+    return _deciding(lambda verdict: ErrorCode.NONE if verdict is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER else verdict)
+
+
+def _deciding(change: Callable[[Any], Any]) -> Patches:
+    decide = ProducerStates.decide
+    return [(ProducerStates, "decide", lambda self, header, *, is_first_ever: change(decide(self, header, is_first_ever=is_first_ever)))]
+
+
+def gives_producer_ids_twice() -> Patches:
+    async def first_block(self: Node) -> ProducerBlockTaken:
+        return ProducerBlockTaken(NodeId(self.settings.node_id), ProducerId(0), 1_000)
+
+    return [(Node, "_take_producer_block", first_block)]
+
+
+# The rest.
+
+
+def replies_when_ready() -> Patches:
+    def send_whatever_is_ready(self: Connection) -> None:
+        ready = [reply for reply in self._replies if reply.pieces is not None]
+        if ready and not self._is_paused and not self.is_closed:
+            for reply in ready:
+                self._replies.remove(reply)
+            self._write([piece for reply in ready for piece in reply.pieces or ()], sum(reply.counted for reply in ready))
+            self.go_on()
+
+    return [(Connection, "send_ready", send_whatever_is_ready)]
+
+
+def leaves_deleted_topics_on_the_disk() -> Patches:
+    async def bury_nothing(self: Node, topic_id: Any) -> None:
+        return
+
+    return [(Node, "_bury", bury_nothing)]
+
+
+VARIANTS: dict[str, Callable[[], Patches]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        acknowledges_before_the_flush,
+        moves_the_watermark_before_the_flush,
+        serves_past_the_watermark,
+        answers_before_metadata_is_flushed,
+        leaves_names_unflushed,
+        believes_the_flush_after_a_failed_one,
+        leaves_no_note_of_a_failed_flush,
+        takes_the_page_cache_for_the_disk,
+        trusts_a_stale_index,
+        serves_unchecked_bytes,
+        cuts_off_rotten_batches,
+        leaves_half_a_batch_on_a_full_disk,
+        forgets_producers_at_a_restart,
+        forgets_producers_of_the_checkpoint,
+        answers_duplicates_with_the_end_of_the_log,
+        appends_duplicates,
+        takes_batches_after_a_gap,
+        gives_producer_ids_twice,
+        replies_when_ready,
+        leaves_deleted_topics_on_the_disk,
+    )
+}

@@ -39,7 +39,7 @@ _CLAIM_CHECKED_SECONDS = 0.01
 
 
 class Host:
-    __slots__ = ("disk", "endings", "env", "main", "name", "process", "starts", "wall")
+    __slots__ = ("disk", "ended_at", "endings", "env", "main", "name", "process", "starts", "wall")
 
     def __init__(self, name: str, disk: SimDisk, wall: WallClock) -> None:
         self.name = name
@@ -49,6 +49,7 @@ class Host:
         self.env: SimEnv | None = None
         self.main: asyncio.Task[object] | None = None
         self.starts = 0
+        self.ended_at: list[float] = []
         self.endings: list[str] = []  # How each process ended: "killed", "power cut", "returned", or what it raised.
 
 
@@ -182,16 +183,19 @@ class World:
     def run_until(self, claim: Callable[[], bool], within: float) -> None:
         """Runs until the claim holds; `Stuck` if it does not hold in time."""
         deadline = self.now() + within
+        holds = False
 
         def check() -> None:
-            if claim() or self.now() >= deadline:
+            nonlocal holds
+            holds = claim()
+            if holds or self.now() >= deadline:
                 self.loop.stop()
             else:
                 self.at(_CLAIM_CHECKED_SECONDS, check)
 
         check()
         self.loop.run_forever()
-        if not claim():
+        if not holds:
             raise Stuck(f"waited {within} s in vain")
 
     def call(self, name: str, work: Callable[[SimEnv], Coroutine[Any, Any, T]], within: float = 60.0) -> T:
@@ -249,6 +253,7 @@ class World:
         process.die()
         self._ended.append(process)
         host.endings.append(ending)
+        host.ended_at.append(self.now())
         self.trace.note(self.now(), process.index, ending)
         return process
 

@@ -1,7 +1,7 @@
 """Asks where each partition begins and ends, and for records by their time. Neither the beginning nor the end ever goes back."""
 
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.errors import ErrorCode
 from penstock.peers.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -48,7 +48,7 @@ class Asking:
             self._refused(where, end.error_code)
         wish = self._env.rng.choice((MAX_TIMESTAMP, self._env.wall_ms() - self._env.rng.randrange(5_000)))
         timed = await list_offset(line, where, wish)
-        if timed.error_code not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        if timed.error_code != ErrorCode.NONE:
             self._refused(where, timed.error_code)
 
     def _take_start(self, where: TopicPartition, row: Any) -> None:
@@ -57,19 +57,23 @@ class Asking:
             self._refused(where, row.error_code)
             return
         start, known = int(row.offset), self._highest_start.get(where, 0)
-        if start < known and where not in notebook.diary.damaged:
+        if start < known and where not in notebook.diary.damaged and not notebook.caches_are_harmed:
             notebook.find("the start never goes back", where, f"the log began at {known}, and now at {start}")
         if start and not self._topic.forgets:
             notebook.find("nothing is forgotten unasked", where, f"the log begins at {start}, and nobody asked it to forget")
         self._highest_start[where] = max(known, start)
 
     def _refused(self, where: TopicPartition, code: int) -> None:
-        if where not in self._stage.notebook.diary.damaged:
+        if code != ErrorCode.KAFKA_STORAGE_ERROR and where not in self._stage.notebook.diary.damaged:
             name = ErrorCode(int(code)).name
             self._stage.notebook.find("what is whole is served", where, f"{self._plan.name} asked for an offset and got {name}")
 
 
-async def list_offset(line: Line, where: TopicPartition, timestamp: int) -> Any:
+class Asked(Protocol):
+    async def ask(self, api: ApiKey, version: int, body: dict[str, Any]) -> Any: ...
+
+
+async def list_offset(line: Asked, where: TopicPartition, timestamp: int) -> Any:
     """The row of one partition."""
     wish = {"partition_index": where.partition, "timestamp": timestamp}
     body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": where.topic, "partitions": [wish]}]}

@@ -14,7 +14,6 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import decode_records
 
 UNPACKED_BYTES_MAX = 1 << 24
-_IDS_FROM = 13
 _WAIT = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -74,7 +73,8 @@ class Fetching:
     def _take(self, where: TopicPartition, row: Any, began: float) -> None:
         notebook, code = self._stage.notebook, ErrorCode(int(row.error_code))
         if code is ErrorCode.NONE:
-            notebook.diary.watermark(where, int(row.high_watermark), began=began, ended=self._env.now())
+            if row.high_watermark >= 0:  # -1: the node does not know where a log ends that it could not read to its end.
+                notebook.diary.watermark(where, int(row.high_watermark), began=began, ended=self._env.now())
             self._next[where] = take_records(
                 notebook, where, self._topic, self._plan.name, row.records or b"", offset=self._next[where], now=self._env.now()
             )

@@ -31,7 +31,9 @@ class TopicLife:
 
 
 class Notebook:
-    def __init__(self) -> None:
+    def __init__(self, *, caches_are_harmed: bool = False) -> None:
+        # A checkpoint is more than a cache in one thing: it alone knows where a log begins while the files of old segments still go.
+        self.caches_are_harmed = caches_are_harmed
         self.diary = Diary()
         self.findings: list[Violation] = []
         self.lives: dict[TopicId, TopicLife] = {}

@@ -23,7 +23,8 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import encode_batch
 
 WINDOW = 5
-_IDS_FROM = 13
+GIANT_BYTES = 1_200_000  # Unpacks to more than a node looks at on its event loop; packed it is small.
+_GIANT = 0.03
 # The same batch may be taken later. Whether it was taken already is unknown.
 _LATER = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 # The batch is bad for this topic, or for the node's clock.
@@ -48,6 +49,9 @@ class Flow:
     unanswered: deque[Batch] = field(default_factory=deque)
     answered: deque[Batch] = field(default_factory=lambda: deque(maxlen=WINDOW))
     is_lost: bool = False  # The node refuses it, and may do so for ever.
+
+
+Group = list[tuple[Flow, Batch]]
 
 
 class Pipelining:
@@ -82,20 +86,31 @@ class Pipelining:
             if not self._stage.is_over and not flow.is_lost:
                 room = WINDOW - len(flow.unanswered)
                 flow.unanswered.extend(self._new_batch(flow) for _ in range(self._env.rng.randint(0, room)))
-        sent = [(flow, batch, self._send(line, flow, batch)) for flow in self._flows for batch in flow.unanswered]
-        is_held_up: set[str] = set()
+        sent = [(group, self._send(line, group)) for group in self._groups()]
+        is_held_up: set[TopicPartition] = set()
         try:
-            for flow, batch, answer in sent:
-                row = _row(await line.answered(answer))
-                if self._producer_id is not None:
-                    self._take(flow, batch, row, is_held_up)
+            for group, answer in sent:
+                rows = {int(row.index): row for row in (await line.answered(answer)).responses[0].partition_responses}
+                for flow, batch in group:
+                    if self._producer_id is not None:
+                        self._take(flow, batch, rows[flow.where.partition], is_held_up)
         except LineLost:
-            for _, batch, answer in sent:
-                batch.may_be_stored |= batch.offset < 0
+            for group, _ in sent:
+                for _, batch in group:
+                    batch.may_be_stored |= batch.offset < 0
             raise
         for flow in self._flows:
             if not (flow.unanswered or flow.is_lost or self._producer_id is None):
                 await self._try_something(line, flow)
+
+    def _groups(self) -> list[Group]:
+        """What goes into one request: one batch, or one batch of each partition."""
+        if not self._options["is_grouped"]:
+            return [[(flow, batch)] for flow in self._flows for batch in flow.unanswered]
+        return [
+            [(flow, flow.unanswered[place]) for flow in self._flows if place < len(flow.unanswered)]
+            for place in range(max((len(flow.unanswered) for flow in self._flows), default=0))
+        ]
 
     async def _connected(self) -> Line:
         if self._line is None or not self._line.is_open:
@@ -125,7 +140,8 @@ class Pipelining:
         env, diary, records, attempts = self._env, self._stage.notebook.diary, [], []
         for _ in range(count):
             self._number += 1
-            size = draw_size(env.rng, self._options["size"])
+            is_giant = self._options["has_giants"] and self._options["codec"] and env.rng.random() < _GIANT
+            size = GIANT_BYTES if is_giant else draw_size(env.rng, self._options["size"])
             record = make_record(self._plan.name, self._number, env.wall_ms(), size=size, key=b"%d" % where.partition)
             records.append(record)
             attempts.append(diary.attempt(where, self._name, record.value or b"", env.now()))
@@ -134,16 +150,15 @@ class Pipelining:
         )
         return Batch(sequence, bytes(content), attempts)
 
-    def _send(self, line: Line, flow: Flow, batch: Batch) -> "asyncio.Future[Any]":
-        version = self._options["version"]
+    def _send(self, line: Line, group: Group) -> "asyncio.Future[Any]":
         topic = {
-            "name": flow.where.topic,
-            "topic_id": self._stage.topic_ids[flow.where.topic],
-            "partition_data": [{"index": flow.where.partition, "records": batch.content}],
+            "name": self._topic.name,
+            "topic_id": self._stage.topic_ids[self._topic.name],
+            "partition_data": [{"index": flow.where.partition, "records": batch.content} for flow, batch in group],
         }
-        return line.send(ApiKey.PRODUCE, version, {"acks": -1, "timeout_ms": 1_500, "topic_data": [topic]})
+        return line.send(ApiKey.PRODUCE, self._options["version"], {"acks": -1, "timeout_ms": 1_500, "topic_data": [topic]})
 
-    def _take(self, flow: Flow, batch: Batch, row: Any, is_held_up: set[str]) -> None:
+    def _take(self, flow: Flow, batch: Batch, row: Any, is_held_up: set[TopicPartition]) -> None:
         code, where = ErrorCode(int(row.error_code)), flow.where
         if code is ErrorCode.NONE:
             if batch in flow.unanswered:
@@ -152,11 +167,11 @@ class Pipelining:
             self._acknowledged(batch, int(row.base_offset))
         elif code in _LATER:
             batch.may_be_stored = True
-            is_held_up.add(str(where))
+            is_held_up.add(where)
             if where in self._stage.notebook.diary.damaged:
                 flow.unanswered.clear()  # It may stay offline for ever. What was sent stays unknown.
                 flow.is_lost = True
-        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and str(where) in is_held_up:
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and where in is_held_up:
             pass  # As it should be: one before it waits to be sent again.
         elif code in _REFUSALS:
             if not batch.may_be_stored:
@@ -184,7 +199,7 @@ class Pipelining:
 
     async def _repeat(self, line: Line, flow: Flow) -> None:
         batch = self._env.rng.choice(flow.answered)
-        row = _row(await line.answered(self._send(line, flow, batch)))
+        row = _row(await line.answered(self._send(line, [(flow, batch)])))
         if row.error_code == ErrorCode.NONE:
             if row.base_offset != batch.offset:
                 story = f"sequence {batch.sequence} stands at {batch.offset}; sent again it was answered with {row.base_offset}"
@@ -195,7 +210,7 @@ class Pipelining:
 
     async def _leave_a_gap(self, line: Line, flow: Flow) -> None:
         batch = self._make(flow.where, flow.next_sequence + 7, 1)
-        row = _row(await line.answered(self._send(line, flow, batch)))
+        row = _row(await line.answered(self._send(line, [(flow, batch)])))
         if row.error_code == ErrorCode.NONE:
             if flow.answered:  # A producer that is not known yet may begin anywhere but in an empty log.
                 self._find("a gap is refused", flow.where, f"sequence {batch.sequence} was taken, where {flow.next_sequence} was due")

@@ -1,0 +1,72 @@
+"""Constants of the product that a seed may make small, so that the rare paths behind them run in a short story.
+
+They are no settings: nobody would set them. But a stream that begins at 256 KiB, an index that is thinned at 4,096 entries or a snapshot that
+is due after 4 MiB would never be met by a workload of a few hundred records. Each is right at any size, and that is what is tried here.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from penstock.broker import connection, fetch_sessions, housekeeping, metadata_log, node
+from penstock.cluster import controller
+from penstock.log import doubt, index, reader, streaming, tail
+from penstock.log.walking import Walk
+from penstock.partition import admission
+
+Knob = tuple[Any, str, tuple[object, ...]]  # Whose, its name, what it may be instead.
+
+KNOBS: dict[str, tuple[Knob, ...]] = {
+    "streams": ((reader, "STREAM_BYTES_MIN", (1, 500, 3_000)),),
+    "pieces of streams": ((streaming, "PIECE_BYTES", (1, 300, 2_000)),),
+    "chunks of a walk": ((Walk.next_chunk, "__defaults__", ((70,), (500,), (5_000,))),),
+    "chunks of a copy": ((doubt, "CHUNK_BYTES", (100, 1_000)),),
+    "windows of a search": ((tail, "_WINDOW_BYTES", (512, 4_096)),),
+    "entries of an index": ((index, "ENTRIES_MAX", (2, 4, 16)),),
+    "remembered places": ((reader, "_PLACES_MAX", (1, 2)),),
+    "unpacked at once": ((admission, "UNPACKED_AT_ONCE_MAX", (10, 200)),),
+    "snapshots of metadata": ((metadata_log, "SNAPSHOT_EVERY_BYTES", (1, 500)),),
+    "reads of metadata": ((metadata_log, "_READ_BYTES", (1, 300)),),
+    "blocks of producer ids": ((controller, "PRODUCER_BLOCK_SIZE", (1, 2)),),
+    "unsent bytes": ((connection, "UNSENT_BYTES_HIGH", (1, 1_000)), (connection, "COUNTED_FROM_BYTES", (1, 100))),
+    "shared buffer": ((node, "SHARED_BUFFER_BYTES", (4_096,)),),
+    "old sessions": ((fetch_sessions, "EVICTABLE_AFTER_SECONDS", (0.0, 0.5)),),
+    "partitions at a time": ((housekeeping, "PARTITIONS_AT_A_TIME", (1,)),),
+    "rounds of housekeeping": ((housekeeping, "ROUND_SECONDS", (0.1, 0.3)),),
+}
+
+Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
+
+
+def draw_knobs(rng: Random) -> Turned:
+    """Few of them, most of the time: with everything tiny at once little else happens."""
+    share = rng.choice((0.0, 0.1, 0.3, 0.6))
+    turned = {name: rng.randrange(min(len(choices) for _, _, choices in knobs)) for name, knobs in KNOBS.items()}
+    return {name: choice for name, choice in turned.items() if rng.random() < share}
+
+
+@contextmanager
+def turned(knobs: Turned) -> Iterator[None]:
+    changes = [(owner, name, choices[knobs[knob]]) for knob in knobs for owner, name, choices in KNOBS[knob]]
+    with replaced(changes):
+        yield
+
+
+_NOTHING = object()
+
+
+@contextmanager
+def replaced(changes: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Sets attributes of modules, classes or functions, and puts them back when the block ends."""
+    kept = [(owner, name, getattr(owner, name, _NOTHING)) for owner, name, _ in changes]
+    for owner, name, instead in changes:
+        setattr(owner, name, instead)
+    try:
+        yield
+    finally:
+        for owner, name, original in kept:
+            if original is _NOTHING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
