@@ -1,5 +1,6 @@
 """Tests of the broker are coroutines: each runs on an event loop of its own, which must end without a complaint.
 
+Where sockets are the point a module says `BOTH_LOOPS = True`, and its tests run on asyncio's loop and on uvloop's.
 `serving` is a node's data directory; whatever a test leaves running there is stopped after it, on the same loop.
 """
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from serving import Serving
 
 SECONDS_MAX = 60.0
@@ -24,13 +26,22 @@ def serving(tmp_path: Path) -> Serving:
     return Serving(tmp_path / "data")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if getattr(metafunc.module, "BOTH_LOOPS", False) and inspect.iscoroutinefunction(metafunc.function):
+        metafunc.fixturenames.append("loop_kind")
+        metafunc.parametrize("loop_kind", ["asyncio", "uvloop"])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     complaints: list[str] = []
-    asyncio.run(_run(pyfuncitem.obj, arguments, complaints))
+    callspec = getattr(pyfuncitem, "callspec", None)
+    is_fast = callspec is not None and callspec.params.get("loop_kind") == "uvloop"
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if is_fast else None) as runner:
+        runner.run(_run(pyfuncitem.obj, arguments, complaints))
     assert complaints == [], "the loop complained"
     return True
 

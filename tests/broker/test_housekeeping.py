@@ -102,6 +102,24 @@ def test_a_connection_that_takes_nothing_is_closed_and_a_slow_one_is_served() ->
     virtually(scenario)
 
 
+def test_a_connection_that_takes_a_long_reply_slowly_is_not_idle() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, connections_max_idle_ms=10_000, connections_max_stalled_ms=5_000)
+        line = await Line.open(address)
+        await line.create("a")
+        for _ in range(5):
+            await line.produce("a", bytes(1_000_000))
+        slow, taken = await Line.open(address, receive_bytes=1_000), 0
+        slow.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_bytes=50_000_000, partition_max_bytes=50_000_000))
+        while taken < 4_000_000:
+            taken += len(await slow.reader.read(100_000))
+            await asyncio.sleep(1)
+        assert env.now() - 1_000 > 35, "which took it much longer than the idle may be silent"
+        assert len(node.connections) == 1
+
+    virtually(scenario)
+
+
 # Logs
 
 

@@ -10,6 +10,8 @@ from penstock.broker.connection import UNSENT_BYTES_HIGH
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.compression import Codec
 
+BOTH_LOOPS = True
+
 
 async def test_replies_wait_for_a_parked_fetch_that_came_before_them(serving: Serving) -> None:
     await serving.open()

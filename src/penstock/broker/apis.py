@@ -95,7 +95,8 @@ class Apis:
         connection = call.connection
         try:
             answer = await api.handler(self._node, call)
-            reply.send(answer if isinstance(answer, list) else _written(call, answer))
+            pieces = answer if isinstance(answer, list) else _written(call, answer)
+            reply.send(pieces, sum(map(len, pieces)))
         except MalformedInput as malformed:
             self._node.client_erred(connection, malformed)
         except Exception:

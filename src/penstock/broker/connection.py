@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def idle_seconds(self, now: Instant) -> float:
         """For how long nothing was asked and nothing was under way, as far as those who look can tell."""
-        if self._replies:
+        if self._replies or self._is_paused or len(self._outbox):
             self._idle_since = now
         return now - max(self._idle_since, self._heard_at)
 
@@ -247,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._node.request_room.take(size, self._room_is_there):
                 self._is_waiting_for_room = True
                 self._block()
+                self._node.take_buffers_back_soon()
 
     def let_buffer_go(self) -> None:
         """The connection has fallen silent: the room is for others."""
@@ -255,8 +256,9 @@ class Connection(asyncio.BufferedProtocol):
             self._release_reservation()
 
     def _room_is_there(self) -> None:
+        """Called from wherever another connection gave room back; what it leads to must not run in there."""
         self._is_waiting_for_room = False
-        self.go_on()
+        asyncio.get_running_loop().call_soon(self.go_on)
 
     def _release_reservation(self) -> None:
         reserved, self._reserved = self._reserved, 0
@@ -304,6 +306,7 @@ class Connection(asyncio.BufferedProtocol):
     def go_on_writing(self) -> None:
         """Whatever the outbox waited for is over."""
         self._outbox.pump()
+        self._settle_written()
         self.send_ready()
         self.go_on()
 
@@ -325,8 +328,11 @@ class Connection(asyncio.BufferedProtocol):
             self._settle_written()
 
     def _settle_written(self) -> None:
-        """Written bytes count until the client has taken them: the transport says so, unless it never had to say that they waited."""
-        if not self._is_paused:
+        """Written bytes count until the client has taken them: the transport says so, unless it never had to say that they waited.
+
+        A streamed reply counts as a piece of it until it is done.
+        """
+        if not self._is_paused and not len(self._outbox):
             self._node.reply_room.give_back(self._written_bytes)
             self._written_bytes = 0
 

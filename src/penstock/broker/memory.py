@@ -5,7 +5,6 @@ Replies: a fetch may fill at most an eighth of the room that slow readers have l
 replies, and the room never runs out for the others.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from penstock.settings import KIB, MIB
@@ -18,7 +17,7 @@ class RequestRoom:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._waiting: dict[Callable[[], None], int] = {}  # Who came first stands first. Leaving costs the same wherever one stands.
 
     @property
     def is_crowded(self) -> bool:
@@ -29,22 +28,26 @@ class RequestRoom:
         if not self._waiting and (self.bytes_taken == 0 or self.bytes_taken + size <= self.bytes_max):
             self.bytes_taken += size
             return True
-        self._waiting.append((size, when_free))
+        self._waiting[when_free] = size
         return False
+
+    def hold(self, size: int) -> None:
+        """Counts what is there already: bytes of a request that outlive the buffer in which it came. Nobody waits for that."""
+        self.bytes_taken += size
 
     def give_back(self, size: int) -> None:
         self.bytes_taken -= size
-        while self._waiting and (self.bytes_taken == 0 or self.bytes_taken + self._waiting[0][0] <= self.bytes_max):
-            waiting_size, when_free = self._waiting.popleft()
-            self.bytes_taken += waiting_size
+        while self._waiting:
+            when_free, wanted = next(iter(self._waiting.items()))
+            if self.bytes_taken and self.bytes_taken + wanted > self.bytes_max:
+                break
+            del self._waiting[when_free]
+            self.bytes_taken += wanted
             when_free()
 
     def leave_queue(self, when_free: Callable[[], None]) -> None:
         """Somebody who waited is gone."""
-        for place, (_, waiting) in enumerate(self._waiting):
-            if waiting == when_free:
-                del self._waiting[place]
-                return
+        self._waiting.pop(when_free, None)
 
 
 class ReplyRoom:

@@ -41,6 +41,7 @@ from penstock.vocabulary import Instant, NodeId, TopicId
 log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
+TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
 
@@ -74,6 +75,7 @@ class Node:
         self._housekeeper = Housekeeper(self)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._sending: dict[Connection, None] = {}
+        self._taking_back: asyncio.TimerHandle | None = None
         self._burying: dict[TopicId, None] = {}
         self._servers: list[asyncio.Server] = []
         self._all_gone = asyncio.Event()  # Of the connections, once the node takes no more.
@@ -324,6 +326,16 @@ class Node:
         self.metrics.connections_closed_as_malformed += 1
         log.info("closed a connection: %s", malformed)
         connection.close()
+
+    def take_buffers_back_soon(self) -> None:
+        """Somebody waits for room: what others keep only for what they might send next is taken from them."""
+        if self._taking_back is None:
+            self._taking_back = asyncio.get_running_loop().call_later(TAKING_BACK_SECONDS, self._take_buffers_back)
+
+    def _take_buffers_back(self) -> None:
+        self._taking_back = None
+        for connection in list(self.connections):
+            connection.let_buffer_go()
 
     def send_soon(self, connection: Connection) -> None:
         """Replies that become ready in one turn of the loop leave in one write per connection."""

@@ -72,6 +72,9 @@ class Outbox:
             self._is_reading = False
             self._give_up(failure)
             return
+        except Exception:
+            self._connection.close()  # The rest of the reply will never come; the node's top reports what went wrong.
+            raise
         self._is_reading = False
         if self._connection.is_closed:
             stream.close()

@@ -55,6 +55,12 @@ class Epochs:
             return NEVER
         return self._starts[bisect_right(self._starts, offset)]
 
+    def copy(self) -> "Epochs":
+        """The history as it is now, for a reader that retention may overtake."""
+        same = Epochs()
+        same._epochs, same._starts, same.latest, same.latest_start = self._epochs[:], self._starts[:], self.latest, self.latest_start
+        return same
+
     def first_above(self, epoch: int) -> int:
         """Where the first epoch later than this one begins."""
         found = bisect_right(self._epochs, epoch)

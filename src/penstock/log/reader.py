@@ -87,7 +87,7 @@ class Reader:
         stretch = None if index is None else self._plan(segment, index, offset, bytes_max, end_offset)
         if stretch is None:
             return None
-        return Stream(self, self._disk, self._epochs, segment, stretch)
+        return Stream(self, self._disk, self._epochs.copy(), segment, stretch)
 
     def suspect(self, segment: Segment) -> None:
         """Something in it was not what was written: it is read in one piece from now on, so that damage is found before a reply begins."""

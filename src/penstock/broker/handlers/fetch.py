@@ -17,12 +17,15 @@ from penstock.broker.connection import Reply
 from penstock.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Interest
 from penstock.errors import ErrorCode, Refusal
 from penstock.partition.partition import Partition
+from penstock.settings import MIB
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.fetch import FetchedRow, FetchRequest, Topic, read_fetch_request, write_fetch_response
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+STREAM_HOLDS_BYTES = 1 * MIB  # Of a reply that is read while it is sent: a batch of the usual bound, when the client takes nothing.
+INTEREST_BYTES = 300  # What a partition of a request takes in memory while the request waits.
 _TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 
@@ -61,8 +64,8 @@ class Fetch:
     """One fetch request until it is answered."""
 
     __slots__ = (
-        "_bytes_expected", "_bytes_max", "_bytes_min", "_correlation_id", "_deadline", "_has_news", "_interests", "_is_done", "_is_reading",
-        "_node", "_reads_committed", "_reply", "_session", "_timer", "_version",
+        "_bytes_expected", "_bytes_held", "_bytes_max", "_bytes_min", "_correlation_id", "_deadline", "_has_news", "_interests", "_is_done",
+        "_is_reading", "_node", "_reads_committed", "_reply", "_session", "_timer", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +90,7 @@ class Fetch:
         self._reads_committed = request.isolation_level == READ_COMMITTED
         self._timer: asyncio.TimerHandle | None = None
         self._bytes_expected = 0  # While parked: about how much would be found now.
+        self._bytes_held = 0  # Of the node's room for requests, while it waits.
         self._is_reading = False  # From the disk, away from the loop.
         self._has_news = False  # A partition advanced meanwhile, perhaps one that was looked at before.
         self._is_done = False
@@ -187,6 +191,9 @@ class Fetch:
     def _watch(self) -> None:
         """A session stands in its partitions' watchers already."""
         if self._session is None:
+            if not self._bytes_held:
+                self._bytes_held = INTEREST_BYTES * len(self._interests or ())
+                self._node.request_room.hold(self._bytes_held)
             for interest in self._interests or ():
                 if interest.partition is not None:
                     interest.partition.watchers[self] = None
@@ -222,10 +229,14 @@ class Fetch:
         self._node.metrics.bytes_out += collector.bytes_found
         session_id = NO_SESSION if self._session is None else self._session.session_id
         pieces = write_fetch_response(self._version, self._correlation_id, list(topics.items()), session_id=session_id)
-        self._reply.send(pieces, sum(map(len, pieces)) - collector.bytes_streamed, is_streamed=collector.bytes_streamed > 0)
+        held_bytes = sum(map(len, pieces)) - collector.bytes_streamed + min(collector.bytes_streamed, STREAM_HOLDS_BYTES)
+        self._reply.send(pieces, held_bytes, is_streamed=collector.bytes_streamed > 0)
 
     def _end(self) -> None:
         self._is_done = True
+        held, self._bytes_held = self._bytes_held, 0
+        if held:
+            self._node.request_room.give_back(held)
         if self._session is not None and self._session.under_way is self:
             self._session.under_way = None
 

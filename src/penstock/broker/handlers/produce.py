@@ -36,6 +36,7 @@ def produce(node: "Node", call: Call) -> None:
         request.append_all()
         return
     call.connection.requests_in_turn += 1
+    node.request_room.hold(len(call.frame))
     node.spawn(_produce_large(node, call._replace(frame=bytearray(call.frame)), request))
 
 
@@ -49,6 +50,7 @@ async def _produce_large(node: "Node", call: Call, first_look: "Produce") -> Non
         call.connection.close()  # There will be no answer; the node's top reports what went wrong.
         raise
     finally:
+        node.request_room.give_back(len(call.frame))
         call.connection.requests_in_turn -= 1
         call.connection.go_on()
 

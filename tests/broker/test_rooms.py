@@ -1,0 +1,237 @@
+"""What clients make the node hold is counted, bounded, and given back, whatever becomes of them."""
+
+import asyncio
+import random
+import struct
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, until
+
+from penstock.broker.connection import COUNTED_FROM_BYTES, Connection
+from penstock.broker.fetch_sessions import FetchSession
+from penstock.broker.memory import RequestRoom
+from penstock.broker.node import Node
+from penstock.wire.api_keys import ApiKey
+from penstock.wire.compression import Codec
+from penstock.wire.schemas import write_request
+
+BOTH_LOOPS = True
+
+MIB = 1 << 20
+
+
+async def is_all_given_back(node: Node) -> bool:
+    def nothing_is_held() -> bool:
+        for connection in node.connections:
+            connection.let_buffer_go()  # As housekeeping does with those that fall silent.
+        return node.request_room.bytes_taken == 0 and node.reply_room.bytes_taken == 0
+
+    await until(nothing_is_held)
+    return not node.request_room.is_crowded
+
+
+async def fill(line: Line, topic: str, mebibytes: int) -> None:
+    for _ in range(mebibytes):
+        await line.produce(topic, bytes(MIB - 10_000))
+
+
+async def test_a_request_is_counted_while_it_arrives(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    frame = write_request(ApiKey.PRODUCE, 12, 9, "test", produce_body({"a": {0: batch(bytes(900_000))}}))
+    line.writer.write(frame[:500_000])
+    await until(lambda: node.request_room.bytes_taken >= 500_000)
+    assert node.request_room.bytes_taken < 3_000_000
+    line.writer.write(frame[500_000:])
+    assert await line.receive_frame() is not None
+    assert await is_all_given_back(node)
+
+
+async def test_a_request_that_never_ends_is_given_back_with_its_connection(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    line.writer.write(struct.pack(">ihh", 50 * MIB, ApiKey.PRODUCE, 9) + bytes(MIB))
+    await until(lambda: node.request_room.bytes_taken >= MIB)
+    line.close()
+    assert await is_all_given_back(node)
+
+
+async def test_who_finds_no_room_waits_and_is_served_in_turn(serving: Serving) -> None:
+    node = await serving.open()
+    node.request_room.bytes_max = 3 * MIB
+    lines = [await serving.line() for _ in range(10)]
+    await lines[0].create("a")
+    frame = write_request(ApiKey.PRODUCE, 12, 9, "test", produce_body({"a": {0: batch(bytes(900_000))}}))
+    for line in lines:
+        line.writer.write(frame[:800_000])
+        await asyncio.sleep(0.005)
+    await until(lambda: node.request_room.is_crowded)
+    lines[-1].close()  # One of those who wait goes away.
+    for line in lines[:-1]:
+        line.writer.write(frame[800_000:])
+    for line in lines[:-1]:
+        assert await line.receive_frame() is not None
+    assert node.metrics.batches_in == 9
+    for line in lines:
+        line.close()
+    assert await is_all_given_back(node)
+
+
+async def test_buffers_that_are_kept_for_nothing_are_taken_back_when_somebody_waits(serving: Serving) -> None:
+    node = await serving.open()
+    lines = [await serving.line() for _ in range(6)]
+    await lines[0].create("a")
+    for line in lines[:5]:
+        await line.produce("a", bytes(900_000))
+    assert node.request_room.bytes_taken > 0, "they keep their buffers for what they send next"
+    node.request_room.bytes_max = node.request_room.bytes_taken
+    async with asyncio.timeout(1):
+        assert (await lines[5].produce("a", bytes(900_000))).base_offset == 5
+    assert await is_all_given_back(node)
+
+
+async def test_a_large_batch_counts_until_it_has_been_unpacked(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    noise = random.Random(1).randbytes(400_000)
+    large = batch(noise, bytes(2 * MIB), codec=Codec.ZSTD)
+    serving.env.offloads.hold()
+    line.send(ApiKey.PRODUCE, **produce_body({"a": {0: large}}))
+    await serving.env.offloads.until_waited_for()
+    assert node.request_room.bytes_taken >= len(large)
+    serving.env.offloads.let_go()
+    assert (await line.receive()).responses[0].partition_responses[0].error_code == 0
+    assert await is_all_given_back(node)
+
+
+async def test_partitions_of_a_parked_fetch_count_until_it_is_answered(serving: Serving) -> None:
+    """A short request can name a hundred thousand partitions, each of which becomes an object that waits."""
+    node = await serving.open()
+    line, other = await serving.line(), await serving.line()
+    await line.create("a", 500)
+    names = {index: 0 for index in range(500)}
+    line.send(ApiKey.FETCH, **fetch_body({"a": names}, max_wait_ms=60_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": names}, max_wait_ms=60_000))
+    await until(lambda: node.request_room.bytes_taken >= 2 * 500 * 200)
+    await other.produce("a", b"x")
+    for _ in range(2):
+        await line.receive()
+    assert await is_all_given_back(node)
+    line.send(
+        ApiKey.FETCH, **fetch_body({"a": {index: 1 for index in range(1)} | {index: 0 for index in range(1, 500)}}, max_wait_ms=60_000)
+    )
+    await until(lambda: node.request_room.bytes_taken > 0)
+    line.close()
+    assert await is_all_given_back(node)
+
+
+async def test_replies_count_until_they_are_taken(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    await fill(line, "a", 12)
+    slow = await serving.line(receive_bytes=1_000)
+    for _ in range(3):
+        slow.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_bytes=200 * MIB, partition_max_bytes=200 * MIB))
+    await until(lambda: node.reply_room.bytes_taken > 0)
+    assert COUNTED_FROM_BYTES < node.reply_room.bytes_taken < 40 * MIB
+    for _ in range(3):
+        assert len(records_in(rows_of(await slow.receive())["a", 0].records)) >= 8
+    assert await is_all_given_back(node)
+
+
+async def test_a_long_list_of_topics_counts_like_any_reply(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    await line.create("a", 1_000)
+    slow = await serving.line(receive_bytes=1_000)
+    for _ in range(400):
+        slow.send(ApiKey.METADATA, 12, topics=None)
+    await until(lambda: node.reply_room.bytes_taken > 0)
+    for _ in range(400):
+        assert len(await slow.receive_frame() or b"") > COUNTED_FROM_BYTES
+    assert await is_all_given_back(node)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_any_mix_of_clients_that_come_hang_and_go_leaves_nothing_behind(serving: Serving, seed: int) -> None:
+    node = await serving.open(requests_in_flight_max=4, checkpoint_bytes=1 * MIB)
+    node.request_room.bytes_max = 4 * MIB
+    node.reply_room.bytes_max = 8 * MIB
+    rng = random.Random(seed)
+    helper = await serving.line()
+    topic_id = await helper.create("a", 3)
+    await fill(helper, "a", 3)
+    produce = write_request(ApiKey.PRODUCE, 12, 1, "x", produce_body({"a": {rng.randrange(3): batch(rng.randbytes(300_000))}}))
+    large = write_request(ApiKey.PRODUCE, 12, 1, "x", produce_body({"a": {1: batch(bytes(3 * MIB), codec=Codec.ZSTD)}}))
+    fetches = [
+        write_request(ApiKey.FETCH, 12, 1, "x", fetch_body({"a": {0: 0, 1: 0, 2: 0}}, max_bytes=50 * MIB, partition_max_bytes=50 * MIB)),
+        write_request(ApiKey.FETCH, 12, 1, "x", fetch_body({"a": {2: 1 << 40}})),
+        write_request(ApiKey.FETCH, 12, 1, "x", fetch_body({"a": 0}, max_wait_ms=50, min_bytes=1 << 30)),
+        write_request(ApiKey.FETCH, 18, 1, "x", fetch_body({topic_id: {0: 0, 1: 0}}, session=(0, 0), max_wait_ms=30)),
+    ]
+    menu = [produce, large, *fetches, write_request(ApiKey.METADATA, 12, 1, "x", {"topics": None})]
+
+    async def client() -> None:
+        line = await serving.line(receive_bytes=1_000)
+        for _ in range(rng.randrange(1, 8)):
+            frames = b"".join(rng.choice(menu) for _ in range(rng.randrange(1, 6)))
+            with suppress(RuntimeError):  # As uvloop has it when the node has closed the connection, after a frame that broke off.
+                line.writer.write(frames[: rng.choice([len(frames), len(frames), rng.randrange(len(frames))])])
+            await asyncio.sleep(rng.random() * 0.02)
+            for _ in range(rng.randrange(3)):
+                with suppress(TimeoutError, ConnectionError, RuntimeError):
+                    async with asyncio.timeout(0.02):
+                        await line.reader.read(rng.choice([100, 100_000, 10 * MIB]))
+        rng.choice([line.close, line.writer.transport.abort])()
+
+    serving.env.disk.is_cold = seed % 2 == 1
+    await asyncio.gather(*(client() for _ in range(40)))
+    for line in serving.lines[1:]:
+        line.writer.transport.abort()
+    await until(lambda: len(node.connections) == 1)
+    await helper.produce("a", b"and the node lives")
+    assert await is_all_given_back(node)
+    await until(lambda: not node.parked_produces)
+    for partition in node.partitions:
+        assert all(isinstance(watcher, FetchSession) for watcher in partition.watchers)
+
+
+async def test_a_request_of_millions_of_empty_rows_is_refused_before_it_is_taken_apart(serving: Serving) -> None:
+    await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    rows = struct.pack(">ii", 0, -1) * 30_000
+    line.send_frame(struct.pack(">hhihhhiihci", ApiKey.PRODUCE, 7, 1, -1, -1, -1, 1000, 1, 1, b"a", 30_000) + rows)
+    assert await line.is_closed()
+
+
+def test_leaving_the_queue_for_room_costs_the_same_wherever_one_stands() -> None:
+    """Ten thousand connections that wait and then go away together must not hold up the loop."""
+    room, waiting = RequestRoom(100), [object.__new__(Connection) for _ in range(20_000)]
+    assert room.take(100, lambda: None)
+    for connection in waiting:
+        assert not room.take(50, connection._room_is_there)
+    for connection in reversed(waiting):
+        room.leave_queue(connection._room_is_there)
+    assert not room.is_crowded
+
+
+def test_room_is_given_in_the_order_of_asking() -> None:
+    room, served = RequestRoom(100), []
+    room.take(100, lambda: None)
+    callbacks: list[Any] = [lambda number=number: served.append(number) for number in range(5)]
+    for callback in callbacks:
+        room.take(30, callback)
+    room.leave_queue(callbacks[1])
+    room.give_back(100)
+    assert served == [0, 2, 3]
+    room.hold(500)
+    room.give_back(30)
+    assert served == [0, 2, 3], "what is held counts"
+    room.give_back(560)
+    assert served == [0, 2, 3, 4]
