@@ -78,6 +78,37 @@ async def test_a_broken_promise_during_a_round_ends_the_node(serving: Serving) -
         await serving.stop()
 
 
+class Unwritable:
+    """A connection that cannot be written to."""
+
+    is_closed = False
+
+    def send_ready(self) -> None:
+        raise RuntimeError("a defect")
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.expects_failure
+async def test_a_reply_that_cannot_be_written_keeps_no_other_from_leaving(serving: Serving) -> None:
+    node = await serving.open()
+    lines = [await serving.line() for _ in range(3)]
+    await lines[0].create("a")
+    serving.env.disk.flushes.hold()
+    for line in lines:
+        line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
+    await until(lambda: node.metrics.batches_in == 3)
+    unwritable = Unwritable()
+    node.send_soon(unwritable)  # type: ignore[arg-type]
+    for connection in node.connections:
+        node.send_soon(connection)
+    serving.env.disk.flushes.let_go()
+    for line in lines:
+        assert (await line.receive()).responses[0].partition_responses[0].error_code == 0
+    assert unwritable.is_closed
+
+
 def test_many_deadlines_make_few_rounds_and_none_is_missed() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
         node, address = await started(env)

@@ -226,6 +226,45 @@ async def test_a_refused_batch_is_counted_once_also_when_its_neighbour_is_unpack
     assert (node.metrics.batches_refused, node.metrics.batches_in) == (1, 1)
 
 
+async def test_a_topic_that_is_deleted_while_its_batch_is_unpacked_is_unknown(serving: Serving) -> None:
+    node = await serving.open()
+    line, other = await serving.line(), await serving.line()
+    await line.create("a")
+    await line.create("b")
+    serving.env.offloads.hold()
+    body = produce_body({"a": {0: batch(bytes(2_000_000), codec=Codec.ZSTD)}, "b": {0: batch(b"x")}})
+    line.send(ApiKey.PRODUCE, **body)
+    await serving.env.offloads.until_waited_for()
+    await other.delete("a")
+    serving.env.offloads.let_go()
+    rows = rows_of(await line.receive())
+    assert (rows["a", 0].error_code, rows["b", 0].error_code) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    assert not node.parked_produces
+
+
+async def test_a_partition_that_is_named_twice_gets_both_batches_and_both_rows(serving: Serving) -> None:
+    await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    body = produce_body({"a": {0: batch(b"1")}})
+    body["topic_data"][0]["partition_data"] *= 2
+    body["topic_data"] *= 2
+    answer = await line.ask(ApiKey.PRODUCE, **body)
+    assert [row.base_offset for topic in answer.responses for row in topic.partition_responses] == [0, 1, 2, 3]
+
+
+async def test_a_batch_that_repeats_its_neighbour_is_a_duplicate(serving: Serving) -> None:
+    """Within one request too, where neither is flushed yet."""
+    await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    body = produce_body({"a": {0: sequenced(5, 0)}})
+    body["topic_data"][0]["partition_data"] *= 3
+    answer = await line.ask(ApiKey.PRODUCE, **body)
+    assert [(row.error_code, row.base_offset) for row in answer.responses[0].partition_responses] == [(0, 0)] * 3
+    assert await line.latest("a") == 1
+
+
 # Idempotent producers
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import ErrorCode
-from penstock.partition.producers import SEQUENCE_MODULUS, WINDOW, Duplicate, ProducerStates
+from penstock.partition.producers import SEQUENCE_MODULUS, WINDOW, Duplicate, ProducersRoom, ProducerStates
 from penstock.wire.batches import BatchHeader, Record, encode_batch, read_header
 
 NOW = 1_700_000_000_000
@@ -93,3 +93,26 @@ def test_silence_is_counted_from_the_last_batch_by_the_nodes_clock() -> None:
     known.replay(batch(1, producer_id=1), NOW + 2)
     assert known.forget_silent_since(NOW + 2) == 1
     assert list(known.producer_ids()) == [1]
+
+
+def test_partitions_share_the_room_and_each_makes_its_own_for_a_newcomer() -> None:
+    room = ProducersRoom(6)
+    one, other = ProducerStates(4, room), ProducerStates(4, room)
+    for producer_id in range(10):
+        one.replay(batch(0, producer_id=producer_id), NOW)
+    assert list(one.producer_ids()) == [6, 7, 8, 9], "its own bound comes first"
+    for producer_id in range(10):
+        other.replay(batch(0, producer_id=producer_id), NOW)
+        other.replay(batch(1, producer_id=producer_id), NOW)
+        other.replay(batch(0, producer_id=producer_id, epoch=1), NOW)
+    assert list(other.producer_ids()) == [8, 9]
+    assert room.taken == 6
+    late = ProducerStates(4, room)
+    late.replay(batch(0), NOW)
+    assert len(late) == 1, "nobody goes without"
+    one.forget_all()
+    assert room.taken == 3
+    assert other.forget_silent_since(NOW + 1) == 2
+    restored = ProducerStates(4, room)
+    restored.restore(late.snapshot())
+    assert room.taken == 2

@@ -39,7 +39,7 @@ class Cancellable(Protocol):
 
 
 class Reply:
-    """A request's place in the queue of replies. No pieces at all: answered by silence (acks=0)."""
+    """A request's place in the queue of replies. A request that is answered by silence (acks=0) has none."""
 
     __slots__ = ("connection", "counted", "is_streamed", "parked", "pieces")
 

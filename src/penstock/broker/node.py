@@ -346,4 +346,8 @@ class Node:
     def _send_all(self) -> None:
         sending, self._sending = self._sending, {}
         for connection in sending:
-            connection.send_ready()
+            try:
+                connection.send_ready()
+            except Exception:
+                log.exception("a reply could not be written")
+                connection.close()  # The others' replies leave all the same.

@@ -13,12 +13,13 @@ from penstock.log.log import Log
 from penstock.log.open_files import OpenFiles
 from penstock.partition.leader import Leader
 from penstock.partition.partition import Partition, ProduceToken
-from penstock.partition.producers import ProducerStates
-from penstock.settings import NodeSettings, TopicConfig
+from penstock.partition.producers import ProducersRoom, ProducerStates
+from penstock.settings import KIB, NodeSettings, TopicConfig
 from penstock.vocabulary import NodeId, TopicId
 from penstock.wire.batches import BatchHeader
 
 TOPICS_DIRECTORY = "topics"
+BYTES_PER_PRODUCER = 2 * KIB  # A sixth of it is what an idempotent producer takes; so they take a sixth of the memory at most.
 
 
 class Partitions:
@@ -27,6 +28,7 @@ class Partitions:
         self._settings = settings
         self._files = files
         self._defaults = settings.default_topic_config()
+        self._producers_room = ProducersRoom(settings.memory_bytes_max // BYTES_PER_PRODUCER)
         self.by_name: dict[str, list[Partition]] = {}
         self.by_id: dict[TopicId, list[Partition]] = {}
 
@@ -69,11 +71,12 @@ class Partitions:
             del self.by_name[partitions[0].topic]
         for partition in partitions:
             partition.is_deleted = True
+            partition.producers.forget_all()
         return partitions
 
     async def _open(self, topic: Topic, index: int, config: TopicConfig, *, is_clean: bool) -> Partition:
         state = topic.partitions[index]
-        producers = ProducerStates(self._settings.producers_max)
+        producers = ProducerStates(self._settings.producers_max, self._producers_room)
         wall_ms = self._env.wall_ms()
 
         def replay(header: BatchHeader) -> None:

@@ -32,11 +32,24 @@ class Duplicate(NamedTuple):
     timestamp: int
 
 
-class ProducerStates:
-    __slots__ = ("_states", "producers_max")
+class ProducersRoom:
+    """How many producers the partitions of a node may remember together. Short-lived producers come in millions a day."""
+
+    __slots__ = ("producers_max", "taken")
 
     def __init__(self, producers_max: int) -> None:
         self.producers_max = producers_max
+        self.taken = 0
+
+
+class ProducerStates:
+    """Past either bound the partition's longest silent producer is forgotten: its next batch is taken whatever its sequence (KIP-360)."""
+
+    __slots__ = ("_room", "_states", "producers_max")
+
+    def __init__(self, producers_max: int, room: ProducersRoom | None = None) -> None:
+        self.producers_max = producers_max
+        self._room = room or ProducersRoom(producers_max)
         self._states: dict[int, bytes] = {}
 
     def __len__(self) -> int:
@@ -70,8 +83,8 @@ class ProducerStates:
         if old is not None and _HEAD.unpack_from(old)[0] == header.producer_epoch:
             self._states[header.producer_id] = head + batch + old[_HEAD.size : _STATE_BYTES_MAX - _BATCH.size]
             return
-        if len(self._states) >= self.producers_max:
-            del self._states[next(iter(self._states))]
+        if old is None:
+            self._make_room_for_one()
         self._states[header.producer_id] = head + batch
 
     def forget_silent_since(self, wall_ms: int) -> int:
@@ -83,7 +96,12 @@ class ProducerStates:
             silent.append(producer_id)
         for producer_id in silent:
             del self._states[producer_id]
+        self._room.taken -= len(silent)
         return len(silent)
+
+    def forget_all(self) -> None:
+        self._room.taken -= len(self._states)
+        self._states = {}
 
     def producer_ids(self) -> Iterator[ProducerId]:
         return (ProducerId(producer_id) for producer_id in self._states)
@@ -93,13 +111,21 @@ class ProducerStates:
 
     def restore(self, snapshot: bytes) -> None:
         """Takes the state of a snapshot in place of its own. The log's checkpoint vouches for the bytes."""
-        self._states = {}
+        self.forget_all()
         at = 0
         while at < len(snapshot):
             producer_id, length = _SNAPSHOT_ROW.unpack_from(snapshot, at)
             at += _SNAPSHOT_ROW.size
             self._states[producer_id] = snapshot[at : at + length]
             at += length
+        self._room.taken += len(self._states)
+
+    def _make_room_for_one(self) -> None:
+        room = self._room
+        if self._states and (len(self._states) >= self.producers_max or room.taken >= room.producers_max):
+            del self._states[next(iter(self._states))]
+        else:
+            room.taken += 1
 
 
 def _last_sequence(header: BatchHeader) -> int:
