@@ -94,9 +94,10 @@ class DoorEnv(RealEnv):
         self.disk = DoorDisk(directory)
         self.offloads = Door()
         self.wall_ahead_ms = 0
+        self.wall_stopped_ms: int | None = None
 
     def wall_ms(self) -> int:
-        return super().wall_ms() + self.wall_ahead_ms
+        return self.wall_ahead_ms + (super().wall_ms() if self.wall_stopped_ms is None else self.wall_stopped_ms)
 
     async def offload(self, function: Callable[..., T], *arguments: object) -> T:
         await self.offloads.pass_through()
