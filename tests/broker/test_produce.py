@@ -406,3 +406,19 @@ def test_a_disk_that_hangs_does_not_keep_produce_requests_from_timing_out() -> N
         assert env.now() - began < 6
 
     virtually(scenario)
+
+
+async def test_a_request_that_takes_long_to_look_at_leaves_the_loop_to_others(serving: Serving) -> None:
+    """Two hundred batches of a hundred bytes that unpack to a mebibyte each would hold the loop for a good part of a second."""
+    await serving.open()
+    line, other = await serving.line(), await serving.line()
+    await line.create("a", partitions=200)
+    bomb = batch(bytes(1_000_000), codec=Codec.ZSTD)
+    line.send(ApiKey.PRODUCE, 9, **produce_body({"a": dict.fromkeys(range(200), bomb)}))
+    await until(lambda: serving.node.metrics.requests["PRODUCE"] == 1)
+    turns = 0
+    while serving.node.metrics.batches_in < 200:
+        await other.ask(ApiKey.API_VERSIONS, 0)
+        turns += 1
+    assert turns >= 2, "others were served meanwhile"
+    assert all(row.error_code == 0 for row in (await line.receive()).responses[0].partition_responses)

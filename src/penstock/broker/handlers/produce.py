@@ -7,11 +7,12 @@ Gaps: transactions; leader hints (KIP-951) are not needed while one node leads e
 The usual request, one plain batch for one partition, takes a straight way through (single_produce.py) and comes here only to be refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
 from penstock.broker.connection import Reply
+from penstock.broker.patience import Patience
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.admission import InvalidRecord, examine_header, examine_large, examine_records, payload_rules
 from penstock.partition.partition import Partition
@@ -45,7 +46,7 @@ async def _produce_large(node: "Node", call: Call, first_look: "Produce") -> Non
     try:
         request = Produce(node, call, reply_of=first_look)
         await request.examine_later()
-        request.append_all()
+        await request.append_later()
     except Exception:
         call.connection.close()  # There will be no answer; the node's top reports what went wrong.
         raise
@@ -80,22 +81,36 @@ class Produce:
             self.reply = call.connection.new_reply() if self._request.acks != ACKS_NONE else None
 
     def examine(self) -> bool:
-        """Looks at every batch. False: one of them must be unpacked off the loop."""
+        """Looks at every batch. False: one of them must be unpacked off the loop, or there are too many to look at in one go."""
+        patience = Patience(self.node.env)
         for topic, partitions in self._request.topics:
             for index, records in partitions:
-                verdict = self._admit(topic, index, records)
+                verdict = None if patience.is_over() else self._admit(topic, index, records)
                 if verdict is None:
                     return False
                 self._admitted.append(verdict)
         return True
 
     async def examine_later(self) -> None:
+        patience = Patience(self.node.env)
         for topic, partitions in self._request.topics:
             for index, records in partitions:
+                await patience.pause_if_over()
                 self._admitted.append(self._admit(topic, index, records) or await self._admit_large(topic, index, records))
 
     def append_all(self) -> None:
         """Appends what was admitted and answers when it is durable. The frame is not needed afterwards."""
+        for _ in self._append_each():
+            pass
+        self._answer_when_durable()
+
+    async def append_later(self) -> None:
+        patience = Patience(self.node.env)
+        for _ in self._append_each():
+            await patience.pause_if_over()
+        self._answer_when_durable()
+
+    def _append_each(self) -> Iterator[None]:
         verdicts = iter(self._admitted)
         for topic, partitions in self._request.topics:
             rows: list[Row] = []
@@ -106,6 +121,9 @@ class Produce:
                     self._append(index, verdict, rows)
                 else:
                     rows.append(verdict)
+                yield
+
+    def _answer_when_durable(self) -> None:
         self._admitted.clear()
         refused = sum(row[1] not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) for _, rows in self.rows for row in rows)
         self.node.metrics.batches_refused += refused
