@@ -405,7 +405,7 @@ async def test_what_retention_takes_during_a_cold_read_is_out_of_range_and_not_d
     """A consumer that is told of damage gives up; one that is out of range goes on with what there is."""
     await serving.open()
     line = await serving.line()
-    await line.create("a", segment_bytes=1_024, retention_bytes=2_000)
+    await line.create("a", segment_bytes=1_024, retention_bytes=2_000, retention_ms=-1)
     await fill(line, "a", *[900] * 10)
     await serving.crash()  # The records that are dropped and those that stay are of different leader epochs.
     node = await serving.open(retention_check_ms=1)

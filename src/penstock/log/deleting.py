@@ -12,9 +12,9 @@ from penstock.log.segment import DELETED, Segment, Shelf
 
 
 def still_going(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
-    """The plan's segments as far as they still stand first. The active one stays if it has grown since."""
+    """The plan's segments as far as they still stand first. The last one stays if it has grown since, closed by now or not."""
     going = [segment for segment, planned in zip(shelf.segments, plan.segments, strict=False) if segment is planned]
-    if going and going[-1] is shelf.active and end_offset > plan.start_offset:
+    if going and shelf.end_of(len(going) - 1, end_offset) > plan.start_offset:
         going.pop()
     return going
 

@@ -349,9 +349,10 @@ class Log:
                 return
             if going[-1] is self._shelf.active:
                 self._roll()
-            self.raise_start(self._shelf.end_of(len(going) - 1, self.end_offset))
-            content = deleting.checkpoint_from(self._disk, self.directory, self.identity, self.start_offset)
+            start_offset = max(self.start_offset, self._shelf.end_of(len(going) - 1, self.end_offset))
+            content = deleting.checkpoint_from(self._disk, self.directory, self.identity, start_offset)
             await self._replace_checkpoint(content, also=[])
+            self.raise_start(start_offset)  # Not before: nobody is told of a start that could go back.
             self._checkpoint_start = self.start_offset
             self._closed_bytes -= sum(segment.size for segment in self._shelf.remove_first(len(going)))
             self.epochs.drop_below(self.start_offset)

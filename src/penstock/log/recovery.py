@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.env import Env
-from penstock.errors import DiskFailed
+from penstock.errors import DiskFailed, DiskFull
 from penstock.log import checkpoint, doubt
 from penstock.log.checkpoint import Remembered
 from penstock.log.config import LogConfig, LogIdentity
@@ -24,7 +24,7 @@ from penstock.log.open_files import OpenFiles
 from penstock.log.segment import DROPPED, Segment
 from penstock.log.sweeping import size_on_disk, sweep, sweep_below
 from penstock.log.tail import Rule, Stretch, Verdict, judge
-from penstock.log.tail_scan import TailScan
+from penstock.log.tail_scan import FlushFailed, TailScan
 from penstock.wire.batches import BatchHeader
 
 EPOCH_MAX = 2**31 - 1
@@ -62,7 +62,8 @@ async def _recover(opening: Opening) -> Found:
     disk, directory = opening.env.disk, opening.directory
     names = disk.list(directory)
     if not names:
-        disk.mkdir(directory)
+        await _make(opening)
+        return Found(is_saved=False)
     is_doubtful = doubt.DOUBT in names
     if is_doubtful:  # Before anything is removed on its word, the checkpoint must be one that the disk has too.
         await doubt.name_anew(disk, directory, checkpoint.CHECKPOINT)
@@ -78,6 +79,20 @@ async def _recover(opening: Opening) -> Found:
     if is_doubtful and found.failure is None:
         await _dispel_doubt(opening, found)
     return found
+
+
+async def _make(opening: Opening) -> None:
+    """A log that is new. Its first name is on the disk before anything else: were it lost and a later one kept, the log would seem to begin
+    there. On a full disk it is made when there is something to write."""
+    disk, directory = opening.env.disk, opening.directory
+    opening.restore(b"")
+    disk.mkdir(directory)
+    try:
+        disk.close(disk.open(Segment(directory, 0, 0, None).path, create=True))
+    except DiskFull:
+        return
+    if failures := await disk.sync((), ancestors(directory)):
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 
 def _believe(opening: Opening, remembered: Remembered | None, bases: list[int]) -> Found:
@@ -139,9 +154,12 @@ async def _look_above(opening: Opening, found: Found, above: list[Segment], *, m
             await _settle(opening, found, scan, bad, unread=unread, may_drop_files=may_drop_files)
         if scan.is_changed and found.failure is None:
             failures = await disk.sync([held.file for held in scan.held.values()], ancestors(opening.directory))
-            found.failure = f"{failures[0][0]}: {failures[0][1]}" if failures else None
+            if failures:
+                raise FlushFailed(f"{failures[0][0]}: {failures[0][1]}")
     except DiskFailed as failure:
         found.failure = str(failure)
+        if isinstance(failure, FlushFailed):  # The next process must not believe what it then reads, and flushes without an error.
+            doubt.leave_note(disk, opening.directory, opening.identity, max(0, found.checkpoint_end))
     finally:
         scan.release()
 

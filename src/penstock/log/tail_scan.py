@@ -19,6 +19,10 @@ from penstock.log.walking import Walk
 from penstock.wire.batches import BatchHeader
 
 
+class FlushFailed(DiskFailed):
+    """What was found on the disk could not be flushed there."""
+
+
 class TailScan:
     def __init__(
         self, disk: Disk, files: OpenFiles, identity: LogIdentity, found: Found, *, replay: Callable[[BatchHeader], None], epoch_max: int
@@ -119,7 +123,7 @@ class TailScan:
         """A closed segment is well to its end."""
         failures = await self._disk.sync([self.hold(segment).file])
         if failures:
-            raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+            raise FlushFailed(f"{failures[0][0]}: {failures[0][1]}")
         if segment.index is not None and index_files.save_if_possible(self._disk, segment, segment.index, self._identity):
             segment.let_index_go()
         self._files.unpin(self.held.pop(segment.path))
