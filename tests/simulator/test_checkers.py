@@ -118,6 +118,19 @@ def a_later_record_at_a_lower_offset(diary: Diary) -> None:
     diary.attempts[5].ended = 8.2
 
 
+def a_weak_partition_with_a_hole(diary: Diary) -> None:
+    """Another record stands where one was acknowledged that is gone, and what came after that one is still there."""
+    diary.weak[P], diary.cuts = "flush=os", [20.0]
+    diary.attempt(P, "p9", b"other", 21.0)
+    diary.finals[P].records[4] = (4, b"other")
+
+
+def a_weak_partition_that_lost_without_a_cut(diary: Diary) -> None:
+    diary.weak[P], diary.cuts = "flush=os", [4.0]  # Too early to excuse what was acknowledged later.
+    diary.finals[P].records[6:] = [(6, b"v7"), (7, b"v8"), (8, b"v9")]
+    diary.finals[P].end_offset = 9
+
+
 BROKEN: list[tuple[Callable[[Diary], None], str]] = [
     (another_value_at_an_offset, "one offset, one value"),
     (an_acknowledged_record_is_gone, "acknowledged is kept"),
@@ -136,6 +149,8 @@ BROKEN: list[tuple[Callable[[Diary], None], str]] = [
     (a_value_read_before_it_was_written, "nothing comes from nowhere"),
     (a_refused_value, "nothing comes from nowhere"),
     (a_later_record_at_a_lower_offset, "acknowledged in order of time"),
+    (a_weak_partition_with_a_hole, "weak loses a suffix"),
+    (a_weak_partition_that_lost_without_a_cut, "weak loses a suffix"),
 ]
 
 
@@ -171,7 +186,7 @@ def test_retention_takes_the_oldest_without_blame() -> None:
 
 def test_weak_partitions_may_lose_and_reuse_what_was_not_flushed() -> None:
     diary = good_history()
-    diary.weak[P] = "flush=os"
+    diary.weak[P], diary.cuts = "flush=os", [15.0]
     diary.finals[P].records[7:] = [(7, b"after the cut")]
     diary.attempt(P, "p2", b"after the cut", 20.0).acknowledged(7, 20.5)
     diary.finals[P].end_offset = 8
@@ -180,6 +195,18 @@ def test_weak_partitions_may_lose_and_reuse_what_was_not_flushed() -> None:
     diary.finals[P].records.append((8, b"after the cut"))
     diary.finals[P].end_offset = 9
     assert broken_by(diary) == {"idempotent is once"}
+
+
+def test_of_a_damaged_partition_records_may_be_refused_but_never_replaced() -> None:
+    diary = good_history()
+    diary.damaged[P] = "a byte"
+    final = diary.finals[P]
+    del final.records[3:6]
+    final.end_offset = 5  # The node says no more than it knows.
+    diary.watermark(P, 5, began=30.0, ended=31.0)
+    assert check(diary) == []
+    final.records.insert(3, (3, b"unknown"))
+    assert "acknowledged is kept" in broken_by(diary)
 
 
 def test_a_run_that_is_broken_everywhere_gives_a_short_report() -> None:

@@ -25,6 +25,7 @@ from penstock.simulator.platter import LOSSES, Folder, Inode, Loss, Platter
 from penstock.vocabulary import Buffer
 
 IO_ERROR = "input/output error"
+NO_ROOM = "no space left"
 UNLIMITED_BYTES = 1 << 50
 
 
@@ -101,7 +102,7 @@ class SimDisk:
         if len(content) > room:
             self._write_some(inode, content, room)
             self.fired["disk full"] += 1
-            raise DiskFull(f"{file.path}: no space left for {len(content)} bytes")
+            raise DiskFull(f"{file.path}: {NO_ROOM} for {len(content)} bytes")
         if self._fails("write", self.faults.write_failure):
             self._write_some(inode, content, len(content))
             raise DiskFailed(f"{file.path}: {IO_ERROR} while writing")
@@ -302,7 +303,7 @@ class SimDisk:
         self._count("create", path, 0)
         if self.free_bytes() == 0:
             self.fired["disk full"] += 1
-            raise DiskFull(f"{path}: no space left for a new file")
+            raise DiskFull(f"{path}: {NO_ROOM} for a new file")
         inode = Inode()
         self._link(path, inode)
         return inode

@@ -16,7 +16,7 @@ from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.log.faults import NewerFormat
 from penstock.partition.partition import Partition
 from penstock.settings import NodeSettings
-from penstock.simulator.disk import IO_ERROR
+from penstock.simulator.disk import IO_ERROR, NO_ROOM
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.stage import PORT
 
@@ -93,7 +93,8 @@ class NodeProcess:
 
 
 def _is_damaged(partition: Partition) -> bool:
-    return partition.log.failure is not None and IO_ERROR not in partition.log.failure
+    failure = partition.log.failure
+    return failure is not None and not any(passing in failure for passing in (IO_ERROR, NO_ROOM))
 
 
 class Reports(logging.Handler):

@@ -180,7 +180,7 @@ class Pipelining:
             self._producer_id = None
         else:
             self._producer_id = None
-            story = f"sequence {batch.sequence} of producer {self._producer_id} was refused with {code.name}: {getattr(row, 'error_message', '')}"
+            story = f"sequence {batch.sequence} was refused with {code.name}: {getattr(row, 'error_message', '')}"
             if self._stage.notebook.keeps_everything(where, self._topic):
                 self._find("the next sequence is taken", where, story)
 
@@ -194,7 +194,7 @@ class Pipelining:
         chance = self._env.rng.random()
         if chance < 0.3 and flow.answered:
             await self._repeat(line, flow)
-        elif chance < 0.4:
+        elif chance < 0.4 and flow.answered:  # A producer that is not known yet may begin anywhere but in an empty log.
             await self._leave_a_gap(line, flow)
 
     async def _repeat(self, line: Line, flow: Flow) -> None:
@@ -212,8 +212,7 @@ class Pipelining:
         batch = self._make(flow.where, flow.next_sequence + 7, 1)
         row = _row(await line.answered(self._send(line, [(flow, batch)])))
         if row.error_code == ErrorCode.NONE:
-            if flow.answered:  # A producer that is not known yet may begin anywhere but in an empty log.
-                self._find("a gap is refused", flow.where, f"sequence {batch.sequence} was taken, where {flow.next_sequence} was due")
+            self._find("a gap is refused", flow.where, f"sequence {batch.sequence} was taken, where {flow.next_sequence} was due")
             self._acknowledged(batch, int(row.base_offset))
             self._producer_id = None
         elif row.error_code not in _LATER:
