@@ -4,6 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, until, virtually
@@ -12,6 +13,7 @@ from penstock.broker.identity import WrongDirectory
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.node import Node
 from penstock.errors import DiskFailed, ErrorCode
+from penstock.log.faults import NewerFormat
 from penstock.settings import NodeSettings
 from penstock.simulator.env import SimEnv
 from penstock.simulator.platter import Loss
@@ -407,3 +409,23 @@ async def test_a_broken_promise_ends_the_node(serving: Serving, tmp_path: Path, 
     async with asyncio.timeout(5):
         assert "two and two is four" in await node.stopped
     caplog.clear()
+
+
+async def test_a_start_that_failed_leaves_no_marker_of_a_clean_stop(serving: Serving) -> None:
+    await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    await line.produce("a", b"x")
+    await serving.stop()
+    await serving.open()
+    await serving.crash()
+    (checkpoint,) = serving.directory.glob("topics/*/0/checkpoint")
+    content = bytearray(checkpoint.read_bytes())
+    content[8] = 99  # Its format, of a newer Penstock than this one,
+    unsigned, body = content[:16], content[20:]
+    content[16:20] = crc32(body, crc32(unsigned)).to_bytes(4, "little")  # rightly signed.
+    checkpoint.write_bytes(content)
+    with pytest.raises(NewerFormat):
+        await serving.open()
+    await serving.stop()
+    assert not (serving.directory / "node" / "clean-shutdown").exists()

@@ -62,9 +62,9 @@ class Reply:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_paused", "_is_waiting_for_room", "_node", "_outbox",
-        "_ready_bytes", "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes", "is_closed",
-        "requests_in_turn",
+        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_parting", "_is_paused", "_is_waiting_for_room",
+        "_node", "_outbox", "_ready_bytes", "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes",
+        "is_closed", "requests_in_turn",
     )  # fmt: skip
 
     def __init__(self, node: "Node") -> None:
@@ -80,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_waiting_for_room = False
         self._is_blocked = False  # Not reading.
         self.requests_in_turn = 0  # Requests that must end before the next one may begin.
+        self._is_parting = False  # Nothing more is handled.
         self.is_closed = False
         self._heard_at: Instant = node.env.now()
         self._idle_since = self._heard_at  # As far as anybody has looked.
@@ -119,10 +120,18 @@ class Connection(asyncio.BufferedProtocol):
         self.requests_in_turn += 1
         self._block()
 
-    def end(self) -> None:
-        """Closes when what is written has been taken."""
-        if not self.is_closed and self._transport is not None:
-            self._transport.close()
+    def part(self) -> None:
+        """Says good-bye after the last reply. What the client still sends is read and dropped: to close with it unread would make the
+        network throw away replies that are on their way."""
+        self._is_parting = True
+        self._outbox.forget()
+        if self.is_closed or self._transport is None:
+            return
+        try:
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        except OSError:  # The client was quicker.
+            self.close()
 
     # Looked at now and then
 
@@ -150,12 +159,16 @@ class Connection(asyncio.BufferedProtocol):
     # Reading
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._is_parting:
+            return self._node.shared_buffer
         room = self._inbox.room()
         # While others wait for room, what a new request brings along must stay small: it would have to be kept.
         return room[:RECEIVED_BYTES_WHEN_CROWDED] if self._node.request_room.is_crowded and self._inbox.own_capacity == 0 else room
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard_at = self._node.env.now()
+        if self._is_parting:
+            return
         chunk = self._inbox.received(nbytes)
         if chunk is not None:
             self._take_in(chunk)
@@ -291,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
     def send_ready(self) -> None:
         """Writes every reply whose turn has come."""
         replies = self._replies
-        if not replies or replies[0].pieces is None or self._is_paused or self.is_closed:
+        if not replies or replies[0].pieces is None or self._is_paused or self._is_parting or self.is_closed:
             return
         pieces: list[Piece] = []
         counted, is_streamed = 0, len(self._outbox) > 0
@@ -337,14 +350,16 @@ class Connection(asyncio.BufferedProtocol):
             self._written_bytes = 0
 
     def pause_writing(self) -> None:
-        self._is_paused = self._outbox.is_paused = True
+        self._is_paused = True
+        self._outbox.pause()
         self._stalled_since = self._node.env.now()
         if self._transport is not None:
             self._unsent_bytes = self._transport.get_write_buffer_size()
         self._block()
 
     def resume_writing(self) -> None:
-        self._is_paused = self._outbox.is_paused = False
+        self._is_paused = False
+        self._outbox.resume()
         self._stalled_since = None
         self._settle_written()
         self.go_on_writing()

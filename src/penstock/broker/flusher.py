@@ -86,14 +86,21 @@ class Flusher:
         try:
             for partition in wanted:
                 self._by_deadline.pop(partition, None)
-                flush = partition.begin_flush()
-                if flush is not None:
+                if (flush := self._begin(partition)) is not None:
                     covered.append((partition, flush))
             if covered:
                 await self._flush(covered)
         finally:
             # After the next round has begun: the disk works while we answer.
             asyncio.get_running_loop().call_soon(self._answer, [partition for partition, _ in covered], waiting)
+
+    def _begin(self, partition: Partition) -> Flush | None:
+        """One partition that cannot be flushed must not keep the others from it."""
+        try:
+            return partition.begin_flush()
+        except Exception:
+            log.exception("the flush of %s-%d could not begin", partition.topic, partition.index)
+            return None
 
     async def _flush(self, covered: list[tuple[Partition, Flush]]) -> None:
         began = self._env.now()

@@ -28,7 +28,7 @@ from penstock.broker.partitions import Partitions, topic_directory
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.together import together
 from penstock.cluster import records
-from penstock.cluster.controller import BuryTopic, Command, Controller, RegisterNode, Reply, TakeProducerBlock
+from penstock.cluster.controller import BuryTopic, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.env import Env
 from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
@@ -69,6 +69,8 @@ class Node:
         self.connections: dict[Connection, None] = {}
         self.unpacking = asyncio.Lock()
         self.disk_is_low = False
+        self._disk_was_full = False  # A write found no room, and none has succeeded since.
+        self._is_recovered = False
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # Resolves when the node cannot go on.
         self._health = Health(False, "not started")
         self._metadata: MetadataLog | None = None
@@ -98,6 +100,7 @@ class Node:
         node_id = NodeId(self.settings.node_id)
         await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
         await self._open(list(self.image.topics.values()), is_clean=was_clean)
+        self._is_recovered = True
         self.look_at_disk_room()
         self.bury_the_rest()
         self.spawn(self._housekeeper.look_after_clients())
@@ -126,7 +129,7 @@ class Node:
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
         if self._metadata is not None and not self.stopped.done():
             await self._metadata.close()
-            if len(whole) == len(self.partitions):
+            if self._is_recovered and len(whole) == len(self.partitions):
                 await leave_clean_marker(self.env)
 
     async def _part_with_clients(self) -> None:
@@ -137,7 +140,7 @@ class Node:
         await self.flusher.flush(list(self.partitions))
         for connection in list(self.connections):
             connection.send_ready()
-            connection.end()
+            connection.part()
         with suppress(TimeoutError):
             async with asyncio.timeout(PARTING_SECONDS):
                 if self.connections:
@@ -199,6 +202,8 @@ class Node:
     async def submit(self, command: Command) -> tuple[Reply, ...]:
         """Has the controller decide, and waits until the decision holds. A disk that fails the metadata log ends the node."""
         assert self._metadata is not None
+        if self.disk_is_low and isinstance(command, CreateTopics):
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new topics (disk.free.bytes.min)")
         try:
             return await self._metadata.submit(command, self.controller)
         except DiskFailed as failure:
@@ -256,16 +261,26 @@ class Node:
         return block
 
     async def _open(self, topics: list[Topic], *, is_clean: bool) -> None:
+        began, scanned_bytes = self.env.now(), 0
         for topic, partitions in await self.partitions.open_topics(topics, is_clean=is_clean):
             for partition in partitions:
+                scanned_bytes += partition.log.report.scanned_bytes
+                for note in partition.log.report.notes:
+                    self.report(f"{partition.topic}-{partition.index}: {note}")
                 if partition.log.failure is not None:
                     self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
             self.partitions.serve_topic(topic, partitions)
+        if not is_clean:
+            seconds, count = self.env.now() - began, len(self.partitions)
+            log.info("recovered %d partitions of %d topics: %d bytes checked in %.2f s", count, len(topics), scanned_bytes, seconds)
 
     # Logs
 
     def appended(self, partition: Partition) -> None:
         """A batch was appended: flush as the topic promises, and let readers see what needs no flush."""
+        if self._disk_was_full:
+            self._disk_was_full = False
+            self.report("the disk has room again")
         config = partition.config
         if config.acknowledges_after_flush:
             self.flusher.request(partition)
@@ -303,9 +318,17 @@ class Node:
                     token.refused(refusal, effect.reason)
 
     def look_at_disk_room(self) -> None:
+        """Lets writes be tried again when there seems to be room; that there is, only a write can tell (quotas, inodes)."""
         was_low, self.disk_is_low = self.disk_is_low, self.env.disk.free_bytes() < self.settings.disk_free_bytes_min
-        if was_low != self.disk_is_low:
+        if was_low != self.disk_is_low and not self._disk_was_full:
             self.report("the disk is nearly full: produce requests are refused" if self.disk_is_low else "the disk has room again")
+
+    def disk_was_full(self) -> None:
+        """A write found no room: nobody else needs to try before the next look."""
+        self.disk_is_low = True
+        if not self._disk_was_full:
+            self._disk_was_full = True
+            self.report("the disk is full: produce requests are refused")
 
     # Connections
 

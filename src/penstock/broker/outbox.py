@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import DiskFailed
-from penstock.log.streaming import Stream
+from penstock.log.streaming import PIECE_BYTES, Stream
 from penstock.vocabulary import Buffer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Piece = Buffer | Stream
 
 
 class Outbox:
-    __slots__ = ("_connection", "_is_reading", "_node", "_pieces", "_transport", "is_paused")
+    __slots__ = ("_connection", "_counted", "_is_reading", "_node", "_pieces", "_transport", "is_paused")
 
     def __init__(self, node: "Node", connection: "Connection", transport: asyncio.Transport) -> None:
         self._node = node
@@ -29,6 +29,7 @@ class Outbox:
         self._transport = transport
         self._pieces: deque[Piece] = deque()
         self._is_reading = False  # From the disk, away from the loop.
+        self._counted = 0  # Bytes of the node's room for replies that the piece takes which a slow client leaves waiting.
         self.is_paused = False  # The client is slow.
 
     def __len__(self) -> int:
@@ -37,6 +38,17 @@ class Outbox:
     def put(self, pieces: Sequence[Piece]) -> None:
         self._pieces += pieces
         self.pump()
+
+    def pause(self) -> None:
+        """The client is slow. Of a stream one piece is in memory, which counts while it waits."""
+        self.is_paused = True
+        if self._pieces:
+            self._counted = self._transport.get_write_buffer_size()
+            self._node.reply_room.take(self._counted)
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._give_back()
 
     def pump(self) -> None:
         """Writes as much as the client takes."""
@@ -48,7 +60,7 @@ class Outbox:
                 pieces.popleft()
                 continue
             try:
-                content = piece.next_piece()
+                content = piece.next_piece(self._piece_bytes())
             except DiskFailed as failure:
                 self._give_up(failure)
                 return
@@ -64,10 +76,18 @@ class Outbox:
         if self._pieces and isinstance(self._pieces[0], Stream) and not self._is_reading:
             self._pieces[0].close()
         self._pieces.clear()
+        self._give_back()
+
+    def _piece_bytes(self) -> int:
+        return min(PIECE_BYTES, self._node.reply_room.fair_share())
+
+    def _give_back(self) -> None:
+        self._node.reply_room.give_back(self._counted)
+        self._counted = 0
 
     async def _read_from_disk(self, stream: Stream) -> None:
         try:
-            content = await stream.next_piece_later()
+            content = await stream.next_piece_later(self._piece_bytes())
         except DiskFailed as failure:
             self._is_reading = False
             self._give_up(failure)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.log.reader import Reader
 
 STREAM_BYTES_MIN = 256 << 10  # Shorter reads are done at once.
-PIECE_BYTES = 256 << 10  # About what stays in the cache between the read and the send.
+PIECE_BYTES = 512 << 10  # Measured: smaller ones cost more calls than they save in cache misses.
 
 
 class Stretch(NamedTuple):
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
 
 
 class Stream:
-    __slots__ = ("_disk", "_end", "_epochs", "_held", "_offset", "_piece_bytes", "_position", "_reader", "_segment", "_size")
+    __slots__ = ("_batch_bytes", "_disk", "_end", "_epochs", "_held", "_offset", "_position", "_reader", "_segment", "_size")
 
     def __init__(self, reader: "Reader", disk: Disk, epochs: Epochs, segment: Segment, stretch: Stretch) -> None:
         self._reader = reader
@@ -41,7 +41,7 @@ class Stream:
         self._epochs = epochs
         self._offset, self._position, self._end = stretch
         self._size = self._end - self._position
-        self._piece_bytes = PIECE_BYTES
+        self._batch_bytes = 0  # Of a batch that was longer than asked for: others will be, and none is to be read twice.
 
     def __len__(self) -> int:
         return self._size
@@ -50,10 +50,10 @@ class Stream:
     def is_done(self) -> bool:
         return self._position == self._end
 
-    def next_piece(self) -> Buffer | None:
-        """The next batches; None when they must come from the disk: use `next_piece_later`."""
+    def next_piece(self, bytes_max: int = PIECE_BYTES) -> Buffer | None:
+        """The next batches, at least one; None when they must come from the disk: use `next_piece_later`."""
         file = self._hold()
-        asks = self._begin()
+        asks = self._begin(bytes_max)
         try:
             position, size = next(asks)
             while True:
@@ -62,20 +62,20 @@ class Stream:
                     return None
                 position, size = asks.send(content)
         except StopIteration as done:
-            return self._moved(*done.value)
+            return self._moved(bytes_max, *done.value)
         except DiskFailed:
             self._reader.suspect(self._segment)
             raise
 
-    async def next_piece_later(self) -> Buffer:
+    async def next_piece_later(self, bytes_max: int = PIECE_BYTES) -> Buffer:
         file = self._hold()
-        asks = self._begin()
+        asks = self._begin(bytes_max)
         try:
             position, size = next(asks)
             while True:
                 position, size = asks.send(await self._disk.read_later(file, position, size))
         except StopIteration as done:
-            return self._moved(*done.value)
+            return self._moved(bytes_max, *done.value)
         except DiskFailed:
             self._reader.suspect(self._segment)
             raise
@@ -91,13 +91,14 @@ class Stream:
             self._held = self._reader.pin(self._segment)
         return self._held.file
 
-    def _begin(self) -> Asks:
+    def _begin(self, bytes_max: int) -> Asks:
         return take_batches(
             self._segment.path, self._offset, position=self._position, known_offset=self._offset, seek_bytes=0, segment_size=self._end,
-            bytes_max=self._piece_bytes, end_offset=NEVER, epochs=self._epochs, gaps=False,
+            bytes_max=max(bytes_max, self._batch_bytes), end_offset=NEVER, epochs=self._epochs, gaps=False,
         )  # fmt: skip
 
-    def _moved(self, batches: Buffer, next_offset: int, position: int) -> Buffer:
+    def _moved(self, bytes_max: int, batches: Buffer, next_offset: int, position: int) -> Buffer:
         self._offset, self._position = next_offset, position
-        self._piece_bytes = max(PIECE_BYTES, len(batches))  # Where batches are longer than that, none is read twice.
+        if len(batches) > bytes_max:
+            self._batch_bytes = len(batches)
         return batches

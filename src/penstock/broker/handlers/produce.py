@@ -211,7 +211,7 @@ class Produce:
             rows.append(_refused(index, refusal))
             return
         except DiskFull as full:
-            self.node.disk_is_low = True
+            self.node.disk_was_full()
             rows.append(_failure(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {full}"))
             return
         except DiskFailed as failed:
