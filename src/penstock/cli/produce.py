@@ -20,6 +20,7 @@ from penstock.wire.compression import Codec
 CODECS = [codec.name.lower() for codec in Codec]
 UNTOLD_MAX = 10_000  # Records whose fate is not yet told; the producer bounds their bytes.
 READ_BYTES = 1 << 16
+WORD_AFTER_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Shape:
 @click.option("--timestamp", "timestamp_ms", type=int, metavar="MS", help="Milliseconds since 1970; now if left out.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True, help="What to wait for.")
 @click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=30.0, show_default=True, help="Seconds to try each record.")
 @bootstrap_option
 @json_option
 def produce(
@@ -65,6 +67,7 @@ def produce(
     timestamp_ms: int | None,
     acks: str,
     compression: str,
+    timeout_s: float,
     bootstrap: str,
     as_json: bool,
 ) -> None:
@@ -82,7 +85,8 @@ def produce(
     named = tuple((name, value.encode()) for name, value in pairs(headers, "--header"))
     shape = Shape(_bytes(key), _bytes(key_separator), named, partition, timestamp_ms)
     is_all = acks == "all"
-    settings = ProducerSettings(acks=ACKS_ALL if is_all else int(acks), is_idempotent=is_all, codec=Codec[compression.upper()])
+    acks_number = ACKS_ALL if is_all else int(acks)
+    settings = ProducerSettings(acks=acks_number, is_idempotent=is_all, codec=Codec[compression.upper()], delivery_s=timeout_s)
     lines = _given(values) if values else _standard_input()
     counts = talk(bootstrap, lambda client: _write(Producer(client, settings), topic, lines, shape, as_json=as_json))
     if not as_json:
@@ -94,7 +98,7 @@ async def _write(producing: Producer, topic: str, lines: AsyncIterator[bytes], s
     untold: deque[asyncio.Future[Delivered]] = deque()
 
     async def tell_oldest() -> None:
-        delivered = await untold.popleft()
+        delivered = await _told_while_waiting(untold.popleft())
         counts[delivered.partition] += 1
         if as_json:
             print_json({"partition": delivered.partition, "offset": delivered.offset})
@@ -109,10 +113,21 @@ async def _write(producing: Producer, topic: str, lines: AsyncIterator[bytes], s
             )
             while untold and (untold[0].done() or len(untold) > UNTOLD_MAX):
                 await tell_oldest()
-        await producer.flush()
         while untold:
             await tell_oldest()
     return counts
+
+
+async def _told_while_waiting(record: asyncio.Future[Delivered]) -> Delivered:
+    """Nobody should wonder whether anything happens."""
+    try:
+        async with asyncio.timeout(WORD_AFTER_SECONDS):
+            return await asyncio.shield(record)
+    except TimeoutError:
+        if record.done():
+            return record.result()
+    click.echo("the node has not taken the records yet: trying on", err=True)
+    return await record
 
 
 async def _given(values: Iterable[str]) -> AsyncIterator[bytes]:

@@ -160,6 +160,9 @@ class Log:
             self._writing = self._hold(segment)
         except DiskFull:
             raise
+        except FileNotFoundError:
+            self._fail(f"{self.directory} is not there any more")
+            raise DiskFailed(f"{self.directory} is not there any more") from None
         except DiskFailed as failure:
             self._fail(str(failure))
             raise
