@@ -17,7 +17,7 @@ def checkout(tmp_path):
     """What a build looks at, without anything that was built before."""
     ignored = shutil.ignore_patterns("*.so", "_records.c", "_requests.c", "__pycache__")
     shutil.copytree(ROOT / "src" / "penstock" / "wire", tmp_path / "src" / "penstock" / "wire", ignore=ignored)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
