@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, until
+from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, until, virtually
 
 from penstock.broker.connection import COUNTED_FROM_BYTES, Connection
 from penstock.broker.fetch_sessions import FetchSession
 from penstock.broker.memory import RequestRoom
 from penstock.broker.node import Node
+from penstock.simulator.env import SimEnv
+from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.compression import Codec
 from penstock.wire.schemas import write_request
@@ -219,6 +221,65 @@ def test_leaving_the_queue_for_room_costs_the_same_wherever_one_stands() -> None
     for connection in reversed(waiting):
         room.leave_queue(connection._room_is_there)
     assert not room.is_crowded
+
+
+def test_a_crowd_of_huge_requests_holds_no_more_than_the_room_and_is_dissolved() -> None:
+    """All have begun and none can go on: those who have been at it longest make room for the others."""
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, connections_max_stalled_ms=1_000_000)
+        node.request_room.bytes_max = 8 * MIB
+        helper = await Line.open(address)
+        await helper.create("a")
+        crowd = [await Line.open(address) for _ in range(60)]
+
+        async def push(line: Line) -> None:
+            line.writer.write(struct.pack(">ihhi", 30 * MIB, ApiKey.PRODUCE, 9, 1))
+            with suppress(ConnectionError):
+                while not line.writer.is_closing():
+                    line.writer.write(bytes(64 << 10))
+                    await line.writer.drain()
+                    await asyncio.sleep(0.01)
+
+        pushing = [asyncio.create_task(push(line)) for line in crowd]
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            held = sum(connection._inbox._end - connection._inbox._begin for connection in node.connections)
+            assert held <= 8 * MIB + 61 * (64 << 10)
+            assert node.request_room.bytes_taken <= 8 * MIB
+        assert node.request_room.is_crowded
+        began = env.now()
+        async with asyncio.timeout(60):
+            assert (await helper.produce("a", bytes(900_000), timeout_ms=60_000)).error_code == 0
+        assert env.now() - began < 20
+        assert node.metrics.connections_closed_as_stalled > 0
+        for task in pushing:
+            task.cancel()
+
+    virtually(scenario)
+
+
+def test_those_who_have_begun_go_before_those_who_have_not() -> None:
+    room, served = RequestRoom(100), []
+    assert room.take(60, lambda: None)
+    assert not room.take(50, lambda: served.append("newcomer"))
+    assert not room.take(50, lambda: served.append("grown"), held=20)
+    assert room.is_crowded
+    room.give_back(20)
+    assert served == ["grown"], "and what it held counted all the while"
+    assert room.bytes_taken == 90
+    room.give_back(70)
+    assert served == ["grown", "newcomer"]
+
+
+def test_a_request_larger_than_all_the_room_grows_when_it_is_alone() -> None:
+    room, served = RequestRoom(100), []
+    assert room.take(90, lambda: None)
+    assert room.take(10, lambda: None)
+    assert not room.take(500, lambda: served.append("alone"), held=90)
+    room.give_back(10)
+    assert served == ["alone"]
+    assert room.bytes_taken == 590
 
 
 def test_room_is_given_in_the_order_of_asking() -> None:

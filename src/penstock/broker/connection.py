@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_HIGH = 128 * KIB  # Past this the transport tells us that the client is slow.
 COUNTED_FROM_BYTES = 16 * KIB  # Smaller requests and replies are not worth counting.
+ANNOUNCED_BYTES_MAX = 1 * MIB  # Up to here a request gets all the room that it announces, and never waits with a part of it.
 RECEIVED_BYTES_WHEN_CROWDED = 4 * KIB
 FRAME_BYTES_MIN = 8  # An API key, a version and a correlation id.
 OTHER_FRAME_BYTES_MAX = 4 * MIB  # Of requests other than Produce: a fetch of 100,000 partitions is smaller.
@@ -62,9 +63,9 @@ class Reply:
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_parting", "_is_paused", "_is_waiting_for_room",
-        "_node", "_outbox", "_ready_bytes", "_replies", "_reserved", "_stalled_since", "_transport", "_unsent_bytes", "_written_bytes",
-        "is_closed", "requests_in_turn",
+        "_asked_for", "_frame_since", "_heard_at", "_idle_since", "_inbox", "_is_blocked", "_is_handling", "_is_parting", "_is_paused",
+        "_is_waiting_for_room", "_node", "_outbox", "_ready_bytes", "_replies", "_reserved", "_stalled_since", "_transport",
+        "_unsent_bytes", "_written_bytes", "is_closed", "requests_in_turn",
     )  # fmt: skip
 
     def __init__(self, node: "Node") -> None:
@@ -72,7 +73,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._inbox = Inbox(node.shared_buffer)
         self._replies: deque[Reply] = deque()
-        self._reserved = 0  # Bytes of the node's room for requests that the inbox takes, or waits for.
+        self._reserved = 0  # Bytes of the node's room for requests that the inbox takes,
+        self._asked_for = 0  # and that it waits for.
+        self._frame_since = node.env.now()  # When the last request ended, or the one that is unfinished began.
         self._ready_bytes = 0  # Of counted replies whose turn has not come,
         self._written_bytes = 0  # and of those that the client has yet to take.
         self._is_handling = False
@@ -156,6 +159,11 @@ class Connection(asyncio.BufferedProtocol):
             return now - self._heard_at
         return 0.0
 
+    def gathering_seconds(self, now: Instant) -> float:
+        """For how long an unfinished request has held room that others may wait for; 0 when it is not its client's turn to end it."""
+        is_up_to_client = not self._is_blocked or self._is_waiting_for_room
+        return now - self._frame_since if self._reserved and self._inbox.holds_bytes and is_up_to_client else 0.0
+
     # Reading
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -199,6 +207,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_handling = False
         if self.is_closed:
             return
+        if used or not self._inbox.holds_bytes:
+            self._frame_since = self._heard_at
         self._keep(chunk[used:])
         self.send_ready()
         if self._is_blocked and not self._must_wait():
@@ -251,35 +261,41 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox.keep(rest)
         if self._node.request_room.is_crowded:
             self._inbox.let_go()
-        size = self._inbox.own_capacity
-        if size == self._reserved or self._is_waiting_for_room:
-            return
-        self._release_reservation()
-        if size >= COUNTED_FROM_BYTES:
-            self._reserved = size
-            if not self._node.request_room.take(size, self._room_is_there):
-                self._is_waiting_for_room = True
-                self._block()
-                self._node.take_buffers_back_soon()
+        capacity = self._inbox.own_capacity
+        wanted = max(capacity, min(self._inbox.frame_size, ANNOUNCED_BYTES_MAX)) if capacity >= COUNTED_FROM_BYTES else 0
+        if wanted != self._reserved and not self._is_waiting_for_room:
+            self._reserve(wanted)
+
+    def _reserve(self, wanted: int) -> None:
+        room, more = self._node.request_room, wanted - self._reserved
+        if more <= 0:
+            self._reserved = wanted
+            room.give_back(-more)
+        elif room.take(more, self._room_is_there, held=self._reserved):
+            self._reserved = wanted
+        else:
+            self._asked_for = more
+            self._is_waiting_for_room = True
+            self._block()
+            self._node.take_buffers_back_soon()
 
     def let_buffer_go(self) -> None:
         """The connection has fallen silent: the room is for others."""
         self._inbox.let_go()
         if self._inbox.own_capacity == 0:
-            self._release_reservation()
+            self._reserve(0)
 
     def _room_is_there(self) -> None:
         """Called from wherever another connection gave room back; what it leads to must not run in there."""
         self._is_waiting_for_room = False
+        self._reserved += self._asked_for
         asyncio.get_running_loop().call_soon(self.go_on)
 
     def _release_reservation(self) -> None:
-        reserved, self._reserved = self._reserved, 0
         if self._is_waiting_for_room:
             self._is_waiting_for_room = False
             self._node.request_room.leave_queue(self._room_is_there)
-        elif reserved:
-            self._node.request_room.give_back(reserved)
+        self._reserve(0)
 
     # Writing
 

@@ -20,6 +20,7 @@ log = logging.getLogger("penstock")
 
 ROUND_SECONDS = 1.0
 PARTITIONS_AT_A_TIME = 100
+GATHERING_SECONDS_WHEN_CROWDED = 5.0  # While others wait for room, whoever takes longer to send one request is in their way.
 BUFFER_KEPT_SECONDS = 3.0  # A producer that lingers longer than this between requests does not mind one more copy.
 
 
@@ -56,12 +57,15 @@ class Housekeeper:
         node.look_at_disk_room()
 
     def _close_useless_connections(self, now: Instant) -> None:
-        settings = self._node.settings
+        settings, is_crowded = self._node.settings, self._node.request_room.is_crowded
         for connection in list(self._node.connections):
             if connection.stalled_seconds(now) * 1000 > settings.connections_max_stalled_ms:
                 self._node.metrics.connections_closed_as_stalled += 1
                 connection.close()
             elif connection.idle_seconds(now) * 1000 > settings.connections_max_idle_ms:
+                connection.close()
+            elif is_crowded and connection.gathering_seconds(now) > GATHERING_SECONDS_WHEN_CROWDED:
+                self._node.metrics.connections_closed_as_stalled += 1
                 connection.close()
             elif connection.silent_seconds(now) > BUFFER_KEPT_SECONDS:
                 connection.let_buffer_go()

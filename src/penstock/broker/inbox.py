@@ -76,6 +76,11 @@ class Inbox:
     def holds_bytes(self) -> bool:
         return self._end > self._begin
 
+    @property
+    def frame_size(self) -> int:
+        """Of the frame that waits for its end, as announced; 0 when none does."""
+        return 0 if self._own is None or self._begin == self._end else _frame_size(self._own[self._begin : self._end])
+
     def _move_to(self, target: memoryview, rest: memoryview) -> None:
         target[: len(rest)] = rest  # Within one buffer too: such a copy minds the overlap.
         self._own, self._begin, self._end = target, 0, len(rest)

@@ -1,6 +1,8 @@
 """How much memory requests and replies in flight may take, so that no crowd of clients can make the node outgrow its bound.
 
-Requests: a connection reserves room before it gathers a large one, and stops reading while there is none. Who came first is served first.
+Requests: a connection reserves room before it gathers a large one, and stops reading while there is none. Who came first is served first,
+except that those who have begun go before those who have not. What somebody holds counts until it is let go, also while they wait for
+more; should all who hold room wait for more, the node closes those who have held it longest (housekeeping).
 Replies: a fetch may fill at most an eighth of the room that slow readers have left. So a crowd that never reads gets ever smaller
 replies, and the room never runs out for the others.
 """
@@ -17,18 +19,20 @@ class RequestRoom:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
-        self._waiting: dict[Callable[[], None], int] = {}  # Who came first stands first. Leaving costs the same wherever one stands.
+        # Who came first stands first. Leaving costs the same wherever one stands.
+        self._growing: dict[Callable[[], None], tuple[int, int]] = {}  # What they want, and what they hold.
+        self._waiting: dict[Callable[[], None], tuple[int, int]] = {}
 
     @property
     def is_crowded(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting or self._growing)
 
-    def take(self, size: int, when_free: Callable[[], None]) -> bool:
-        """Reserves room. False: there is none now; `when_free` is called once it has been reserved."""
-        if not self._waiting and (self.bytes_taken == 0 or self.bytes_taken + size <= self.bytes_max):
+    def take(self, size: int, when_free: Callable[[], None], *, held: int = 0) -> bool:
+        """Reserves room, `held` being what the asker has already. False: there is none now; `when_free` is called once it is reserved."""
+        if not (self._growing if held else self.is_crowded) and self._has_room_for(size, held):
             self.bytes_taken += size
             return True
-        self._waiting[when_free] = size
+        (self._growing if held else self._waiting)[when_free] = (size, held)
         return False
 
     def hold(self, size: int) -> None:
@@ -37,17 +41,22 @@ class RequestRoom:
 
     def give_back(self, size: int) -> None:
         self.bytes_taken -= size
-        while self._waiting:
-            when_free, wanted = next(iter(self._waiting.items()))
-            if self.bytes_taken and self.bytes_taken + wanted > self.bytes_max:
+        while queue := self._growing or self._waiting:
+            when_free, (wanted, held) = next(iter(queue.items()))
+            if not self._has_room_for(wanted, held):
                 break
-            del self._waiting[when_free]
+            del queue[when_free]
             self.bytes_taken += wanted
             when_free()
 
     def leave_queue(self, when_free: Callable[[], None]) -> None:
         """Somebody who waited is gone."""
+        self._growing.pop(when_free, None)
         self._waiting.pop(when_free, None)
+
+    def _has_room_for(self, size: int, held: int) -> bool:
+        """A request that is larger than all the room is served alone."""
+        return self.bytes_taken == held or self.bytes_taken + size <= self.bytes_max
 
 
 class ReplyRoom:
