@@ -429,7 +429,7 @@ async def test_what_retention_takes_during_a_cold_read_is_out_of_range_and_not_d
     assert found.offset in (0, partition.log.start_offset)
 
 
-def test_bytes_that_rotted_are_refused_and_the_others_served() -> None:
+def test_bytes_that_rotted_are_refused_and_the_others_served(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World, env: SimEnv) -> None:
         node, address = await started(env)
         line = await Line.open(address)
@@ -442,6 +442,12 @@ def test_bytes_that_rotted_are_refused_and_the_others_served() -> None:
         rows = rows_of(await line.fetch("a", {0: 1, 1: 0}))
         assert rows["a", 0].error_code == ErrorCode.CORRUPT_MESSAGE
         assert len(records_in(rows["a", 1].records)) == 2
+        for _ in range(20):
+            await line.fetch("a", 1)
+        assert sum("cannot read a-0 at 1" in record.getMessage() for record in caplog.records) == 1, "told once a minute at most"
+        await asyncio.sleep(100)
+        await line.fetch("a", 1)
+        assert sum("cannot read a-0 at 1" in record.getMessage() for record in caplog.records) == 2
         assert len(records_in(rows_of(await line.fetch("a"))["a", 0].records)) == 1, "what is before it can be read"
 
     virtually(scenario)

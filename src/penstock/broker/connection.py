@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
     def _settle_written(self) -> None:
         """Written bytes count until the client has taken them: the transport says so, unless it never had to say that they waited.
 
-        A streamed reply counts as a piece of it until it is done.
+        What of a streamed reply waits is the outbox's to count.
         """
         if not self._is_paused and not len(self._outbox):
             self._node.reply_room.give_back(self._written_bytes)

@@ -7,8 +7,10 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.broker.together import together
 from penstock.errors import DiskFailed
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant
@@ -20,6 +22,7 @@ log = logging.getLogger("penstock")
 
 ROUND_SECONDS = 1.0
 PARTITIONS_AT_A_TIME = 100
+CHECKPOINTS_AT_A_TIME = 16  # They share flushes; many segments are often closed in the same second.
 GATHERING_SECONDS_WHEN_CROWDED = 5.0  # While others wait for room, whoever takes longer to send one request is in their way.
 BUFFER_KEPT_SECONDS = 3.0  # A producer that lingers longer than this between requests does not mind one more copy.
 
@@ -82,14 +85,18 @@ class Housekeeper:
             node.bury_the_rest()
 
     async def _checkpoint_grown_logs(self) -> None:
+        grown = []
         for at, partition in enumerate(list(self._node.partitions)):
             if at % PARTITIONS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            if partition.log.wants_checkpoint and partition.log.failure is None and not partition.is_deleted:
-                await self.checkpoint(partition)
+            if partition.log.wants_checkpoint and partition.log.failure is None:
+                grown.append(partition)
+        await together((partial(self.checkpoint, partition) for partition in grown), CHECKPOINTS_AT_A_TIME)
 
     async def checkpoint(self, partition: Partition) -> None:
         """Captures now, flushes, writes: the note never claims more than is durable."""
+        if partition.log.failure is not None or partition.is_deleted:
+            return
         captured = partition.log.begin_checkpoint(partition.producers.snapshot())
         await self._node.flusher.flush([partition])
         if partition.log.failure is not None or partition.is_deleted:

@@ -41,6 +41,8 @@ from penstock.vocabulary import Instant, NodeId, TopicId
 log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
+REPEATED_AFTER_SECONDS = 60.0
+REPORTS_REMEMBERED = 100
 TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
@@ -77,6 +79,7 @@ class Node:
         self._housekeeper = Housekeeper(self)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._sending: dict[Connection, None] = {}
+        self._reported: dict[str, Instant] = {}  # When it was told; the longest not heard of first.
         self._taking_back: asyncio.TimerHandle | None = None
         self._burying: dict[TopicId, None] = {}
         self._servers: list[asyncio.Server] = []
@@ -168,7 +171,15 @@ class Node:
         return [(self.settings.node_id, *self._address, None)]
 
     def report(self, sentence: str) -> None:
-        log.warning("%s", sentence)
+        """Tells the operator, and does not tell the same again within a minute: a client may ask for damaged bytes over and over."""
+        now = self.env.now()
+        told_at = self._reported.pop(sentence, None)
+        if told_at is None or now - told_at > REPEATED_AFTER_SECONDS:
+            told_at = now
+            log.warning("%s", sentence)
+        self._reported[sentence] = told_at
+        if len(self._reported) > REPORTS_REMEMBERED:
+            del self._reported[next(iter(self._reported))]
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: whoever runs it must end the process."""

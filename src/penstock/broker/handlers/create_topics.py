@@ -5,6 +5,7 @@ A topic can be produced to when the reply leaves: its logs are open.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
@@ -17,7 +18,7 @@ from penstock.wire import schemas
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-SOURCE_TOPIC, SOURCE_DEFAULT = 1, 5  # Where a config value comes from, by Kafka's numbers.
+SOURCE_TOPIC, SOURCE_NODE, SOURCE_DEFAULT = 1, 4, 5  # Where a config value comes from, by Kafka's numbers.
 
 
 async def create_topics(node: "Node", call: Call) -> dict[str, Any]:
@@ -57,18 +58,18 @@ def _result(node: "Node", name: str, reply: Reply, *, is_trial: bool) -> dict[st
         "error_message": None,
         "num_partitions": len(reply.partitions),
         "replication_factor": len(reply.partitions[0].replicas),
-        "configs": _configs(config, reply.overrides),
+        "configs": _configs(config, reply.overrides, node.settings.topic_defaults),
     }
 
 
-def _configs(config: TopicConfig, overrides: dict[str, str]) -> list[dict[str, Any]]:
+def _configs(config: TopicConfig, overrides: Mapping[str, str], node_defaults: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
             "value": text,
             "read_only": False,
             "is_sensitive": False,
-            "config_source": SOURCE_TOPIC if name in overrides else SOURCE_DEFAULT,
+            "config_source": SOURCE_TOPIC if name in overrides else SOURCE_NODE if name in node_defaults else SOURCE_DEFAULT,
         }
         for name, text in config.as_texts().items()
     ]

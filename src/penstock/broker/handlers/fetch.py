@@ -17,14 +17,12 @@ from penstock.broker.connection import Reply
 from penstock.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Interest
 from penstock.errors import ErrorCode, Refusal
 from penstock.partition.partition import Partition
-from penstock.settings import MIB
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.fetch import FetchedRow, FetchRequest, Topic, read_fetch_request, write_fetch_response
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-STREAM_HOLDS_BYTES = 1 * MIB  # Of a reply that is read while it is sent: a batch of the usual bound, when the client takes nothing.
 INTEREST_BYTES = 300  # What a partition of a request takes in memory while the request waits.
 _TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
@@ -229,8 +227,7 @@ class Fetch:
         self._node.metrics.bytes_out += collector.bytes_found
         session_id = NO_SESSION if self._session is None else self._session.session_id
         pieces = write_fetch_response(self._version, self._correlation_id, list(topics.items()), session_id=session_id)
-        held_bytes = sum(map(len, pieces)) - collector.bytes_streamed + min(collector.bytes_streamed, STREAM_HOLDS_BYTES)
-        self._reply.send(pieces, held_bytes, is_streamed=collector.bytes_streamed > 0)
+        self._reply.send(pieces, sum(map(len, pieces)) - collector.bytes_streamed, is_streamed=collector.bytes_streamed > 0)
 
     def _end(self) -> None:
         self._is_done = True
