@@ -294,5 +294,18 @@ def test_room_is_given_in_the_order_of_asking() -> None:
     room.hold(500)
     room.give_back(30)
     assert served == [0, 2, 3], "what is held counts"
-    room.give_back(560)
+    room.let_go(500)
     assert served == [0, 2, 3, 4]
+
+
+def test_what_is_held_beside_them_keeps_no_large_request_out_for_ever() -> None:
+    """There is always some fetch that waits; a request larger than all the room must come in all the same."""
+    room, served = RequestRoom(100), []
+    room.hold(50)
+    assert room.take(40, lambda: None)
+    assert not room.take(500, lambda: served.append("large"))
+    room.give_back(40)
+    assert served == ["large"]
+    room.give_back(500)
+    room.let_go(50)
+    assert room.bytes_taken == 0

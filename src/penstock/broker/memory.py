@@ -19,6 +19,7 @@ class RequestRoom:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
+        self._bytes_gathered = 0  # Of those: by requests that are on their way in.
         # Who came first stands first. Leaving costs the same wherever one stands.
         self._growing: dict[Callable[[], None], tuple[int, int]] = {}  # What they want, and what they hold.
         self._waiting: dict[Callable[[], None], tuple[int, int]] = {}
@@ -30,33 +31,44 @@ class RequestRoom:
     def take(self, size: int, when_free: Callable[[], None], *, held: int = 0) -> bool:
         """Reserves room, `held` being what the asker has already. False: there is none now; `when_free` is called once it is reserved."""
         if not (self._growing if held else self.is_crowded) and self._has_room_for(size, held):
-            self.bytes_taken += size
+            self._take(size)
             return True
         (self._growing if held else self._waiting)[when_free] = (size, held)
         return False
 
+    def give_back(self, size: int) -> None:
+        self._take(-size)
+        self._serve_queue()
+
     def hold(self, size: int) -> None:
-        """Counts what is there already: bytes of a request that outlive the buffer in which it came. Nobody waits for that."""
+        """Counts what is there already: what of a request outlives the buffer in which it came. Nobody waits for that."""
         self.bytes_taken += size
 
-    def give_back(self, size: int) -> None:
+    def let_go(self, size: int) -> None:
         self.bytes_taken -= size
-        while queue := self._growing or self._waiting:
-            when_free, (wanted, held) = next(iter(queue.items()))
-            if not self._has_room_for(wanted, held):
-                break
-            del queue[when_free]
-            self.bytes_taken += wanted
-            when_free()
+        self._serve_queue()
 
     def leave_queue(self, when_free: Callable[[], None]) -> None:
         """Somebody who waited is gone."""
         self._growing.pop(when_free, None)
         self._waiting.pop(when_free, None)
 
+    def _serve_queue(self) -> None:
+        while queue := self._growing or self._waiting:
+            when_free, (wanted, held) = next(iter(queue.items()))
+            if not self._has_room_for(wanted, held):
+                break
+            del queue[when_free]
+            self._take(wanted)
+            when_free()
+
+    def _take(self, size: int) -> None:
+        self.bytes_taken += size
+        self._bytes_gathered += size
+
     def _has_room_for(self, size: int, held: int) -> bool:
-        """A request that is larger than all the room is served alone."""
-        return self.bytes_taken == held or self.bytes_taken + size <= self.bytes_max
+        """A request that is larger than all the room comes in alone."""
+        return self._bytes_gathered == held or self.bytes_taken + size <= self.bytes_max
 
 
 class ReplyRoom:

@@ -233,7 +233,7 @@ class Fetch:
         self._is_done = True
         held, self._bytes_held = self._bytes_held, 0
         if held:
-            self._node.request_room.give_back(held)
+            self._node.request_room.let_go(held)
         if self._session is not None and self._session.under_way is self:
             self._session.under_way = None
 

@@ -51,7 +51,7 @@ async def _produce_large(node: "Node", call: Call, first_look: "Produce") -> Non
         call.connection.close()  # There will be no answer; the node's top reports what went wrong.
         raise
     finally:
-        node.request_room.give_back(len(call.frame))
+        node.request_room.let_go(len(call.frame))
         call.connection.requests_in_turn -= 1
         call.connection.go_on()
 
