@@ -30,7 +30,7 @@ class Run:
             world.run_for(8)
             self.is_up = world.is_running("node")
             self.fired = world.fired()
-            self.strikes = nemesis.fired
+            self.strikes = len(nemesis.struck)
             self.complaints = world.complaints()
             self.trace_hash = world.trace_hash()
             disk = world.hosts["node"].disk

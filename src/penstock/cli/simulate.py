@@ -1,17 +1,19 @@
 """`penstock simulate`: whole worlds from seeds. One seed is replayed with its story; many are run side by side and judged."""
 
 import os
+import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import click
 
 from penstock.cli.faults import DID_NOT_WORK
+from penstock.simulator.many import run_many
 from penstock.simulator.run import Report, run_seed
+from penstock.simulator.variants import VARIANTS
 
-CHUNK = 10  # Seeds handed to a worker at a time: starting one costs more than sending it.
+SHOWN_MAX = 20  # A broken world is broken everywhere: more of the same helps nobody.
+_TOLD_EVERY_SEEDS = 100  # Where nobody watches the line move.
 
 
 @click.command()
@@ -19,7 +21,7 @@ CHUNK = 10  # Seeds handed to a worker at a time: starting one costs more than s
 @click.option("--seeds", "count", type=click.IntRange(1), help="Run this many worlds and tell which broke a promise.")
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="With --seeds: where to begin.")
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True, help="With --seeds: worlds at a time.")
-@click.option("--variant", metavar="NAME", help="A node with a planted defect, to see that it is caught.")
+@click.option("--variant", metavar="NAME", help="A node with a planted defect, to see that it is caught; 'list' names them.")
 @click.option("--trace", "with_trace", is_flag=True, help="With --seed: every event as well.")
 def simulate(*, seed: int | None, count: int | None, first: int, jobs: int, variant: str | None, with_trace: bool) -> int:
     """Run a node in a simulated world: virtual time, failing links, a disk that loses what was not flushed.
@@ -31,7 +33,13 @@ def simulate(*, seed: int | None, count: int | None, first: int, jobs: int, vari
       penstock simulate --seed 42
       penstock simulate --seeds 500
       penstock simulate --seeds 5000 --first 100000 --jobs 2
+      penstock simulate --seeds 50 --variant acknowledges-before-the-flush
     """
+    if variant == "list":
+        click.echo("\n".join(VARIANTS))
+        return 0
+    if variant is not None and variant not in VARIANTS:
+        raise click.UsageError(f"there is no variant {variant!r}; --variant list names them")
     if (seed is None) == (count is None):
         raise click.UsageError("say either --seed N for one world or --seeds N for many")
     if seed is not None:
@@ -50,29 +58,49 @@ def _tell(report: Report) -> int:
 
 
 def _run_many(seeds: range, jobs: int, variant: str | None) -> int:
-    began, numbers, broken = time.monotonic(), Counter[str](), 0
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for report in pool.map(_run_one, seeds, [variant] * len(seeds), chunksize=min(CHUNK, max(1, len(seeds) // jobs))):
-            numbers.update(report.statistics)
-            if report.violations:
-                broken += 1
-                _tell_violations(report)
-                again = f"penstock simulate --seed {report.seed}" + (f" --variant {variant}" if variant else "")
-                click.echo(f"seed {report.seed} broke a promise; replay it: {again}")
-    seconds = time.monotonic() - began
+    progress, numbers, broken = Progress(len(seeds)), Counter[str](), 0
+    for report in run_many(seeds, variant=variant, jobs=jobs):
+        numbers.update(report.statistics)
+        if report.violations:
+            broken += 1
+            progress.clear()
+            _tell_violations(report)
+            again = f"penstock simulate --seed {report.seed}" + (f" --variant {variant}" if variant else "")
+            click.echo(f"seed {report.seed} broke a promise; replay it: {again}")
+        progress.one_more(broken)
+    progress.clear()
     click.echo(
-        f"{len(seeds)} worlds in {seconds:.0f} s: {numbers['records acknowledged']:,} records acknowledged, {numbers['faults']:,} faults, "
-        f"{numbers['starts of the node']:,} starts; {_verdict(broken)}"
+        f"{len(seeds)} worlds in {progress.seconds():.0f} s: {numbers['records acknowledged']:,} records acknowledged, "
+        f"{numbers['faults']:,} faults, {numbers['starts of the node']:,} starts; {_verdict(broken)}"
     )
     return DID_NOT_WORK if broken else 0
 
 
-def _run_one(seed: int, variant: str | None) -> Report:
-    return run_seed(seed, variant=variant)
+class Progress:
+    """A line on standard error that moves; where that is no terminal, a line now and then."""
+
+    def __init__(self, worlds: int) -> None:
+        self._worlds = worlds
+        self._done = 0
+        self._began = time.monotonic()
+        self._is_watched = sys.stderr.isatty()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def one_more(self, broken: int) -> None:
+        self._done += 1
+        if self._is_watched or self._done % _TOLD_EVERY_SEEDS == 0:
+            told = f"{self._done:,} of {self._worlds:,} worlds, {self._done / self.seconds():.1f} a second; {_verdict(broken)}"
+            click.echo(f"\r\033[K{told}" if self._is_watched else told, nl=not self._is_watched, err=True)
+
+    def clear(self) -> None:
+        if self._is_watched:
+            click.echo("\r\033[K", nl=False, err=True)
 
 
 def _tell_violations(report: Report) -> None:
-    for violation in report.violations:
+    for violation in report.violations[:SHOWN_MAX]:
         click.echo(f"BROKEN  seed {report.seed}: {violation}")
 
 

@@ -199,10 +199,8 @@ def acknowledged_in_order_of_time(diary: Diary) -> Findings:
         while ended and ended[0][0] < attempt.began:
             highest[attempt.partition] = max(highest.get(attempt.partition, -1), heappop(ended)[1])
         if attempt.offset <= highest.get(attempt.partition, -1) and attempt.partition not in diary.weak:
-            story = (
-                f"{_short(attempt.value)} got offset {attempt.offset}, though {highest[attempt.partition]} was acknowledged before it was sent"
-            )
-            yield attempt.partition, story
+            before = f"{highest[attempt.partition]} was acknowledged before it was sent"
+            yield attempt.partition, f"{_short(attempt.value)} got offset {attempt.offset}, though {before}"
         heappush(ended, (attempt.ended, attempt.offset))
 
 

@@ -28,7 +28,7 @@ def strikes(notebook: Notebook) -> dict[str, Strike]:
 
 
 def fail_a_flush(field: Field, fault: Fault) -> None:
-    """Of any file, or of a folder that belongs to one log. The folders above are shared, and where a failed flush of those is followed by one
+    """Of any file, or of a folder that belongs to one log. The folders above are shared. Where a failed flush of those is followed by one
     that succeeds and still lacks a name, all that is below hangs in the air: that is a file system without a journal, and not promised."""
     disk = field.world.hosts[field.node()].disk
     disk.fail_next_flush_where(lambda path: path not in ("", "topics") and not (path.startswith("topics/") and path.count("/") == 1))

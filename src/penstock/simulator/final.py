@@ -1,12 +1,11 @@
 """The reckoning: when all trouble is over, everything is read back, and the node's answers are held against what is there.
 
 Reads are made by hand, whole and checked. Of a damaged partition whatever can be had is read, offset by offset. Beside the diary's finals:
-topics are those that were promised, nothing was forgotten unasked, times find the records that a plain search finds, a reader of `peers/`
-sees the same, and no files are left of topics that are gone.
+topics are those that were promised, nothing was forgotten unasked or too early, times find the records that a plain search finds, and a
+reader of `peers/` sees the same.
 """
 
-
-from typing import Any
+from dataclasses import dataclass
 
 from penstock.errors import ErrorCode
 from penstock.peers.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -14,10 +13,11 @@ from penstock.peers.positions import FROM_EARLIEST
 from penstock.peers.reader import Reader
 from penstock.simulator.diary import Outcome, Read
 from penstock.simulator.env import SimEnv
+from penstock.simulator.menu import TopicPlan
 from penstock.simulator.workloads.asking import list_offset
 from penstock.simulator.workloads.fetching import fetch_body, rows_of, take_records
-from penstock.simulator.workloads.line import Line, LineLost, whole_batches
-from penstock.simulator.workloads.notebook import Notebook, TopicLife
+from penstock.simulator.workloads.line import Redial, whole_batches
+from penstock.simulator.workloads.notebook import TopicLife
 from penstock.simulator.workloads.stage import Stage
 from penstock.vocabulary import TopicId, TopicPartition
 from penstock.wire.api_keys import ApiKey
@@ -26,32 +26,24 @@ from penstock.wire.batches import decode_records
 READER = "reckoning"
 _FETCH_VERSION = 12
 _STEPS_MAX = 5_000
-_TRIES = 5
+_READ_AGAIN = 5
+_PATIENCE_SECONDS = 60.0  # A node that reads in tiny pieces takes its time.
 _UNKNOWN_END = 1 << 30  # Of a damaged log.
 _UNPACKED_BYTES_MAX = 1 << 24
 
 
-class Redial:
-    """A line that is opened again: of a reply that turns out damaged while it is sent, a node can only break off the connection."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One partition: as the node knows it, and as the diary does."""
 
-    def __init__(self, notebook: Notebook) -> None:
-        self._notebook = notebook
-        self._line: Line | None = None
+    life: TopicLife
+    asked: TopicPartition
+    where: TopicPartition
+    is_damaged: bool
 
-    async def ask(self, api: ApiKey, version: int, body: dict[str, Any]) -> Any:
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                if self._line is None or not self._line.is_open:
-                    self._line = await Line.open(self._notebook, READER)
-                return await self._line.ask(api, version, body)
-            except LineLost:
-                if not tries_left:
-                    raise
-        raise AssertionError
-
-    def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
+    @property
+    def plan(self) -> TopicPlan:
+        return self.life.plan
 
 
 class Reckoning:
@@ -60,25 +52,20 @@ class Reckoning:
         self._notebook = stage.notebook
         self._diary = stage.notebook.diary
         self._env = env
+        self._line = Redial(stage.notebook, READER, timeout_seconds=_PATIENCE_SECONDS)
 
     async def run(self) -> None:
-        line = Redial(self._notebook)
-        answer = await line.ask(ApiKey.METADATA, 10, {"topics": None})
+        answer = await self._line.ask(ApiKey.METADATA, 10, {"topics": None})
         there = {TopicId(topic.topic_id.bytes): topic.name for topic in answer.topics}
         self._check_topics(there)
         for topic_id, name in there.items():
             life = self._notebook.lives.get(topic_id)
             if life is not None:
                 for index in range(life.plan.partitions):
-                    await self._read(line, life, TopicPartition(name, index))
-        line.close()
-        async with self._stage.client(self._env, READER) as client:
-            topic = self._env.rng.choice(list(self._stage.topics.values()))
-            partitions = self._stage.partitions(topic.name) if not topic.forgets else []
-            starts = dict.fromkeys(where for where in partitions if where not in self._diary.damaged)
-            if starts:
-                async with Reader(client, dict.fromkeys(starts, FROM_EARLIEST)) as reader:
-                    await self._compare(reader, list(starts))
+                    where = TopicPartition(life.label, index)
+                    await self._read(Target(life, TopicPartition(name, index), where, where in self._diary.damaged))
+        self._line.close()
+        await self._compare_with_a_reader()
 
     def _check_topics(self, there: dict[TopicId, str]) -> None:
         for topic_id, life in self._notebook.lives.items():
@@ -91,86 +78,99 @@ class Reckoning:
             if topic_id not in self._notebook.lives and name in self._stage.topics:
                 self._notebook.find("a topic keeps its id", TopicPartition(name, 0), f"at the end it has the id {topic_id.hex()}")
 
-    async def _read(self, line: Redial, life: TopicLife, asked: TopicPartition) -> None:
+    # Reading.
+
+    async def _read(self, target: Target) -> None:
         """Reads the partition to its end; again from its new start, if retention has moved that meanwhile."""
-        where = TopicPartition(life.label, asked.partition)
-        start = await _start(line, asked)
-        for _ in range(_TRIES):
-            await self._read_from(line, life, asked, where, start)
-            before, start = start, await _start(line, asked)
-            if start == before or where in self._diary.damaged:
+        start = await self._start(target)
+        for _ in range(_READ_AGAIN):
+            await self._read_from(target, start)
+            before, start = start, await self._start(target)
+            if start == before or target.is_damaged:
                 break
-        if start and not life.plan.forgets and where not in self._diary.damaged:
-            self._notebook.find("nothing is forgotten unasked", where, f"at the end the log begins at {start}")
+        if start and not target.plan.forgets and not target.is_damaged:
+            self._notebook.find("nothing is forgotten unasked", target.where, f"at the end the log begins at {start}")
 
-    async def _read_from(self, line: Redial, life: TopicLife, asked: TopicPartition, where: TopicPartition, start: int) -> None:
+    async def _start(self, target: Target) -> int:
+        return max(0, int((await list_offset(self._line, target.asked, EARLIEST)).offset))
+
+    async def _read_from(self, target: Target, start: int) -> None:
         began = self._env.now()
-        end = int((await list_offset(line, asked, LATEST)).offset)
+        end = int((await list_offset(self._line, target.asked, LATEST)).offset)
         if end >= 0:
-            self._diary.watermark(where, end, began=began, ended=self._env.now())
+            self._diary.watermark(target.where, end, began=began, ended=self._env.now())
         first_move = len(self._diary.moves)
-        self._diary.seek(where, READER, start)
-        timestamps = await self._read_records(line, life, asked, where, start, end if end >= 0 else _UNKNOWN_END)
+        self._diary.seek(target.where, READER, start)
+        timestamps = await self._read_records(target, start, end if end >= 0 else _UNKNOWN_END)
         seen = [move for move in self._diary.moves[first_move:] if isinstance(move, Read)]
-        self._diary.final(where, start_offset=start, end_offset=end, records=[(move.offset, move.value) for move in seen])
-        if where not in self._diary.damaged and not life.plan.forgets:
-            await self._check_times(line, asked, where, timestamps)
+        self._diary.final(target.where, start_offset=start, end_offset=end, records=[(move.offset, move.value) for move in seen])
+        if not target.is_damaged and not target.plan.forgets:
+            await self._check_times(target, timestamps)
 
-    async def _read_records(
-        self, line: Redial, life: TopicLife, asked: TopicPartition, where: TopicPartition, offset: int, end: int
-    ) -> list[tuple[int, int]]:
+    async def _read_records(self, target: Target, offset: int, end: int) -> list[tuple[int, int]]:
         """Reads to the end; returns the timestamp of each offset."""
         timestamps: list[tuple[int, int]] = []
         for _ in range(_STEPS_MAX):
             if offset >= end:
                 break
-            body = fetch_body(asked.topic, life.topic_id, {asked.partition: offset})
-            (row,) = rows_of(await line.ask(ApiKey.FETCH, _FETCH_VERSION, body))
+            body = fetch_body(target.asked.topic, target.life.topic_id, {target.asked.partition: offset})
+            (row,) = rows_of(await self._line.ask(ApiKey.FETCH, _FETCH_VERSION, body))
             if row.error_code == ErrorCode.NONE and row.records:
-                following = take_records(self._notebook, where, life.plan, READER, row.records, offset=offset, now=self._env.now())
                 timestamps += _timestamps(row.records, offset)
-            else:
-                following = offset + 1
-                has_moved = row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and life.plan.forgets
-                if has_moved or (row.error_code == ErrorCode.KAFKA_STORAGE_ERROR and where in self._diary.damaged):
+                following = take_records(
+                    self._notebook, target.where, target.plan, READER, row.records, offset=offset, now=self._env.now()
+                )
+                if following == offset:
                     break
-                if where not in self._diary.damaged:
-                    code = ErrorCode(int(row.error_code)).name
-                    self._notebook.find("what is whole is served", where, f"at the end a fetch at {offset} of {end} got {code} and no record")
-                    break
-            if following <= offset:
+                offset = following
+            elif self._ends_at(target, offset, ErrorCode(int(row.error_code))):
                 break
-            offset = following
+            else:
+                offset += 1
         return timestamps
 
-    async def _check_times(self, line: Redial, asked: TopicPartition, where: TopicPartition, timestamps: list[tuple[int, int]]) -> None:
+    def _ends_at(self, target: Target, offset: int, code: ErrorCode) -> bool:
+        """No record came. Whether reading ends there: it goes on behind what is damaged."""
+        if target.is_damaged:
+            return code is ErrorCode.KAFKA_STORAGE_ERROR  # The node does not know how the log goes on.
+        if not (code is ErrorCode.OFFSET_OUT_OF_RANGE and target.plan.forgets):
+            self._notebook.find("what is whole is served", target.where, f"at the end a fetch at {offset} got {code.name} and no record")
+        return True
+
+    # Times.
+
+    async def _check_times(self, target: Target, timestamps: list[tuple[int, int]]) -> None:
         """A time finds the first record that is not older; the highest is the first that is as new as any."""
         if not timestamps:
             return
         highest = max(stamp for _, stamp in timestamps)
-        await self._check_time(line, asked, where, MAX_TIMESTAMP, _first_from(timestamps, highest))
+        await self._check_time(target, MAX_TIMESTAMP, _first_from(timestamps, highest))
         for _ in range(2):
             wish = self._env.rng.choice(timestamps)[1] + self._env.rng.choice((-1, 0, 1))
-            await self._check_time(line, asked, where, wish, _first_from(timestamps, wish))
+            await self._check_time(target, wish, _first_from(timestamps, wish))
 
-    async def _check_time(self, line: Redial, asked: TopicPartition, where: TopicPartition, wish: int, due: tuple[int, int]) -> None:
-        row = await list_offset(line, asked, wish)
+    async def _check_time(self, target: Target, wish: int, due: tuple[int, int]) -> None:
+        row = await list_offset(self._line, target.asked, wish)
         found = (int(row.offset), int(row.timestamp))
         if row.error_code != ErrorCode.NONE or found != due:
             story = f"time {wish} should find (offset, time) {due}, but finds {found} with {ErrorCode(int(row.error_code)).name}"
-            self._notebook.find("times find their records", where, story)
+            self._notebook.find("times find their records", target.where, story)
 
-    async def _compare(self, reader: Reader, partitions: list[TopicPartition]) -> None:
+    # Another pair of eyes.
+
+    async def _compare_with_a_reader(self) -> None:
+        topic = self._env.rng.choice(list(self._stage.topics.values()))
+        partitions = [where for where in self._stage.partitions(topic.name) if where not in self._diary.damaged]
+        if topic.forgets or not partitions:
+            return
         found: dict[TopicPartition, list[tuple[int, bytes]]] = {where: [] for where in partitions}
-        async for record in reader:
-            found[TopicPartition(record.topic, record.partition)].append((record.offset, record.value or b""))
+        async with self._stage.client(self._env, READER) as client, Reader(client, dict.fromkeys(partitions, FROM_EARLIEST)) as reader:
+            async for record in reader:
+                found[TopicPartition(record.topic, record.partition)].append((record.offset, record.value or b""))
         for where, records in found.items():
-            if where in self._diary.finals and records != self._diary.finals[where].records:
-                self._notebook.find("all readers see the same", where, f"one read {len(self._diary.finals[where].records)}, another {len(records)}")
-
-
-async def _start(line: Redial, asked: TopicPartition) -> int:
-    return max(0, int((await list_offset(line, asked, EARLIEST)).offset))
+            final = self._diary.finals.get(where)
+            if final is not None and records != final.records:
+                self._notebook.find("all readers see the same", where, f"one read {len(final.records)} records, another {len(records)}")
 
 
 def _timestamps(records: bytes, offset: int) -> list[tuple[int, int]]:

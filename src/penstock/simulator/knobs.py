@@ -1,7 +1,7 @@
 """Constants of the product that a seed may make small, so that the rare paths behind them run in a short story.
 
-They are no settings: nobody would set them. But a stream that begins at 256 KiB, an index that is thinned at 4,096 entries or a snapshot that
-is due after 4 MiB would never be met by a workload of a few hundred records. Each is right at any size, and that is what is tried here.
+They are no settings: nobody would set them. But a stream that begins at 256 KiB, an index that is thinned at 4,096 entries, or a snapshot
+that is due after 4 MiB would never be met by a workload of a few hundred records. Each is right at any size, and that is tried here.
 """
 
 from collections.abc import Iterator, Mapping

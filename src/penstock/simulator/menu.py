@@ -121,7 +121,8 @@ def _draw_clients(rng: Random, topics: tuple[TopicPlan, ...], *, harms_caches: b
         _add_producers(rng, topic, add, may_repeat=not (harms_caches and topic.forgets))
     for _ in range(rng.choice((1, 1, 2))):
         topic = rng.choice(topics)
-        add(rng.choice(("follow", "reread", "fetch", "fetch")), topic, uses_sessions=rng.random() < 0.6, version=rng.choice((4, 11, 13, 16)))
+        kind, uses_sessions = rng.choice(("follow", "reread", "fetch", "fetch")), rng.random() < 0.6
+        add(kind, topic, uses_sessions=uses_sessions, version=rng.choice((4, 11, 13, 16)))
     if rng.random() < 0.5:
         add("ask", rng.choice(topics))
     if rng.random() < 0.4:

@@ -80,7 +80,7 @@ class Nemesis:
     ) -> None:
         self.plan = plan
         self._kinds = {**KINDS, **(special or {})}
-        self.fired = 0
+        self.struck: list[tuple[float, Fault]] = []  # What was fired, and when.
         self._start = start
         self._rng = Random(f"{plan.seed}/nemesis")
         self._field = Field(world, list(nodes), list(clients), self._rng, plan.disk, plan.links)
@@ -99,7 +99,7 @@ class Nemesis:
 
     def strike(self, fault: Fault) -> None:
         if not self._is_calm:
-            self.fired += 1
+            self.struck.append((self._world.now(), fault))
             self._world.trace.note(self._world.now(), 0, f"fault {fault.kind}")
             self._kinds[fault.kind](self._field, fault)
 

@@ -1,7 +1,7 @@
 """The life of a node's process in a simulated world, as server/process.py has it in the real one.
 
-It starts, serves until it is told to end or cannot go on, and stops in order. An operator looks after it: when a log goes offline, the node is
-restarted after a while, because only opening it again makes such a log trusted.
+It starts, serves until it is told to end or cannot go on, and stops in order. An operator looks after it: when a log goes offline, the node
+is restarted after a while, because only opening it again makes such a log trusted.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class NodeProcess:
             if offline and offline_since is None:
                 offline_since = env.now()
             if offline_since is not None and env.now() - offline_since > self.offline_patience_seconds:
-                return f"restarted by the operator: {offline[0].topic}-{offline[0].index} was offline" if offline else "restarted by the operator"
+                return f"restarted by the operator: {', '.join(f'{one.topic}-{one.index}' for one in offline) or 'nothing'} was offline"
 
     def _offline(self, node: Node) -> list[Partition]:
         return [partition for partition in node.partitions if partition.log.failure is not None and partition not in self._lost]

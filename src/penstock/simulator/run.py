@@ -22,7 +22,7 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.final import Reckoning
 from penstock.simulator.knobs import turned
-from penstock.simulator.loop import Stuck
+from penstock.simulator.loop import FIRST_INSTANT, Stuck
 from penstock.simulator.menu import ClientPlan, Menu, TopicPlan, draw_menu
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import NodeProcess, Reports
@@ -31,11 +31,12 @@ from penstock.simulator.workloads.asking import Asking
 from penstock.simulator.workloads.churning import Churning
 from penstock.simulator.workloads.fetching import Fetching
 from penstock.simulator.workloads.line import LineLost
-from penstock.simulator.workloads.notebook import NOWHERE, Notebook
+from penstock.simulator.workloads.notebook import NOWHERE, Notebook, TopicLife
 from penstock.simulator.workloads.pipelining import Pipelining
 from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.reading import Reading
 from penstock.simulator.workloads.stage import NODE, Stage
+from penstock.simulator.workloads.values import timestamp_of
 from penstock.simulator.world import World
 from penstock.vocabulary import TopicPartition
 
@@ -159,7 +160,28 @@ class Play:
             where = TopicPartition(life.label if life else partition.topic, partition.index)
             if partition.log.failure is not None and where not in self.notebook.diary.damaged:
                 self.notebook.find("a log that is whole is open", where, partition.log.failure)
+        self._check_retention()
         self._check_graves()
+
+    def _check_retention(self) -> None:
+        """Whatever is young enough is still there. Only where all clocks agree can that be said."""
+        fired, now_ms = self.world.fired(), self.world.hosts[NODE].wall.ms()
+        if fired["clock jump"] or fired["clock drift"]:
+            return
+        for life in self.notebook.lives.values():
+            if "retention.ms" in life.plan.config and "retention.bytes" not in life.plan.config:
+                self._check_that_young_records_stay(life, now_ms - int(life.plan.config["retention.ms"]))
+
+    def _check_that_young_records_stay(self, life: TopicLife, oldest_ms: int) -> None:
+        diary = self.notebook.diary
+        for attempt in diary.attempts:
+            final = diary.finals.get(attempt.partition)
+            if final is None or attempt.partition.topic != life.label or attempt.outcome is not Outcome.ACKNOWLEDGED:
+                continue
+            if attempt.offset < final.start_offset and timestamp_of(attempt.value) > oldest_ms:
+                story = f"offset {attempt.offset} is gone, though it was kept for less than it should have been"
+                self.notebook.find("retention takes only what is old", attempt.partition, story)
+                return
 
     def _check_graves(self) -> None:
         """Nothing is left of topics that are gone, once the node has had time to bury them."""
@@ -244,8 +266,8 @@ class Play:
         numbers["offsets asked for"] = len(diary.watermarks)
         numbers["topics"] = len(self.notebook.lives)
         numbers["starts of the node"] = self.world.hosts[NODE].starts
-        numbers["faults"] = self.nemesis.fired
-        numbers["virtual milliseconds"] = int((self.world.now() - 1_000.0) * 1_000)
+        numbers["faults"] = len(self.nemesis.struck)
+        numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)
         numbers["deliveries"] = self.world.network.deliveries
         numbers["disk operations"] = self.world.hosts[NODE].disk.operations
         return numbers
@@ -256,7 +278,7 @@ class Play:
         lines += [f"client {client.name} on {client.topic}: {_options(client)}" for client in menu.clients]
         lines.append(f"made small: {', '.join(menu.knobs) or 'nothing'}")
         lines.append(f"trouble: {', '.join(self.plan.kinds)}")
-        lines += [f"  {fault.at:7.3f} s  {fault.kind} ({fault.seconds:.3f} s)" for fault in self.plan.faults]
+        lines += [f"  {at - FIRST_INSTANT:7.3f} s  {fault.kind}, for {fault.seconds:.3f} s" for at, fault in self.nemesis.struck]
         lines += [f"damaged: {where}, {what}" for where, what in self.notebook.diary.damaged.items()]
         lines += [f"the node: {ending}" for ending in self.process.endings]
         lines += [f"the node said: {line}" for line in self.reports.lines]

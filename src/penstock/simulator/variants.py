@@ -1,7 +1,7 @@
 """Nodes that are broken on purpose: each neglects one thing that a careful node does, and each must be caught by the seeds.
 
-A variant is a handful of attributes of the product's classes, replaced while one world runs and put back afterwards. It is how the simulator
-proves itself: a checker that never found anything proves nothing. Nothing here is used outside of the simulator.
+A variant is a handful of attributes of the product's classes, replaced while one world runs and put back afterwards. It is how the
+simulator proves itself: a checker that never found anything proves nothing. Nothing here is used outside of the simulator.
 """
 
 import asyncio
@@ -16,12 +16,13 @@ from penstock.broker.partitions import Partitions
 from penstock.cluster.records import ProducerBlockTaken
 from penstock.env import Disk, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
-from penstock.log import doubt, index_files, reading, recovery
+from penstock.log import deleting, doubt, index_files, reading, recovery
 from penstock.log.config import LogIdentity
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.index import SparseIndex
 from penstock.log.log import Log
-from penstock.log.segment import Segment
+from penstock.log.retention import Expired
+from penstock.log.segment import Segment, Shelf
 from penstock.log.small_files import read_whole
 from penstock.log.tail import Verdict
 from penstock.log.tail_scan import TailScan
@@ -30,6 +31,7 @@ from penstock.partition.partition import Appended, Partition
 from penstock.partition.producers import Duplicate, ProducerStates
 from penstock.simulator.knobs import replaced
 from penstock.vocabulary import NodeId, ProducerId
+from penstock.wire.records import scan_batches
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
@@ -128,10 +130,8 @@ _INDEX_AT = 20 + 36  # After the seal and the owner, which it does not look at.
 
 
 def serves_unchecked_bytes() -> Patches:
-    scan = reading.scan_batches
-
     def scan_without_looking(*arguments: Any, **options: Any) -> Any:
-        return scan(*arguments, **{**options, "verify": False})
+        return scan_batches(*arguments, **{**options, "verify": False})
 
     return [(reading, "scan_batches", scan_without_looking)]
 
@@ -151,6 +151,20 @@ def leaves_half_a_batch_on_a_full_disk() -> Patches:
             take_back(self, segment, held, failure)
 
     return [(Log, "_take_back", take_back_nothing)]
+
+
+def takes_fresh_records_with_old_ones() -> Patches:
+    """Retention does not look again whether a segment has grown since it was found to be old."""
+
+    def still_planned(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
+        return [segment for segment, planned in zip(shelf.segments, plan.segments, strict=False) if segment is planned]
+
+    return [(deleting, "still_going", still_planned)]
+
+
+def claims_to_know_every_end() -> Patches:
+    """A log that could not be read to its end is served as if it ended there."""
+    return [(Partition, "end_is_known", property(lambda self: True, lambda self, is_known: None))]
 
 
 # Producers.
@@ -238,6 +252,8 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         serves_unchecked_bytes,
         cuts_off_rotten_batches,
         leaves_half_a_batch_on_a_full_disk,
+        takes_fresh_records_with_old_ones,
+        claims_to_know_every_end,
         forgets_producers_at_a_restart,
         forgets_producers_of_the_checkpoint,
         answers_duplicates_with_the_end_of_the_log,

@@ -17,6 +17,7 @@ from penstock.wire.batches import HEADER_BYTES, MAGIC, BatchHeader, crc_is_right
 from penstock.wire.schemas import read_response, write_request
 
 TIMEOUT_SECONDS = 2.0
+_TRIES = 5
 
 
 class LineLost(Exception):
@@ -33,8 +34,9 @@ class _Waiting(NamedTuple):
 class Line(asyncio.Protocol):
     """Made by `open`; `send` returns a future for the reply, `ask` waits for it."""
 
-    def __init__(self, notebook: Notebook, name: str) -> None:
+    def __init__(self, notebook: Notebook, name: str, timeout_seconds: float) -> None:
         self.is_open = False
+        self._timeout_seconds = timeout_seconds
         self._notebook = notebook
         self._name = name
         self._transport: asyncio.Transport | None = None
@@ -43,8 +45,8 @@ class Line(asyncio.Protocol):
         self._waiting: deque[_Waiting] = deque()
 
     @classmethod
-    async def open(cls, notebook: Notebook, name: str) -> "Line":
-        line = cls(notebook, name)
+    async def open(cls, notebook: Notebook, name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> "Line":
+        line = cls(notebook, name, timeout_seconds)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.get_running_loop().create_connection(lambda: line, NODE, PORT)
@@ -66,7 +68,7 @@ class Line(asyncio.Protocol):
     async def answered(self, answer: "asyncio.Future[Any]") -> Any:
         """Waits for a reply; one that does not come in time ends the connection."""
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
+            async with asyncio.timeout(self._timeout_seconds):
                 return await asyncio.shield(answer)
         except TimeoutError:
             self.close()
@@ -123,6 +125,33 @@ class Line(asyncio.Protocol):
             if not one.answer.done():
                 one.answer.set_exception(LineLost(reason))
                 one.answer.exception()  # Counts as seen: not everyone waits for each.
+
+
+class Redial:
+    """A line that is opened again: of a reply that turns out damaged while it is sent, a node can only break off the connection."""
+
+    def __init__(self, notebook: Notebook, name: str, *, timeout_seconds: float) -> None:
+        self._notebook = notebook
+        self._name = name
+        self._timeout_seconds = timeout_seconds
+        self._line: Line | None = None
+
+    async def ask(self, api: ApiKey, version: int, body: dict[str, Any]) -> Any:
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._ask_once(api, version, body)
+            except LineLost:
+                continue
+        return await self._ask_once(api, version, body)
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+    async def _ask_once(self, api: ApiKey, version: int, body: dict[str, Any]) -> Any:
+        if self._line is None or not self._line.is_open:
+            self._line = await Line.open(self._notebook, self._name, timeout_seconds=self._timeout_seconds)
+        return await self._line.ask(api, version, body)
 
 
 def whole_batches(records: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -66,7 +66,12 @@ class Producing:
         )
         try:
             future = await producer.send(
-                where.topic, record.value, key=key, partition=None if key else partition, headers=record.headers, timestamp_ms=record.timestamp_ms
+                where.topic,
+                record.value,
+                key=key,
+                partition=None if key else partition,
+                headers=record.headers,
+                timestamp_ms=record.timestamp_ms,
             )
         except PeerFailure:
             attempt.failed(env.now())  # It was never queued.

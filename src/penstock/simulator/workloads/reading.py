@@ -1,4 +1,4 @@
-"""Readers as `peers/` has them: following a topic as it grows, or reading it from the start again and again, with fetch sessions or without.
+"""Readers as `peers/` has them: following a topic as it grows, or from its start again and again, with fetch sessions or without.
 
 Each life of a reader has a name of its own in the diary: within one life nothing may be skipped or seen twice.
 """

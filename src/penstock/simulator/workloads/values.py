@@ -36,6 +36,11 @@ def what_is_wrong(record: Record, *, is_append_time: bool) -> str | None:
     return None
 
 
+def timestamp_of(value: bytes) -> int:
+    """When it was written, by its writer's clock."""
+    return int(value.split(b"|", 1)[0].rsplit(b":", 1)[1])
+
+
 def draw_size(rng: Random, usual: int) -> int:
     """Around the usual size, now and then many times as large."""
     size = usual * rng.choice((1, 1, 1, 2, 20)) if usual < 4_000 else usual

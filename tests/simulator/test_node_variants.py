@@ -1,0 +1,14 @@
+"""Every node that is broken on purpose is caught by the seeds of the suite: the checkers bite."""
+
+import pytest
+
+from penstock.simulator.run import run_seed
+from penstock.simulator.variants import VARIANTS
+
+SEEDS_MAX = 500  # Those that the suite runs on the node as it is.
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_broken_node_is_caught(variant: str) -> None:
+    is_caught = any(run_seed(seed, variant=variant).violations for seed in range(SEEDS_MAX))
+    assert is_caught, f"no seed below {SEEDS_MAX} finds that the node {variant}"
