@@ -7,7 +7,7 @@ from penstock.errors import DiskFailed
 from penstock.log.checkpoint import CHECKPOINT
 from penstock.log.config import LogConfig
 from penstock.simulator.disk import SimDisk
-from penstock.simulator.platter import Loss
+from penstock.simulator.platter import SECTOR_BYTES, Loss
 
 FIVE_A_SEGMENT = LogConfig(segment_bytes=900, retention_ms=1_000)
 OLD = FIRST_MS + 100_000
@@ -140,5 +140,28 @@ def test_a_checkpoint_that_cannot_be_read_takes_one_log_offline_and_is_there_aga
         disk.power_cut(Loss.ALL)
         await bench.open()
         assert (bench.log.end_offset, bench.log.failure) == (3, None)
+
+    run(story())
+
+
+def test_a_batch_that_lacks_only_its_offset_was_torn_and_not_changed() -> None:
+    """It begins eleven bytes before the end of a sector that was never written. The checksum covers neither offset nor length."""
+
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk, LogConfig())
+        await bench.open()
+        bench.append(value=b"v" * 325)  # Up to eleven bytes before the end of the second sector.
+        bench.append(value=b"v" * 546)
+        assert disk.size(bench.log._writing.file) % SECTOR_BYTES == SECTOR_BYTES - 11  # type: ignore[union-attr]
+        await bench.log.flush()
+        bench.append()
+        content = bytearray(disk.snapshot(bench.path(0)))
+        torn_at = content.rfind(b"\0" * 7 + b"\2")
+        content[torn_at : torn_at + 11] = bytes(11)
+        disk.power_cut(Loss.ALL)
+        disk.restore(bench.path(0), bytes(content))
+        await bench.open()
+        assert (bench.log.end_offset, bench.log.failure) == (2, None)
 
     run(story())

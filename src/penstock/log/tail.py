@@ -59,7 +59,8 @@ class Stretch(NamedTuple):
 async def judge(disk: Disk, bad: Stretch, later: list[Stretch], rule: Rule) -> Verdict:
     """At `bad.position` the batch with offset `rule.offset_min` should begin, and does not, or is not whole. `later`: what comes after."""
     if await _is_whole(disk, bad):
-        return Verdict.ROTTEN  # Only its offset or its epoch is wrong. No torn write does that.
+        # Only its offset or its epoch is wrong. A torn write does that in one way: the end of a sector is missing, and the offset with it.
+        return Verdict.UNWRITTEN if await _lacks_its_front(disk, bad, bad.end, rule) else Verdict.ROTTEN
     found = await _next_valid(disk, bad, rule)
     if found >= 0:
         return Verdict.UNWRITTEN if await _was_never_written(disk, bad._replace(end=found), bad.end, rule) else Verdict.ROTTEN
@@ -162,14 +163,18 @@ async def _ends_too_early(disk: Disk, bad: Stretch, rule: Rule) -> bool:
     return _is_cut_off(head, bad, rule) and not await _closes_at(disk, bad, bad.end)
 
 
+async def _lacks_its_front(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
+    """Whether the sector in which the bad batch begins lacks even its offset, or its length, which are known not to be zero."""
+    sector_end = bad.position - bad.position % SECTOR_BYTES + SECTOR_BYTES
+    head = await disk.read_later(bad.file, bad.position, min(HEADER_BYTES, sector_end - bad.position, file_end - bad.position))
+    return not any(head) and (len(head) >= 12 or any(rule.offset_min.to_bytes(8, "big")[: len(head)]))
+
+
 async def _was_never_written(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
     """Whether the disk shows that some of the bytes of the bad stretch were never written."""
-    position = bad.position
-    sector_end = position - position % SECTOR_BYTES + SECTOR_BYTES
-    head = await disk.read_later(bad.file, position, min(HEADER_BYTES, sector_end - position, file_end - position))
-    if not any(head) and (len(head) >= 12 or any(rule.offset_min.to_bytes(8, "big")[: len(head)])):
-        return True  # Not even the offset, or the length, which are known not to be zero.
-    position = sector_end if position % SECTOR_BYTES else position
+    if await _lacks_its_front(disk, bad, file_end, rule):
+        return True
+    position = bad.position + -bad.position % SECTOR_BYTES
     while position < bad.end:
         window = await disk.read_later(bad.file, position, min(_WINDOW_BYTES, file_end - position))
         for at in range(0, min(len(window), bad.end - position), SECTOR_BYTES):
