@@ -224,7 +224,9 @@ def replies_when_ready() -> Patches:
         if ready and not self._is_paused and not self.is_closed:
             for reply in ready:
                 self._replies.remove(reply)
-            self._write([piece for reply in ready for piece in reply.pieces or ()], sum(reply.counted for reply in ready))
+            pieces = [piece for reply in ready for piece in reply.pieces or ()]
+            is_streamed = len(self._outbox) > 0 or any(reply.is_streamed for reply in ready)
+            self._write(pieces, sum(reply.counted for reply in ready), is_streamed=is_streamed)
             self.go_on()
 
     return [(Connection, "send_ready", send_whatever_is_ready)]
