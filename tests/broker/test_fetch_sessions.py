@@ -1,11 +1,11 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, and hears only of what has changed."""
 
 import asyncio
-import random
 from collections import Counter
 from typing import Any
 
 import pytest
+from consuming import Consumer
 from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, until, virtually
 
 from penstock.broker.collector import Collector
@@ -14,37 +14,6 @@ from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
-
-
-class Consumer:
-    """The client's side of a session."""
-
-    def __init__(self, line: Line, version: int = 12, **options: Any) -> None:
-        self.line = line
-        self.version = version
-        self.options = options
-        self.session_id = 0
-        self.epoch = 0
-
-    def ask(self, topics: Any = None, **options: Any) -> None:
-        body = fetch_body(topics or {}, session=(self.session_id, self.epoch), **(self.options | options))
-        self.line.send(ApiKey.FETCH, self.version, **body)
-
-    async def hear(self) -> dict[tuple[Any, int], Any]:
-        answer = await self.line.receive()
-        assert answer.error_code == 0, ErrorCode(answer.error_code)
-        self.session_id, self.epoch = answer.session_id, self.epoch + 1
-        return rows_of(answer)
-
-    async def fetch(self, topics: Any = None, **options: Any) -> dict[tuple[Any, int], Any]:
-        self.ask(topics, **options)
-        return await self.hear()
-
-    async def refusal(self, topics: Any = None, **options: Any) -> int:
-        self.ask(topics, **options)
-        answer = await self.line.receive()
-        assert (answer.session_id, answer.responses) == (0, ())
-        return int(answer.error_code)
 
 
 async def test_a_full_fetch_answers_all_partitions_and_an_incremental_one_only_those_that_changed(serving: Serving) -> None:
@@ -453,81 +422,3 @@ async def test_when_bytes_run_out_every_partition_has_its_turn(serving: Serving)
         await line.produce("a", bytes(1_000), partition=0)
         rows = await consumer.fetch({"a": moved})
     assert served == {0: 4, 1: 4, 2: 4}
-
-
-# All of it together
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_whatever_a_consumer_asks_it_reads_everything_once_and_hears_only_of_what_it_named(serving: Serving, seed: int) -> None:
-    """Small limits, many waits, partitions that join and leave, data that is cold: a consumer that follows the rules misses nothing."""
-    rng = random.Random(seed)
-    await serving.open()
-    line, writer = await serving.line(), await serving.line()
-    topics = {name: await writer.create(name, 4, segment_bytes=2_000) for name in ("a", "b")}
-    version = rng.choice([7, 11, 12, 13, 18])
-    places: list[tuple[str | bytes, str, int]] = [
-        (topics[name] if version >= 13 else name, name, index) for name in topics for index in range(4)
-    ]
-    written: dict[tuple[str, int], int] = dict.fromkeys(((name, index) for _, name, index in places), 0)
-    offsets: dict[tuple[Any, int], int] = {(topic, index): 0 for topic, _, index in places}
-    named: set[tuple[Any, int]] = set()
-    consumer = Consumer(line, version=version)
-
-    def wishes(chosen: list[tuple[Any, int]]) -> dict[Any, dict[int, int]]:
-        asked: dict[Any, dict[int, int]] = {}
-        for topic, index in chosen:
-            asked.setdefault(topic, {})[index] = offsets[topic, index]
-        return asked
-
-    async def write_some() -> None:
-        for _ in range(rng.randrange(4)):
-            _, name, index = rng.choice(places)
-            values = [b"%d" % (written[name, index] + step) for step in range(rng.randrange(1, 4))]
-            await writer.produce(name, *[value.ljust(rng.randrange(1, 400)) for value in values], partition=index)
-            written[name, index] += len(values)
-
-    def take(rows: dict[tuple[Any, int], Any]) -> list[tuple[Any, int]]:
-        assert set(rows) <= named
-        moved = []
-        for place, row in rows.items():
-            assert row.error_code == 0
-            records = [record for record in records_in(row.records) if record.offset >= offsets[place]]
-            for record in records:
-                assert record.offset == offsets[place], "in order, without a gap"
-                assert int((record.value or b"").split()[0]) == record.offset
-                offsets[place] += 1
-            if records:
-                moved.append(place)
-        return moved
-
-    moved: list[tuple[Any, int]] = []
-    for step in range(150):
-        await write_some()
-        serving.env.disk.is_cold = rng.random() < 0.3
-        if step and rng.random() < 0.04:
-            consumer.session_id, consumer.epoch, named, moved = 0, 0, set(), []  # As after a new connection.
-        others = [place for place in offsets if place not in named]
-        joining = rng.sample(others, rng.randrange(len(others) + 1)) if others and (step == 0 or rng.random() < 0.5) else []
-        leaving = [place for place in named if rng.random() < 0.05 and place not in moved] if consumer.epoch else []
-        named = (named | set(joining)) - set(leaving)
-        if not consumer.epoch and not named:
-            continue
-        options = {
-            "max_bytes": rng.choice([1, 300, 1_000, 1 << 20]),
-            "partition_max_bytes": rng.choice([1, 300, 1_000, 1 << 20]),
-            "min_bytes": rng.choice([0, 1, 1, 500]),
-            "max_wait_ms": rng.choice([0, 1, 5]),
-        }
-        forgotten: dict[Any, list[int]] = {}
-        for topic, index in leaving:
-            forgotten.setdefault(topic, []).append(index)
-        asked = wishes([*named] if not consumer.epoch else [*moved, *joining])
-        moved = [place for place in take(await consumer.fetch(asked, forgotten=forgotten, **options)) if place in named]
-    missing = [place for place in offsets if place not in named]
-    named |= set(missing)
-    for round_left in range(200, 0, -1):
-        if all(offsets[topic, index] == written[name, index] for topic, name, index in places):
-            break
-        moved = take(await consumer.fetch(wishes([*moved, *(missing if round_left == 200 else [])]), max_bytes=1_000))
-    assert {(name, index): offsets[topic, index] for topic, name, index in places} == written
