@@ -68,7 +68,7 @@ class RealFile:
 
 
 class RealDisk:
-    """`env.Disk` over one directory, which is made if it is not there. Call it from the loop's thread; only `read_at` and `unlink` may be offloaded."""
+    """`env.Disk` over one directory, which is made if it is not there. For the loop's thread; `read_at` and `unlink` may be offloaded."""
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
