@@ -23,7 +23,7 @@ _PLACES_MAX = 32  # More readers than this at different places fall back on the 
 
 
 class Reader:
-    __slots__ = ("_disk", "_epochs", "_files", "_identity", "_places", "_shelf", "_suspect", "config", "gaps_below")
+    __slots__ = ("_disk", "_epochs", "_files", "_identity", "_places", "_shelf", "_suspects", "config", "gaps_below")
 
     def __init__(
         self, disk: Disk, files: OpenFiles, shelf: Shelf, epochs: Epochs, *, identity: LogIdentity, config: LogConfig, gaps_below: int
@@ -35,7 +35,7 @@ class Reader:
         self._identity = identity
         self.config = config
         self.gaps_below = gaps_below
-        self._suspect: Segment | None = None
+        self._suspects: dict[Segment, None] = {}
         self._places: dict[int, int] = {}  # Where a batch begins: offset to position in its segment. The oldest first.
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> Buffer | None:
@@ -80,8 +80,10 @@ class Reader:
     def stream(self, offset: int, bytes_max: int, end_offset: int) -> Stream | None:
         """A long read whose length is known beforehand; None where there is none to be had, and `read` must do."""
         segment = self._shelf.holding(offset)
-        if bytes_max < STREAM_BYTES_MIN or segment is self._suspect or offset < self.gaps_below:
+        if bytes_max < STREAM_BYTES_MIN or segment in self._suspects or offset < self.gaps_below:
             return None
+        if segment.size - self._places.get(offset, 0) < STREAM_BYTES_MIN:
+            return None  # What is left of it is short: the usual case at the end of a log.
         held = self._borrow(segment)
         index = segment.index or held.index
         stretch = None if index is None else self._plan(segment, index, offset, bytes_max, end_offset)
@@ -91,7 +93,7 @@ class Reader:
 
     def suspect(self, segment: Segment) -> None:
         """Something in it was not what was written: it is read in one piece from now on, so that damage is found before a reply begins."""
-        self._suspect = segment
+        self._suspects[segment] = None
 
     def unpin(self, held: OpenFile) -> None:
         self._files.unpin(held)
