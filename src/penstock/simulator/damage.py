@@ -11,6 +11,7 @@ from penstock.simulator.workloads.notebook import Notebook
 from penstock.wire.batches import HEADER_BYTES, read_header
 
 FLUSH_FAILURE = "flush failure"
+READ_FAILURE = "read failure in recovery"
 CACHES = "harmed cache"
 ROT = "rotten batch"
 ROT_ELSEWHERE = "rotten file of the node's own"
@@ -22,6 +23,7 @@ def strikes(notebook: Notebook) -> dict[str, Strike]:
     return {
         CACHES: harm_a_cache,
         FLUSH_FAILURE: fail_a_flush,
+        READ_FAILURE: fail_a_read_of_recovery,
         ROT: lambda field, fault: rot_a_batch(field, notebook),
         ROT_ELSEWHERE: lambda field, fault: rot_a_file_of_the_nodes_own(field, notebook),
     }
@@ -32,6 +34,13 @@ def fail_a_flush(field: Field, fault: Fault) -> None:
     that succeeds and still lacks a name, all that is below hangs in the air: that is a file system without a journal, and not promised."""
     disk = field.world.hosts[field.node()].disk
     disk.fail_next_flush_where(lambda path: path not in ("", "topics") and not (path.startswith("topics/") and path.count("/") == 1))
+
+
+def fail_a_read_of_recovery(field: Field, fault: Fault) -> None:
+    """Of a log's own files: what every node reads first, its identity, would only keep it from starting."""
+    node = field.node()
+    field.world.kill(node)
+    field.world.hosts[node].disk.fail_next_read_where(lambda path: path.startswith("topics/"))
 
 
 def harm_a_cache(field: Field, fault: Fault) -> None:

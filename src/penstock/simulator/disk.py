@@ -15,7 +15,7 @@ Not here: what survives (platter.py), how often it lies (disk_faults.py).
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableSequence, Sequence
 from random import Random
 
 from penstock.env import File, SyncFailures
@@ -73,6 +73,7 @@ class SimDisk:
         self._went_dark = went_dark
         self._wished_failures: Counter[str] = Counter()  # Of "write" and "read".
         self._flush_failures: list[Callable[[str], bool]] = []  # Which paths each of them is for.
+        self._read_failures: list[Callable[[str], bool]] = []
 
     # The door: penstock.env.Disk.
 
@@ -110,7 +111,7 @@ class SimDisk:
 
     def read_at(self, file: File, position: int, size: int) -> bytes:
         inode = self._held(file).inode
-        if self._fails("read", self.faults.read_failure):
+        if self._fails("read", self.faults.read_failure) or self._is_wished(self._read_failures, file.path):
             raise DiskFailed(f"{file.path}: {IO_ERROR} while reading")
         return bytes(memoryview(inode.current)[position : position + size])
 
@@ -229,6 +230,10 @@ class SimDisk:
     def fail_next_read(self, times: int = 1) -> None:
         self._wished_failures["read"] += times
 
+    def fail_next_read_where(self, concerns: Callable[[str], bool]) -> None:
+        """The next read of a file that the claim holds for."""
+        self._read_failures.append(concerns)
+
     def fail_next_flush(self, path: str | None = None) -> None:
         """The next flush of this file or directory (of anything, if not named) fails; the one after it will claim success."""
         self.fail_next_flush_where(lambda flushed: path in (None, flushed))
@@ -243,6 +248,7 @@ class SimDisk:
         self.capacity_bytes = UNLIMITED_BYTES
         self._wished_failures.clear()
         self._flush_failures.clear()
+        self._read_failures.clear()
         if not self.is_dark:
             self._crash_at = None
 
@@ -326,10 +332,7 @@ class SimDisk:
     def _flush(self, path: str, node: Inode | Folder | None, until: int, probability: float) -> bool:
         if node is None:
             return False
-        wishes = [concerns for concerns in self._flush_failures if concerns(path)]
-        if wishes:
-            self._flush_failures.remove(wishes[0])
-        elif not probability or self._rng.random() >= probability:
+        if not self._is_wished(self._flush_failures, path) and (not probability or self._rng.random() >= probability):
             node.flush(until)
             return True
         self.fired["flush failure"] += 1
@@ -350,6 +353,13 @@ class SimDisk:
             return False
         self.fired[f"{kind} failure"] += 1
         return True
+
+    def _is_wished(self, failures: MutableSequence[Callable[[str], bool]], path: str) -> bool:
+        for concerns in failures:
+            if concerns(path):
+                failures.remove(concerns)
+                return True
+        return False
 
     def _count(self, operation: str, path: str, size: int) -> None:
         self._check_power()

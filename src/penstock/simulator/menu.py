@@ -91,7 +91,7 @@ def _draw_topic(rng: Random, name: str) -> TopicPlan:
     if "flush" in config:
         now_and_then("flush.ms", 0, 50, 2000, chance=0.6)
         now_and_then("flush.messages", 1, 10)
-    now_and_then("retention.ms", 800, 3000, chance=0.15)
+    now_and_then("retention.ms", 300, 800, 3000, chance=0.2)
     now_and_then("retention.bytes", 1, 4000, chance=0.15)
     now_and_then("message.timestamp.type", "LogAppendTime", chance=0.25)
     now_and_then("max.message.bytes", 1500, 5000, chance=0.15)

@@ -286,7 +286,7 @@ class Play:
 
 
 def draw_trouble(menu: Menu) -> Plan:
-    kinds = list(HARMLESS)
+    kinds = [*HARMLESS, damage.READ_FAILURE]
     if menu.harms_caches:
         kinds += [damage.CACHES] * 4
     if menu.rots:

@@ -17,6 +17,7 @@ from penstock.cluster.records import ProducerBlockTaken
 from penstock.env import Disk, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
 from penstock.log import deleting, doubt, index_files, reading, recovery
+from penstock.log.checkpoint import Checkpoint
 from penstock.log.config import LogIdentity
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.index import SparseIndex
@@ -83,7 +84,13 @@ def answers_before_metadata_is_flushed() -> Patches:
         elif self.begin_flush() is not None:
             under_way.append(asyncio.get_running_loop().create_task(flush(self)))
 
-    return [(Log, "flush", flush_some_time)]
+    write_checkpoint = Log.write_checkpoint
+
+    async def flush_and_write_checkpoint(self: Log, checkpoint: Checkpoint) -> None:
+        await flush(self)  # Otherwise the log's own guard would stop the node.
+        await write_checkpoint(self, checkpoint)
+
+    return [(Log, "flush", flush_some_time), (Log, "write_checkpoint", flush_and_write_checkpoint)]
 
 
 # Flushes that are not made, or are believed too readily.

@@ -14,6 +14,8 @@ from penstock.simulator.workloads.stage import Stage
 from penstock.simulator.workloads.values import draw_size, make_record
 from penstock.vocabulary import TopicPartition
 
+RECORDS_MAX = 500  # From then on one at a time: a story needs no more, and readers read them all again and again.
+
 
 class Producing:
     def __init__(self, plan: ClientPlan, stage: Stage, env: SimEnv) -> None:
@@ -46,7 +48,7 @@ class Producing:
         async with Producer(client, self._settings) as producer:
             try:
                 while not self._stage.is_over and producer.failure is None:
-                    for _ in range(self._options["burst"]):
+                    for _ in range(self._options["burst"] if self._number < RECORDS_MAX else 1):
                         await self._send(producer, name)
                     await self._stage.breathe(self._env, self._options["pause"])
             except PeerFailure:

@@ -38,7 +38,7 @@ class Reading:
                     self._lost(lost)
                 except PeerFailure:
                     pass  # The node was away for too long, or refuses what is damaged: another life.
-                await self._stage.breathe(self._env, self._plan.options["pause"])
+                await self._stage.breathe(self._env, 0.2 + self._plan.options["pause"])
 
     async def _live(self, client: Client) -> None:
         start = self._env.rng.choice((FROM_EARLIEST, FROM_EARLIEST, FROM_LATEST)) if self._is_following else FROM_EARLIEST
