@@ -99,7 +99,7 @@ def test_following_prints_what_comes_later_until_it_is_interrupted(write, node: 
         write("--value", "after")
         assert follower.stdout.readline() == "after\n"
         follower.send_signal(signal.SIGINT)
-        _, said = follower.communicate(timeout=10)
+        _, said = follower.communicate(timeout=60)
         assert (follower.returncode, said) == (130, "")
     finally:
         follower.kill()

@@ -14,6 +14,7 @@ from penstock.simulator.run import run_seed
 CHUNK = 25
 IN_SUITE = 500
 IN_SOAK = 5_000
+pytestmark = pytest.mark.timeout(600)
 
 
 def check_promises(first: int) -> None:

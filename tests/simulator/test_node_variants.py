@@ -6,6 +6,7 @@ from penstock.simulator.run import run_seed
 from penstock.simulator.variants import VARIANTS
 
 SEEDS_MAX = 500  # Those that the suite runs on the node as it is.
+pytestmark = pytest.mark.timeout(900)  # Some are caught by one seed in a hundred, and the machine may be busy.
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
