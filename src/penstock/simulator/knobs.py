@@ -58,8 +58,14 @@ _NOTHING = object()
 
 @contextmanager
 def replaced(changes: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Sets attributes of modules, classes or functions, and puts them back when the block ends."""
+    """Sets attributes of modules, classes or functions, and puts them back when the block ends.
+
+    Only what is there can be replaced, lest a change of names makes it do nothing; but a property may stand for what instances have.
+    """
     kept = [(owner, name, getattr(owner, name, _NOTHING)) for owner, name, _ in changes]
+    for (owner, name, original), (_, _, instead) in zip(kept, changes, strict=True):
+        if original is _NOTHING and not isinstance(instead, property):
+            raise AttributeError(f"{owner.__name__} has no {name} to replace")
     for owner, name, instead in changes:
         setattr(owner, name, instead)
     try:
