@@ -89,10 +89,17 @@ def test_bytes_that_are_not_text_pass_through(write, read, node: harness.Node, t
     assert json.loads(read("--json"))["value"] == {"hex": "ff00fe"}
 
 
+def hear_interrupts() -> None:
+    """A shell that runs the suite in the background has its children ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_following_prints_what_comes_later_until_it_is_interrupted(write, node: harness.Node, topic: str):
     command = [*PENSTOCK, "consume", topic, "--from", "earliest", "--follow", "--bootstrap", node.bootstrap]
     write("--value", "before")
-    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
+    follower = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(), preexec_fn=hear_interrupts  # noqa: PLW1509
+    )
     try:
         assert follower.stdout is not None
         assert follower.stdout.readline() == "before\n"

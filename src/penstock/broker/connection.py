@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         network throw away replies that are on their way."""
         self._is_parting = True
         self._outbox.forget()
-        if self.is_closed or self._transport is None:
+        if self.is_closed or self._transport is None or self._transport.is_closing():
             return
         try:
             self._transport.write_eof()
