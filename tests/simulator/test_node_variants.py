@@ -6,17 +6,34 @@ from penstock.simulator.run import run_seed
 from penstock.simulator.variants import VARIANTS
 
 SEEDS_MAX = 500  # Those that the suite runs on the node as it is.
-RARE = {"takes-fresh-records-with-old-ones"}  # Needs more luck than five hundred seeds have; soak has more.
+
+# Where a rare one was caught last: tried first, to save time. When the draw of seeds has changed, all others are tried as well.
+CAUGHT_LAST = {
+    "answers-before-metadata-is-flushed": (174,),
+    "leaves-half-a-batch-on-a-full-disk": (84, 207),
+    "leaves-no-note-of-a-failed-flush": (51, 119),
+    "takes-the-page-cache-for-the-disk": (44, 54),
+    "trusts-a-stale-index": (48, 75),
+}
+
 pytestmark = pytest.mark.timeout(900)  # Some are caught by one seed in a hundred, and the machine may be busy.
 
 
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in RARE])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_a_broken_node_is_caught(variant: str) -> None:
-    is_caught = any(run_seed(seed, variant=variant).violations for seed in range(SEEDS_MAX))
-    assert is_caught, f"no seed below {SEEDS_MAX} finds that the node {variant}"
+    seeds = [*CAUGHT_LAST.get(variant, ()), *range(SEEDS_MAX)]
+    assert any(run_seed(seed, variant=variant).violations for seed in seeds), f"no seed below {SEEDS_MAX} finds that the node {variant}"
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("variant", sorted(RARE))
-def test_a_node_that_is_rarely_seen_to_be_broken_is_caught_in_the_long_run(variant: str) -> None:
-    assert any(run_seed(seed, variant=variant).violations for seed in range(10 * SEEDS_MAX))
+def test_a_variant_is_gone_when_its_run_is_over() -> None:
+    before = run_seed(3).trace_hash
+    assert run_seed(3, variant="acknowledges-before-the-flush").violations
+    assert run_seed(3).trace_hash == before
+
+
+def test_what_is_not_there_cannot_be_replaced() -> None:
+    from penstock.log.log import Log
+    from penstock.simulator.knobs import replaced
+
+    with pytest.raises(AttributeError, match="has no flushh"), replaced([(Log, "flushh", None)]):
+        pass

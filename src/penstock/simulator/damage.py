@@ -1,14 +1,15 @@
 """Damage that is done to a node's files at rest, so that a checker knows afterwards what it may excuse.
 
 Caches (indexes, checkpoints) may be harmed in any way: nothing that was promised may suffer. Batches are harmed only where a whole flushed
-batch follows in the same file: a changed *last* batch cannot be told from a torn write by anybody. What was changed is marked in the
-diary as damaged: the node may refuse it, and must never serve it.
+batch follows in the same file, and each only once: a changed *last* batch cannot be told from a torn write by anybody, nor can one whose
+length and content have both changed, where what follows might be part of it. What was changed is marked in the diary as damaged: the
+node may refuse it, and must never serve it.
 """
 
 from penstock.simulator.disk import SimDisk
 from penstock.simulator.faults import Fault, Field, Strike
 from penstock.simulator.workloads.notebook import Notebook
-from penstock.wire.batches import HEADER_BYTES, read_header
+from penstock.wire.batches import HEADER_BYTES, crc_is_right, read_header
 
 FLUSH_FAILURE = "flush failure"
 READ_FAILURE = "read failure in recovery"
@@ -16,6 +17,7 @@ CACHES = "harmed cache"
 ROT = "rotten batch"
 ROT_ELSEWHERE = "rotten file of the node's own"
 
+_EVEN = 0.5
 _CACHE_NAMES = ("checkpoint", "checkpoint.previous")
 
 
@@ -44,13 +46,22 @@ def fail_a_read_of_recovery(field: Field, fault: Fault) -> None:
 
 
 def harm_a_cache(field: Field, fault: Fault) -> None:
-    disk = field.world.hosts[field.node()].disk
+    """Half of the time under a node that starts anew, since a running one has it in memory."""
+    node = field.node()
+    disk = field.world.hosts[node].disk
+    for _ in range(field.rng.choice((1, 1, 4))):
+        _harm_one_cache(field, fault, disk)
+    if field.rng.random() < _EVEN:
+        field.world.kill(node)
+
+
+def _harm_one_cache(field: Field, fault: Fault, disk: SimDisk) -> None:
     caches = [path for path in disk.files() if path.endswith(".index") or path.rsplit("/", 1)[-1] in _CACHE_NAMES]
     if not caches:
         return
     path, rng = field.rng.choice(caches), field.rng
     content = disk.snapshot(path)
-    match rng.choice(("lose", "cut", "rot", "stale", "swap")):
+    match rng.choice(("lose", "cut", "rot", "stale", "swap", "swap")):
         case "lose":
             disk.lose(path)
         case "cut":
@@ -74,8 +85,9 @@ def rot_a_batch(field: Field, notebook: Notebook) -> None:
     for path in logs:
         spans = _flushed_batches(disk, path)
         found = notebook.life_at(path)
-        if len(spans) > 1 and found is not None:
-            start, end = field.rng.choice(spans[:-1])
+        whole = [(start, end) for start, end in spans[:-1] if crc_is_right(disk.flushed(path), start, end - start)]
+        if whole and found is not None:
+            start, end = field.rng.choice(whole)
             position = field.rng.randrange(start, end)
             disk.rot(path, position)
             notebook.diary.damaged.setdefault(found[1], f"{path}, byte {position}")

@@ -36,6 +36,11 @@ class Field:
     usual_disk: DiskFaults
     usual_links: LinkQuality
     at_next_start: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    is_calm: bool = True
+
+    def strike_later(self, seconds: float, blow: Callable[[], None]) -> None:
+        """The second blow of a fault: it does not fall once all trouble has ended."""
+        self.world.at(seconds, lambda: None if self.is_calm else blow())
 
     def when_next_started(self, node: str, event: Callable[[], None]) -> None:
         self.at_next_start.setdefault(node, []).append(event)
@@ -104,14 +109,14 @@ def kill_in_recovery(field: Field, fault: Fault) -> None:
     """Once, and again as soon as the next process has begun."""
     node = field.node()
     field.world.kill(node)
-    field.when_next_started(node, lambda: field.world.at(field.rng.uniform(0.0, 0.02), lambda: field.world.kill(node)))
+    field.when_next_started(node, lambda: field.strike_later(field.rng.uniform(0.0, 0.02), lambda: field.world.kill(node)))
 
 
 def kill_then_power_cut(field: Field, fault: Fault) -> None:
     """What the killed process wrote is in the machine's memory, where the next one finds it; then the machine goes too."""
     node = field.node()
     field.world.kill(node)
-    field.when_next_started(node, lambda: field.world.at(field.rng.choice((0.01, 0.1, 1.0)), lambda: field.world.power_cut(node)))
+    field.when_next_started(node, lambda: field.strike_later(field.rng.choice((0.01, 0.1, 1.0)), lambda: field.world.power_cut(node)))
 
 
 def pause(field: Field, fault: Fault) -> None:

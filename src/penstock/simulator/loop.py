@@ -143,7 +143,10 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[T]:
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name if name is None else str(name), context=context)
         process = CURRENT.get(self.outside) if context is None else context.get(CURRENT, self.outside)
-        process.tasks.add(task)
+        if process.is_dead:  # It is still in the turn that it dies in, or its remains are being cleared away.
+            process.bury(task)
+        else:
+            process.tasks.add(task)
         return task
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:

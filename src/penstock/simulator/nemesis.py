@@ -86,10 +86,9 @@ class Nemesis:
         self._field = Field(world, list(nodes), list(clients), self._rng, plan.disk, plan.links)
         self._world = world
         self._due: dict[str, float] = {}  # When a node that is down will be started.
-        self._is_calm = True
 
     def unleash(self) -> None:
-        self._is_calm = False
+        self._field.is_calm = False
         self._world.network.shape(self.plan.links)
         for node in self._field.nodes:
             self._world.host(node).disk.faults = self.plan.disk
@@ -98,20 +97,20 @@ class Nemesis:
         self._watch()
 
     def strike(self, fault: Fault) -> None:
-        if not self._is_calm:
+        if not self._field.is_calm:
             self.struck.append((self._world.now(), fault))
             self._world.trace.note(self._world.now(), 0, f"fault {fault.kind}")
             self._kinds[fault.kind](self._field, fault)
 
     def provoke(self) -> None:
         """A workload says that now would hurt."""
-        if not self._is_calm and self.plan.provoked and self._rng.random() < self.plan.provoked:
+        if not self._field.is_calm and self.plan.provoked and self._rng.random() < self.plan.provoked:
             fault = Fault(0.0, self._rng.choice(self.plan.kinds), self._rng.uniform(0.01, 2.0))
             self._world.at(self._rng.choice((0.0, 0.000_1, 0.002)), lambda: self.strike(fault))
 
     def calm(self) -> None:
         """Ends all trouble: every link mended, every node running on an honest disk with room. What was promised must now be there."""
-        self._is_calm = True
+        self._field.is_calm = True
         self._field.usual_disk, self._field.usual_links = HONEST, GOOD
         self._field.at_next_start.clear()
         self._world.network.heal()

@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
+from warnings import catch_warnings, simplefilter
 from weakref import WeakSet
 
 
@@ -53,17 +54,21 @@ class Process:
 
     def die(self) -> None:
         self.is_dead = True
-        self.buried = list(self.tasks)
-        for task in self.buried:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # It is meant to be pending for ever.
+        for task in list(self.tasks):
+            self.bury(task)
         self.ready.clear()
         self.flushes.clear()
+
+    def bury(self, task: Task[Any]) -> None:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # It is meant to be pending for ever.
+        self.buried.append(task)
 
     def decompose(self) -> None:
         """Closes what its tasks left open, once the run is over and `finally` can do no harm; quietly, unlike the garbage collector."""
         while self.buried:
             coroutine = self.buried.pop().get_coro()
-            with suppress(BaseException):
+            with suppress(BaseException), catch_warnings():
+                simplefilter("ignore", RuntimeWarning)  # Its `finally` may begin what nobody will go on with.
                 coroutine.close()
 
     def __repr__(self) -> str:

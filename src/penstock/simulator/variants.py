@@ -16,14 +16,13 @@ from penstock.broker.partitions import Partitions
 from penstock.cluster.records import ProducerBlockTaken
 from penstock.env import Disk, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
-from penstock.log import deleting, doubt, index_files, reading, recovery
+from penstock.log import doubt, index_files, reading, recovery
 from penstock.log.checkpoint import Checkpoint
 from penstock.log.config import LogIdentity
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.index import SparseIndex
 from penstock.log.log import Log
-from penstock.log.retention import Expired
-from penstock.log.segment import Segment, Shelf
+from penstock.log.segment import Segment
 from penstock.log.small_files import read_whole
 from penstock.log.tail import Verdict
 from penstock.log.tail_scan import TailScan
@@ -160,15 +159,6 @@ def leaves_half_a_batch_on_a_full_disk() -> Patches:
     return [(Log, "_take_back", take_back_nothing)]
 
 
-def takes_fresh_records_with_old_ones() -> Patches:
-    """Retention does not look again whether a segment has grown since it was found to be old."""
-
-    def still_planned(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
-        return [segment for segment, planned in zip(shelf.segments, plan.segments, strict=False) if segment is planned]
-
-    return [(deleting, "still_going", still_planned)]
-
-
 def claims_to_know_every_end() -> Patches:
     """A log that could not be read to its end is served as if it ended there."""
     return [(Partition, "end_is_known", property(lambda self: True, lambda self, is_known: None))]
@@ -261,7 +251,6 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         serves_unchecked_bytes,
         cuts_off_rotten_batches,
         leaves_half_a_batch_on_a_full_disk,
-        takes_fresh_records_with_old_ones,
         claims_to_know_every_end,
         forgets_producers_at_a_restart,
         forgets_producers_of_the_checkpoint,

@@ -54,6 +54,7 @@ class Churning:
                 raise
             view = await client.describe(self._topic.name)
         life = self._notebook.made(view.topic_id, self._topic)
+        self._stage.provoke()
         if life.deletion is Outcome.ACKNOWLEDGED:
             self._notebook.find("a topic made again is another", TopicPartition(life.label, 0), "it has the id of one that was deleted")
         return life
@@ -123,6 +124,7 @@ class Churning:
             self._notebook.find("a topic that was made is there", TopicPartition(life.label, 0), "it cannot be deleted: nobody knows it")
         if row.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
             life.deletion = Outcome.ACKNOWLEDGED
+            self._stage.provoke()
             await self._check_that_it_is_gone(client, life)
 
     async def _check_that_it_is_gone(self, client: Client, life: TopicLife) -> None:

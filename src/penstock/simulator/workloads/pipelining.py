@@ -125,6 +125,7 @@ class Pipelining:
         self._lives += 1
         self._producer_id = ProducerId(int(answer.producer_id))
         self._stage.notebook.got_producer_id(self._producer_id, self._name)
+        self._stage.provoke()
         self._flows = [Flow(where) for where in self._stage.partitions(self._topic.name)]
 
     @property
