@@ -1,0 +1,116 @@
+"""What may be wanted of a group: orders, as the APIs carry them, freed of versions and bytes.
+
+Each carries the token of whom to answer. A token is anything that can be a dictionary key; it is answered once, at once or much later
+(a join waits for the others), and never again. A fresh member id is drawn by the asker, for a decision has no dice.
+Not here: what the answers look like (replies.py).
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+Token = Hashable
+
+NO_GENERATION = -1  # Of a commit that isn't made by a member: an admin tool, or a consumer that assigns partitions to itself.
+NO_RETENTION = -1  # Of a commit that leaves it to the node how long its offsets are kept.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    token: Token
+    group: str
+    member_id: str  # Empty: not yet a member.
+    fresh_member_id: str  # The id this asker gets if it needs one.
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]  # (name, subscription) in the order of preference
+    needs_known_member_id: bool  # From version 4: a new dynamic member first gets an id and comes back with it (KIP-394).
+    can_skip_assignment: bool  # From version 9: a returning static leader may be told not to assign again (KIP-814).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    token: Token
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None  # From version 5; None below it.
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]  # (member id, assignment); only the leader's counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    token: Token
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    member_id: str  # May be empty where an instance id says who: an admin removes static members that way.
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    token: Token
+    group: str
+    members: tuple[Leaving, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewOffset:
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    token: Token
+    group: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+    offsets: tuple[NewOffset, ...]
+    retention_ms: int = NO_RETENTION  # Versions 2 to 4 only: keep these offsets so long after the commit, whatever becomes of the group.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    token: Token
+    group: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroup:
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetTopic:
+    """The topic is deleted: no group keeps offsets of it."""
+
+    token: Token
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The asker of a parked join or sync has hung up and is not answered any more. Its member stays until its session lapses."""
+
+    token: Token
+
+
+Command = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteOffsets | DeleteGroup | ForgetTopic | Abandoned

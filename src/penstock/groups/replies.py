@@ -1,0 +1,78 @@
+"""What the askers hear: one shape for each API, with the fields of its newest version. Everything asked for is answered, in the order asked."""
+
+from dataclasses import dataclass
+
+from penstock.errors import ErrorCode
+
+NONE = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes  # Its subscription under the chosen protocol.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinReply:
+    error: ErrorCode = NONE
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None  # None only in a refusal; versions below 7 write an empty name for it.
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str
+    members: tuple[JoinedMember, ...] = ()  # Everybody, for the leader; nobody, for the others.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReply:
+    error: ErrorCode = NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveReply:
+    """Below version 3 there is one member and one error: `error` if that isn't NONE, else the member's."""
+
+    error: ErrorCode
+    members: tuple[Left, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReply:
+    offsets: tuple[tuple[str, int, ErrorCode], ...]  # (topic, partition, error)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsReply:
+    error: ErrorCode  # Of the whole group; every partition then carries the same.
+    partitions: tuple[tuple[str, int, ErrorCode], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupReply:
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicForgotten:
+    offsets: int  # How many committed offsets went with it.
+
+
+Reply = JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteOffsetsReply | DeleteGroupReply | TopicForgotten
