@@ -28,7 +28,7 @@ from penstock.log.lookup import Lookup, Range, TimedRecord
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.reader import Reader
 from penstock.log.recovery import EPOCH_MAX, Opening, ancestors, recover
-from penstock.log.retention import Expired, find_expired
+from penstock.log.retention import Expired, ages_out_ms, find_expired
 from penstock.log.segment import Segment, Shelf
 from penstock.log.streaming import Stream
 from penstock.vocabulary import Buffer, Offset
@@ -337,6 +337,10 @@ class Log:
             self._shelf, self._config,
             start_offset=self.start_offset, end_offset=self.end_offset, end_offset_max=end_offset_max, wall_ms=wall_ms,
         )  # fmt: skip
+
+    def ages_out_ms(self, offset: int, wall_ms: int) -> int | None:
+        """How soon age alone may take the segment that holds the offset; None where nothing goes by age."""
+        return ages_out_ms(self._shelf, self._config, offset=offset, wall_ms=wall_ms)
 
     async def delete_segments(self, plan: Expired) -> None:
         """Moves the start, durably, and then removes the files. Reads that are under way go on.

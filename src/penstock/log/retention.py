@@ -36,12 +36,23 @@ def find_expired(
     return Expired(tuple(taken), new_start) if taken else None
 
 
-def _is_old(shelf: Shelf, place: int, config: LogConfig, wall_ms: int) -> bool:
+def ages_out_ms(shelf: Shelf, config: LogConfig, *, offset: int, wall_ms: int) -> int | None:
+    """In how many milliseconds the segment that holds the offset is old enough to go: negative when it is already, None when none ever is.
+
+    At the earliest: segments go in order, so an older one with a newer record keeps it; and one that is still written to grows younger.
+    """
     if config.retention_ms == UNLIMITED:
-        return False
-    segment = shelf.segments[place]
-    newest_ms = segment.max_timestamp
+        return None
+    return _newest_ms(shelf, max(0, shelf.place_of(offset)), wall_ms) + config.retention_ms - wall_ms
+
+
+def _is_old(shelf: Shelf, place: int, config: LogConfig, wall_ms: int) -> bool:
+    return config.retention_ms != UNLIMITED and wall_ms - _newest_ms(shelf, place, wall_ms) > config.retention_ms
+
+
+def _newest_ms(shelf: Shelf, place: int, wall_ms: int) -> int:
+    newest_ms = shelf.segments[place].max_timestamp
     if newest_ms < 0:  # No record has a time: it can be no newer than the segment after it.
         is_last = place + 1 == len(shelf.segments)
         newest_ms = wall_ms if is_last else shelf.segments[place + 1].opened_ms
-    return wall_ms - newest_ms > config.retention_ms
+    return newest_ms
