@@ -1,7 +1,9 @@
-"""Every setting, once: its name, default, bounds and the reason to change it.
+"""Every setting, once: its name, default, bounds, the reason to change it, and whether a running node takes a new value.
 
-Two scopes. `TopicConfig` holds what a topic may override, under Kafka's names where Kafka has one. `NodeSettings` holds what a node
-is started with. The reference page is made from this file, so a reason is written for the person who reads it there.
+Two scopes. `TopicConfig` holds what a topic may override, under Kafka's names where Kafka has one; all of it may change while the topic is
+in use. `NodeSettings` holds what a node is started with; those marked `dynamic` may be changed through the protocol while it runs, and so
+may what topics start from (`topic.` in front of a topic setting's name). A setting is dynamic only where the new value holds at once.
+The reference page is made from this file, so a reason is written for the person who reads it there.
 Not here: where values come from (flags, variables, a file): server/configuration.py.
 """
 
@@ -17,6 +19,8 @@ DAY_MS = 24 * HOUR_MS
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
+TOPIC_PREFIX = "topic."  # In front of a topic setting's name: what every topic of the node starts from.
+
 Value = int | float | bool | str
 
 
@@ -29,6 +33,12 @@ class Setting:
     reason: str
     bounds: tuple[int | float, int | float] | None = None
     choices: tuple[str, ...] | None = None
+    is_dynamic: bool = False  # A running node takes a new value.
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is made of words with commas between them, of which single ones may be added and taken away."""
+        return self.choices is not None and any("," in choice for choice in self.choices)
 
     @property
     def kind(self) -> str:
@@ -61,8 +71,9 @@ def _setting(
     *,
     bounds: tuple[int | float, int | float] | None = None,
     choices: tuple[str, ...] | None = None,
+    dynamic: bool = False,
 ) -> Any:
-    return field(default=default, metadata={"setting": Setting(name, default, reason, bounds, choices)})
+    return field(default=default, metadata={"setting": Setting(name, default, reason, bounds, choices, dynamic)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +211,13 @@ class NodeSettings:
         "advertised.port", 0, bounds=(0, 65535), reason="The port that clients are told to connect to. 0: the one it listens on.",
     )
     num_partitions: int = _setting(
-        "num.partitions", 1, bounds=(1, 10_000), reason="Partitions of a topic that is made without saying how many.",
+        "num.partitions", 1, bounds=(1, 10_000), dynamic=True, reason="Partitions of a topic that is made without saying how many.",
     )
     auto_create_topics_enable: bool = _setting(
-        "auto.create.topics.enable", True, reason="Make a topic the first time a client asks for it. Off: a misspelt name is an error instead of a new topic.",
+        "auto.create.topics.enable", True, dynamic=True, reason="Make a topic the first time a client asks for it. Off: a misspelt name is an error instead of a new topic.",
     )
     partitions_max: int = _setting(
-        "partitions.max", 20_000, bounds=(1, 200_000), reason="The most partitions this node will hold; past it, creating topics is refused.",
+        "partitions.max", 20_000, bounds=(1, 200_000), dynamic=True, reason="The most partitions this node will hold; past it, creating topics is refused.",
     )
     request_bytes_max: int = _setting(
         "socket.request.max.bytes", 100 * MIB, bounds=(64 * KIB, GIB), reason="The largest request. A connection that announces more is closed before anything is allocated.",
@@ -216,38 +227,38 @@ class NodeSettings:
         reason="What the whole process may take. Requests and replies in flight share a part of it; past that, connections wait.",
     )
     connections_max: int = _setting(
-        "connections.max", 10_000, bounds=(1, 1_000_000), reason="The most client connections at once; more are closed as they come.",
+        "connections.max", 10_000, bounds=(1, 1_000_000), dynamic=True, reason="The most client connections at once; more are closed as they come.",
     )
     connections_max_idle_ms: int = _setting(
-        "connections.max.idle.ms", 10 * MINUTE_MS, bounds=(1_000, LONG_MAX), reason="Close a connection that has been silent this long.",
+        "connections.max.idle.ms", 10 * MINUTE_MS, bounds=(1_000, LONG_MAX), dynamic=True, reason="Close a connection that has been silent this long.",
     )
     connections_max_stalled_ms: int = _setting(
-        "connections.max.stalled.ms", 60 * SECOND_MS, bounds=(1_000, LONG_MAX),
+        "connections.max.stalled.ms", 60 * SECOND_MS, bounds=(1_000, LONG_MAX), dynamic=True,
         reason="Close a connection that takes none of its replies, or sends no more of a begun request, for this long: it holds memory that others need.",
     )
     requests_in_flight_max: int = _setting(
-        "connection.requests.in.flight.max", 64, bounds=(1, 10_000), reason="Requests of one connection that may be under way; past it the node stops reading from it.",
+        "connection.requests.in.flight.max", 64, bounds=(1, 10_000), dynamic=True, reason="Requests of one connection that may be under way; past it the node stops reading from it.",
     )
     fetch_max_bytes: int = _setting(
-        "fetch.max.bytes", 55 * MIB, bounds=(1 * KIB, GIB), reason="The largest reply to a fetch, whatever the client asks for.",
+        "fetch.max.bytes", 55 * MIB, bounds=(1 * KIB, GIB), dynamic=True, reason="The largest reply to a fetch, whatever the client asks for.",
     )
     fetch_sessions_max: int = _setting(
         "max.incremental.fetch.session.cache.slots", 1_000, bounds=(0, 100_000),
         reason="Fetch sessions kept at once. A consumer without one sends its whole list of partitions each time.",
     )
     decompressed_bytes_max: int = _setting(
-        "decompressed.batch.bytes.max", 64 * MIB, bounds=(1 * MIB, GIB),
+        "decompressed.batch.bytes.max", 64 * MIB, bounds=(1 * MIB, GIB), dynamic=True,
         reason="The most that a compressed batch may unpack to. A small batch can unpack to gigabytes; such a bomb is refused.",
     )
     producer_id_expiration_ms: int = _setting(
-        "producer.id.expiration.ms", DAY_MS, bounds=(1_000, LONG_MAX), reason="Forget an idempotent producer that has been silent this long.",
+        "producer.id.expiration.ms", DAY_MS, bounds=(1_000, LONG_MAX), dynamic=True, reason="Forget an idempotent producer that has been silent this long.",
     )
     producers_max: int = _setting(
         "producers.per.partition.max", 100_000, bounds=(1, 10_000_000),
         reason="Idempotent producers remembered per partition; past it the one that has been silent longest is forgotten.",
     )
     retention_check_ms: int = _setting(
-        "log.retention.check.interval.ms", 5 * MINUTE_MS, bounds=(1, LONG_MAX), reason="How often old segments are looked for.",
+        "log.retention.check.interval.ms", 5 * MINUTE_MS, bounds=(1, LONG_MAX), dynamic=True, reason="How often old segments are looked for.",
     )
     checkpoint_bytes: int = _setting(
         "checkpoint.interval.bytes", 64 * MIB, bounds=(1 * KIB, GIB),
@@ -257,13 +268,43 @@ class NodeSettings:
         "open.files.max", 4_000, bounds=(16, 1_000_000), reason="Log files kept open at once; those not used for longest are closed.",
     )
     disk_free_bytes_min: int = _setting(
-        "disk.free.bytes.min", 256 * MIB, bounds=(0, 1 << 44),
+        "disk.free.bytes.min", 256 * MIB, bounds=(0, 1 << 44), dynamic=True,
         reason="Refuse produce requests while the disk has less room than this. Reading and deleting go on, and writing again needs no restart.",
     )
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # The `[topic]` table: overrides of TopicConfig for every topic.
 
     def default_topic_config(self) -> TopicConfig:
         return TopicConfig().with_overrides(self.topic_defaults)
+
+    def as_texts(self) -> dict[str, str]:
+        """Every setting of the node itself by name, as it would be written."""
+        return {name: _as_text(getattr(self, attribute)) for name, attribute in _NODE_ATTRIBUTES.items()}
+
+    def with_changes(self, changes: Mapping[str, str]) -> "NodeSettings":
+        """These settings with the named values in place of their own; a name or value that a running node cannot take is refused."""
+        values: dict[str, Value] = {}
+        topic_defaults = dict(self.topic_defaults)
+        for name, text in changes.items():
+            setting = DYNAMIC_SETTINGS.get(name)
+            if setting is None:
+                raise _refused_name(name)
+            try:
+                value = setting.parse(text)
+            except ValueError as wrong:
+                raise Refusal(ErrorCode.INVALID_REQUEST, str(wrong)) from None
+            if name in NODE_SETTINGS:
+                values[_NODE_ATTRIBUTES[name]] = value
+            else:
+                topic_defaults[name.removeprefix(TOPIC_PREFIX)] = text
+        changed = replace(self, **cast(dict[str, Any], values), topic_defaults=topic_defaults)
+        changed.default_topic_config()
+        return changed
+
+
+def _refused_name(name: str) -> Refusal:
+    if name in NODE_SETTINGS:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{name} holds from one start to the next and cannot be changed while the node runs")
+    return Refusal(ErrorCode.INVALID_CONFIG, f"there is no node setting {name!r}")
 
 
 def _attributes_by_name(scope: type[TopicConfig] | type[NodeSettings]) -> dict[str, str]:
@@ -278,6 +319,11 @@ _TOPIC_ATTRIBUTES = _attributes_by_name(TopicConfig)
 _NODE_ATTRIBUTES = _attributes_by_name(NodeSettings)
 TOPIC_SETTINGS = _settings_by_name(TopicConfig)
 NODE_SETTINGS = _settings_by_name(NodeSettings)
+
+# What a running node takes: some of its own settings, and everything that its topics start from.
+DYNAMIC_SETTINGS = {name: setting for name, setting in NODE_SETTINGS.items() if setting.is_dynamic} | {
+    TOPIC_PREFIX + name: setting for name, setting in TOPIC_SETTINGS.items()
+}
 
 
 def node_settings(values: Mapping[str, str], topic_defaults: Mapping[str, str] | None = None) -> NodeSettings:
