@@ -32,6 +32,10 @@ class Housekeeper:
         self._node = node
         self._retention_due: Instant = Instant(node.env.now() + node.settings.retention_check_ms / 1000)
 
+    def look_for_old_segments_soon(self) -> None:
+        """Something may have become too old, or too much, by another way than time."""
+        self._retention_due = self._node.env.now()
+
     async def look_after_clients(self) -> None:
         """Never waits for the disk: time-outs matter most when it hangs."""
         while True:

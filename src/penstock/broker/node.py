@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.broker.apis import Apis
+from penstock.broker.configuring import adopt_settings, adopt_topic_config, settings_now
 from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
@@ -28,7 +29,7 @@ from penstock.broker.partitions import Partitions, topic_directory
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.together import together
 from penstock.cluster import records
-from penstock.cluster.controller import BuryTopic, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
+from penstock.cluster.controller import AddPartitions, BuryTopic, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.env import Env
 from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
@@ -56,7 +57,8 @@ class Health(NamedTuple):
 class Node:
     def __init__(self, env: Env, settings: NodeSettings) -> None:
         self.env = env
-        self.settings = settings
+        self.started_with = settings
+        self.settings = settings  # What holds now: some of it may be changed while the node runs.
         self.metrics = Metrics()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
@@ -96,6 +98,8 @@ class Node:
         identity = await load_or_create_identity(self.env, self.settings.node_id)
         was_clean = await take_clean_marker(self.env)
         self._metadata = await MetadataLog.open(self.env, self.files, is_clean=was_clean, on_replayed=self._replayed)
+        self.settings = settings_now(self)
+        self.partitions.defaults = self.settings.default_topic_config()
         self.controller = Controller(
             self.image, self.settings.default_topic_config(), self.settings.num_partitions, self.settings.partitions_max
         )
@@ -213,8 +217,8 @@ class Node:
     async def submit(self, command: Command) -> tuple[Reply, ...]:
         """Has the controller decide, and waits until the decision holds. A disk that fails the metadata log ends the node."""
         assert self._metadata is not None
-        if self.disk_is_low and isinstance(command, CreateTopics):
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new topics (disk.free.bytes.min)")
+        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions):
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new partitions (disk.free.bytes.min)")
         try:
             return await self._metadata.submit(command, self.controller)
         except DiskFailed as failure:
@@ -230,12 +234,23 @@ class Node:
                 self.topic_pieces.forget(record.name)
                 topic = self.image.topics_by_id[record.topic_id]
                 await self._open([topic], is_clean=True)
+            case records.PartitionsAdded():
+                await self._add_partitions(self.image.topics_by_id[record.topic_id])
             case records.TopicDeleted():
                 self._remove(record.topic_id)
-            case records.TopicConfigured() | records.LeadershipResumed():
+            case records.TopicConfigured():
+                adopt_topic_config(self, self.image.topics_by_id[record.topic_id])
+            case records.NodeConfigured():
+                await adopt_settings(self)
+            case records.LeadershipResumed():
                 self.topic_pieces.forget_all()
             case _:
                 pass
+
+    async def _add_partitions(self, topic: Topic) -> None:
+        """Clients are told of them when they can be used."""
+        await self.partitions.add_to_topic(topic)
+        self.topic_pieces.forget(topic.name)
 
     def _remove(self, topic_id: TopicId) -> None:
         now = self.env.now()
@@ -327,6 +342,9 @@ class Node:
             else:
                 for token in effect.tokens:
                     token.refused(refusal, effect.reason)
+
+    def look_for_old_segments_soon(self) -> None:
+        self._housekeeper.look_for_old_segments_soon()
 
     def look_at_disk_room(self) -> None:
         """Lets writes be tried again when there seems to be room; that there is, only a write can tell (quotas, inodes)."""

@@ -27,7 +27,7 @@ class Partitions:
         self._env = env
         self._settings = settings
         self._files = files
-        self._defaults = settings.default_topic_config()
+        self.defaults = settings.default_topic_config()  # What topics start from; may change while the node runs.
         self._producers_room = ProducersRoom(settings.memory_bytes_max // BYTES_PER_PRODUCER)
         self.by_name: dict[str, list[Partition]] = {}
         self.by_id: dict[TopicId, list[Partition]] = {}
@@ -47,7 +47,14 @@ class Partitions:
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     def config_of(self, topic: Topic) -> TopicConfig:
-        return self._defaults.with_overrides(topic.overrides)
+        return self.defaults.with_overrides(topic.overrides)
+
+    async def add_to_topic(self, topic: Topic) -> None:
+        """Opens and serves those partitions of the topic that it has and we don't."""
+        served = self.by_id[topic.topic_id]
+        missing = range(len(served), len(topic.partitions))
+        added = await together(partial(self._open, topic, index, served[0].config, is_clean=True) for index in missing)
+        served += added  # By name and by id it is the same list.
 
     async def open_topics(self, topics: Sequence[Topic], *, is_clean: bool) -> list[tuple[Topic, list[Partition]]]:
         """Opens the topics' logs. Nothing can be read or written until `serve_topic`: a recovered tail must be flushed first."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from penstock.cluster import placement, records
+from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, node_configured, topic_configured
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.topic_names import check_topic_name
 from penstock.errors import ErrorCode, Refusal
@@ -31,6 +32,18 @@ class NewTopic:
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
     topics: tuple[NewTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    topic: str
+    partitions: int  # In all, with those that are there.
+    assignments: tuple[tuple[int, ...], ...] | None = None  # The replicas of each new one; None: placed by the controller.
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    topics: tuple[MorePartitions, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,9 @@ class BuryTopic:
     node_id: NodeId
 
 
-Command = CreateTopics | DeleteTopic | TakeProducerBlock | RegisterNode | BuryTopic
+Command = (
+    CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
+)  # fmt: skip
 Reply = records.Record | Refusal
 
 
@@ -71,8 +86,10 @@ class Decision:
     replies: tuple[Reply, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Controller:
+    """All but the image follows the node's settings, which may change while it runs."""
+
     image: ClusterImage
     topic_defaults: TopicConfig
     partitions_default: int
@@ -82,6 +99,12 @@ class Controller:
         match command:
             case CreateTopics():
                 return self._create(command.topics)
+            case AddPartitions():
+                return self._add_partitions(command.topics)
+            case ConfigureTopic():
+                return self._configure_topic(command)
+            case ConfigureNode():
+                return self._configure_node(command)
             case DeleteTopic():
                 return self._delete(command.topic_id)
             case TakeProducerBlock():
@@ -114,11 +137,7 @@ class Controller:
             raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
         self.topic_defaults.with_overrides(wish.overrides)
         placements = self._placements(wish)
-        if len(placements) > room:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION,
-                f"{len(placements)} more partitions would pass the bound of {self.partitions_max} (setting partitions.max)",
-            )
+        self._check_room(len(placements), room)
         return records.TopicCreated(name, wish.topic_id, placements, dict(wish.overrides))
 
     def _placements(self, wish: NewTopic) -> tuple[records.Placement, ...]:
@@ -134,6 +153,60 @@ class Controller:
         if replication_factor < 1:
             raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least one replica, not {replication_factor}")
         return placement.place(partitions, replication_factor, nodes)
+
+    def _check_room(self, partitions: int, room: int) -> None:
+        if partitions > room:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partitions} more partitions would pass the bound of {self.partitions_max} (setting partitions.max)",
+            )
+
+    def _add_partitions(self, wishes: Sequence[MorePartitions]) -> Decision:
+        replies: list[Reply] = []
+        room = self.partitions_max - self.image.partition_count
+        for wish in wishes:
+            try:
+                added = self._more_partitions(wish, room)
+            except Refusal as refusal:
+                replies.append(refusal)
+                continue
+            room -= len(added.partitions)
+            replies.append(added)
+        return Decision(tuple(reply for reply in replies if not isinstance(reply, Refusal)), tuple(replies))
+
+    def _more_partitions(self, wish: MorePartitions, room: int) -> records.PartitionsAdded:
+        topic = self.image.topics.get(wish.topic)
+        if topic is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.topic!r}")
+        first = len(topic.partitions)
+        if wish.partitions <= first:
+            raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic {wish.topic!r} has {first} partitions; {wish.partitions} would not be more")
+        self._check_room(wish.partitions - first, room)
+        replicas, nodes = len(topic.partitions[0].replicas), sorted(self.image.nodes)
+        if wish.assignments is None:
+            return records.PartitionsAdded(topic.topic_id, placement.place(wish.partitions - first, replicas, nodes, first=first))
+        if [len(assigned) for assigned in wish.assignments] != [replicas] * (wish.partitions - first):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{wish.partitions - first} new partitions need as many assignments, each of {replicas} replicas as the topic's others",
+            )
+        return records.PartitionsAdded(topic.topic_id, placement.as_assigned(list(enumerate(wish.assignments)), nodes))
+
+    def _configure_topic(self, command: ConfigureTopic) -> Decision:
+        try:
+            configured = topic_configured(self.image, self.topic_defaults, command)
+        except Refusal as refusal:
+            return Decision((), (refusal,))
+        is_news = configured.overrides != self.image.topics_by_id[configured.topic_id].overrides
+        return Decision((configured,) if is_news else (), (configured,))
+
+    def _configure_node(self, command: ConfigureNode) -> Decision:
+        try:
+            configured = node_configured(self.image, command)
+        except Refusal as refusal:
+            return Decision((), (refusal,))
+        is_news = configured.overrides != self.image.node_overrides.get(command.node_id, {})
+        return Decision((configured,) if is_news else (), (configured,))
 
     def _delete(self, topic_id: TopicId) -> Decision:
         if topic_id not in self.image.topics_by_id:

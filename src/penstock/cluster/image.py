@@ -5,6 +5,7 @@ Only `replay` changes it, and it never refuses: a record in the log has happened
 A snapshot is the shortest list of records that replays into the same image, so there is no second format to get wrong.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -34,6 +35,7 @@ class ClusterImage:
     nodes: dict[NodeId, records.NodeRegistered] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[TopicId, Topic] = field(default_factory=dict)
+    node_overrides: dict[NodeId, dict[str, str]] = field(default_factory=dict)  # And of EVERY_NODE; none of them empty.
     graveyard: dict[TopicId, None] = field(default_factory=dict)
     next_producer_id: ProducerId = ProducerId(0)  # No id at or above this was ever given to a node.  # noqa: RUF009
     partition_count: int = 0
@@ -46,6 +48,10 @@ class ClusterImage:
                 self.nodes[record.node_id] = record
             case records.TopicCreated():
                 self._add_topic(record)
+            case records.PartitionsAdded():
+                topic = self.topics_by_id[record.topic_id]
+                topic.partitions += _states(record.partitions)
+                self.partition_count += len(record.partitions)
             case records.TopicConfigured():
                 self.topics_by_id[record.topic_id].overrides = dict(record.overrides)
             case records.TopicDeleted():
@@ -57,6 +63,10 @@ class ClusterImage:
                 self.graveyard.pop(record.topic_id, None)
             case records.LeadershipResumed():
                 self._raise_epochs_led_by(record.node_id)
+            case records.NodeConfigured():
+                self.node_overrides.pop(record.node_id, None)
+                if record.overrides:
+                    self.node_overrides[record.node_id] = dict(record.overrides)
             case records.ProducerBlockTaken():
                 self.next_producer_id = ProducerId(max(self.next_producer_id, record.first + record.size))
             case _:
@@ -65,6 +75,7 @@ class ClusterImage:
     def snapshot(self) -> list[records.Record]:
         """Records that replay into this image from nothing."""
         kept: list[records.Record] = [records.ClusterFormed(self.cluster_id), *self.nodes.values()]
+        kept += [records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items()]
         for topic in self.topics.values():
             placements = tuple(records.Placement(p.replicas, p.in_sync, p.leader, p.leader_epoch) for p in topic.partitions)
             kept.append(records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides)))
@@ -75,14 +86,17 @@ class ClusterImage:
         return kept
 
     def _add_topic(self, record: records.TopicCreated) -> None:
-        partitions = [PartitionState(p.replicas, p.in_sync, p.leader, p.leader_epoch) for p in record.partitions]
-        topic = Topic(record.name, record.topic_id, partitions, dict(record.overrides))
+        topic = Topic(record.name, record.topic_id, _states(record.partitions), dict(record.overrides))
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
-        self.partition_count += len(partitions)
+        self.partition_count += len(topic.partitions)
 
     def _raise_epochs_led_by(self, node_id: NodeId) -> None:
         for topic in self.topics.values():
             for partition in topic.partitions:
                 if partition.leader == node_id:
                     partition.leader_epoch = LeaderEpoch(partition.leader_epoch + 1)
+
+
+def _states(placements: Sequence[records.Placement]) -> list[PartitionState]:
+    return [PartitionState(placed.replicas, placed.in_sync, placed.leader, placed.leader_epoch) for placed in placements]

@@ -10,14 +10,15 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NodeId
 
 
-def place(partitions: int, replication_factor: int, nodes: Sequence[NodeId]) -> tuple[Placement, ...]:
+def place(partitions: int, replication_factor: int, nodes: Sequence[NodeId], *, first: int = 0) -> tuple[Placement, ...]:
+    """Partitions from the number `first` on."""
     if replication_factor > len(nodes):
         names = ", ".join(str(node) for node in nodes)
         raise Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{replication_factor} replicas need as many nodes, and {len(nodes)} is up ({names}); use a replication factor of {len(nodes)}",
         )
-    return tuple(_beginning_at(index, replication_factor, nodes) for index in range(partitions))
+    return tuple(_beginning_at(index, replication_factor, nodes) for index in range(first, first + partitions))
 
 
 def as_assigned(assignments: Sequence[tuple[int, Sequence[int]]], nodes: Sequence[NodeId]) -> tuple[Placement, ...]:

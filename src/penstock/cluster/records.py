@@ -13,6 +13,8 @@ from typing import Any
 from penstock.errors import BrokenPromise
 from penstock.vocabulary import LeaderEpoch, NodeId, ProducerId, TopicId
 
+EVERY_NODE = NodeId(-1)
+
 _KIND_AND_VERSION = struct.Struct(">hh")
 
 
@@ -56,10 +58,26 @@ class TopicCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """They follow those that the topic has."""
+
+    topic_id: TopicId
+    partitions: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfigured:
     """The topic's overrides, all of them: what isn't named is back at its default."""
 
     topic_id: TopicId
+    overrides: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfigured:
+    """What a node does otherwise than it was started to do: all of it, so that what isn't named holds as it was started again."""
+
+    node_id: NodeId  # Or EVERY_NODE: what holds where a node has no word of its own.
     overrides: dict[str, str]
 
 
@@ -94,8 +112,9 @@ class ProducerBlockTaken:
 
 
 Record = (
-    ClusterFormed | NodeRegistered | TopicCreated | TopicConfigured | TopicDeleted | TopicBuried | LeadershipResumed | ProducerBlockTaken
-)
+    ClusterFormed | NodeRegistered | TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried
+    | LeadershipResumed | ProducerBlockTaken | NodeConfigured
+)  # fmt: skip
 
 # kind number -> (class, newest version this node writes and reads)
 KINDS: dict[int, tuple[type[Any], int]] = {
@@ -107,6 +126,8 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     6: (TopicBuried, 1),
     7: (LeadershipResumed, 1),
     8: (ProducerBlockTaken, 1),
+    9: (PartitionsAdded, 1),
+    10: (NodeConfigured, 1),
 }
 _NUMBER_OF = {kind: number for number, (kind, _) in KINDS.items()}
 
@@ -126,7 +147,7 @@ def decode(payload: bytes) -> Record:
     body = json.loads(payload[_KIND_AND_VERSION.size :])
     if "topic_id" in body:
         body["topic_id"] = TopicId(bytes.fromhex(body["topic_id"]))
-    if kind is TopicCreated:
+    if "partitions" in body:
         body["partitions"] = tuple(_placement(row) for row in body["partitions"])
     return kind(**body)  # type: ignore[no-any-return]
 

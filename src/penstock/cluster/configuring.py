@@ -1,0 +1,111 @@
+"""Changing what a topic or a node was told otherwise than its default: from the overrides that hold to those that will.
+
+Two manners, as Kafka has them. Changes: set, delete, append to and subtract from a list; what isn't named stays. Or `replaces_all`: what isn't
+named goes back to its default. One bad name or value and nothing of the command is stored. A name that is deleted need not be known: so
+what an older or newer Penstock has left behind can be taken away.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.cluster import records
+from penstock.cluster.image import ClusterImage
+from penstock.cluster.records import EVERY_NODE
+from penstock.cluster.topic_names import check_topic_name
+from penstock.errors import ErrorCode, Refusal
+from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_SETTINGS, NodeSettings, TopicConfig
+from penstock.vocabulary import NodeId
+
+VALUE_LENGTH_MAX = 32_767  # What fits a text of the older versions of the protocol.
+
+# Kafka's settings that are lists and that we only keep.
+_KEPT_LISTS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"} & KAFKA_NAMES_WITHOUT_EFFECT
+
+
+class Operation(IntEnum):
+    """By Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    name: str
+    operation: Operation
+    value: str = ""  # Of no meaning for DELETE.
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureTopic:
+    topic: str
+    changes: tuple[Change, ...]
+    replaces_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureNode:
+    node_id: NodeId  # Or EVERY_NODE.
+    changes: tuple[Change, ...]
+    replaces_all: bool = False
+
+
+def topic_configured(image: ClusterImage, defaults: TopicConfig, command: ConfigureTopic) -> records.TopicConfigured:
+    name = check_topic_name(command.topic)
+    topic = image.topics.get(name)
+    held = {} if topic is None else topic.overrides
+
+    def listed(setting: str) -> str | None:
+        if setting in _KEPT_LISTS:
+            return held.get(setting, "")
+        is_list = setting in TOPIC_SETTINGS and TOPIC_SETTINGS[setting].is_list
+        return defaults.with_overrides(held).as_texts()[setting] if is_list else None
+
+    overrides = _changed(held, command, listed)
+    defaults.with_overrides(overrides)
+    if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    return records.TopicConfigured(topic.topic_id, overrides)
+
+
+def node_configured(image: ClusterImage, command: ConfigureNode) -> records.NodeConfigured:
+    if command.node_id != EVERY_NODE and command.node_id not in image.nodes:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"there is no node {command.node_id}")
+    held = image.node_overrides.get(command.node_id, {})
+
+    def listed(setting: str) -> str | None:
+        known = DYNAMIC_SETTINGS.get(setting)
+        return held.get(setting, str(known.default)) if known is not None and known.is_list else None
+
+    overrides = _changed(held, command, listed)
+    NodeSettings().with_changes(overrides)
+    return records.NodeConfigured(command.node_id, overrides)
+
+
+def _changed(
+    held: Mapping[str, str], command: ConfigureTopic | ConfigureNode, listed: Callable[[str], str | None]
+) -> dict[str, str]:
+    """`listed` tells the list that a setting holds now, None for one that is no list."""
+    overrides = {} if command.replaces_all else dict(held)
+    for name, operation, value in command.changes:
+        if len(value) > VALUE_LENGTH_MAX:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {VALUE_LENGTH_MAX} characters")
+        if operation is Operation.DELETE:
+            overrides.pop(name, None)
+        elif operation is Operation.SET:
+            overrides[name] = value
+        else:
+            overrides[name] = _edited(name, listed(name), operation, value.split(","))
+    return overrides
+
+
+def _edited(name: str, current: str | None, operation: Operation, words: list[str]) -> str:
+    if current is None:
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can be set or deleted only")
+    listed = [word for word in current.split(",") if word]
+    if operation is Operation.APPEND:
+        return ",".join(dict.fromkeys([*listed, *words]))
+    return ",".join(word for word in listed if word not in words)
