@@ -267,6 +267,37 @@ class NodeSettings:
     open_files_max: int = _setting(
         "open.files.max", 4_000, bounds=(16, 1_000_000), reason="Log files kept open at once; those not used for longest are closed.",
     )
+    group_initial_rebalance_delay_ms: int = _setting(
+        "group.initial.rebalance.delay.ms", 3 * SECOND_MS, bounds=(0, INT_MAX), dynamic=True,
+        reason="How long the first member of an empty group waits for others to join, so that a service that starts ten consumers is assigned once and not ten times. 0 in tests.",
+    )
+    group_min_session_timeout_ms: int = _setting(
+        "group.min.session.timeout.ms", 6 * SECOND_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="The shortest session time-out that a consumer may ask for. Shorter finds a dead one sooner and takes more heartbeats.",
+    )
+    group_max_session_timeout_ms: int = _setting(
+        "group.max.session.timeout.ms", 30 * MINUTE_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="The longest session time-out that a consumer may ask for: a dead one keeps its partitions that long.",
+    )
+    group_max_size: int = _setting(
+        "group.max.size", 10_000, bounds=(1, INT_MAX), dynamic=True,
+        reason="The most members of one consumer group. Every member of a group is told of every change, so large ones are slow to settle; Kafka sets no bound.",
+    )
+    offset_metadata_max_bytes: int = _setting(
+        "offset.metadata.max.bytes", 4096, bounds=(0, MIB), dynamic=True,
+        reason="The longest note, in characters, that a consumer may leave with a committed offset.",
+    )
+    offsets_retention_minutes: int = _setting(
+        "offsets.retention.minutes", 7 * 24 * 60, bounds=(1, INT_MAX), dynamic=True,
+        reason="Forget the committed offsets of a group that has been empty this long; of a consumer without a group, those not committed again for this long.",
+    )
+    offsets_retention_check_interval_ms: int = _setting(
+        "offsets.retention.check.interval.ms", 10 * MINUTE_MS, bounds=(1, LONG_MAX), dynamic=True, reason="How often offsets that are to be forgotten are looked for.",
+    )
+    offsets_topic_num_partitions: int = _setting(
+        "offsets.topic.num.partitions", 50, bounds=(1, 10_000),
+        reason="Partitions of `__consumer_offsets`, over which the groups are spread. It holds when that topic is made, and never changes for a data directory.",
+    )
     disk_free_bytes_min: int = _setting(
         "disk.free.bytes.min", 256 * MIB, bounds=(0, 1 << 44), dynamic=True,
         reason="Refuse produce requests while the disk has less room than this. Reading and deleting go on, and writing again needs no restart.",

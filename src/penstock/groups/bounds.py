@@ -1,0 +1,50 @@
+"""What a coordinator may hold and how long it waits: the node's settings as this room needs them, and the bounds that nobody sets.
+
+A changed setting takes effect by giving the coordinator another `GroupSettings`; time-outs that already run keep their end.
+"""
+
+from dataclasses import dataclass
+
+from penstock.settings import MIB, MINUTE_MS, NodeSettings
+
+# How long the join of a new member may wait before it is told to come again. As Kafka's: below JoinGroup version 4 such a member doesn't know
+# its id yet and cannot send heartbeats, so nothing else would tell that it is gone.
+NEW_MEMBER_JOIN_MS = 5 * MINUTE_MS
+
+# Member ids given away and not yet used, for each group. Past it the oldest is forgotten; its holder is told to begin anew.
+PENDING_MEMBERS_MAX = 1_000
+
+# What one member may say about itself in all its protocols, and what one group may take as a record. Kafka's bound is the topic's largest batch.
+SUBSCRIPTION_BYTES_MAX = 1 * MIB
+GROUP_BYTES_MAX = 16 * MIB
+
+# A decision to record that a group is empty which could not be appended is taken again after this.
+EMPTY_AGAIN_MS = 5_000
+
+# How much one call of `lapse` does before it lets others go on.
+GROUPS_PER_LAPSE = 500
+OFFSETS_PER_SLICE = 2_000
+SLICE_PAUSE_MS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    initial_rebalance_delay_ms: int
+    session_timeout_min_ms: int
+    session_timeout_max_ms: int
+    group_size_max: int
+    offset_metadata_max: int
+    offsets_retention_ms: int
+    expiry_check_ms: int
+
+    @classmethod
+    def of(cls, node: NodeSettings) -> "GroupSettings":
+        return cls(
+            initial_rebalance_delay_ms=node.group_initial_rebalance_delay_ms,
+            session_timeout_min_ms=node.group_min_session_timeout_ms,
+            session_timeout_max_ms=node.group_max_session_timeout_ms,
+            group_size_max=node.group_max_size,
+            offset_metadata_max=node.offset_metadata_max_bytes,
+            offsets_retention_ms=node.offsets_retention_minutes * MINUTE_MS,
+            expiry_check_ms=node.offsets_retention_check_interval_ms,
+        )

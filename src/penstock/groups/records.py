@@ -1,0 +1,212 @@
+"""The records of `__consumer_offsets`: keyed facts about groups, of which the last one of each key holds.
+
+Each key stands alone. Whoever replays only the last record of every key, in any order, reaches the same state: that is what lets
+compaction drop the others, and a loader skip them. So deleting a group writes one tombstone for the group and one for each of its offsets.
+
+A key is a big-endian int16 kind and the texts that name the thing; a value is an int16 version and the fields. A kind or version that this
+node doesn't know is refused: guessing at offsets loses data. A new field gets a new version; a number is never used again for something
+else. Committing is the hot path of this room, so that record is a plain tuple and a struct.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+from penstock.cluster.records import UnknownRecord
+from penstock.errors import BrokenPromise
+
+GROUP_KIND = 1
+OFFSET_KIND = 2
+GROUP_VERSION = 1
+OFFSET_VERSION = 1
+BY_RETENTION = -1  # `expires_ms` of an offset that is kept as long as the node's settings say.
+
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+_LENGTH = struct.Struct(">I")
+_LONG = struct.Struct(">q")
+_OFFSET = struct.Struct(">hqiqq")  # version, offset, leader epoch, committed at, expires at; the metadata is the rest
+_NULL = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSaved:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]  # All that it offered, not only the chosen one: a reloaded group judges newcomers as before.
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSaved:
+    """A group after a completed rebalance, or after its last member went. Members in the order in which they joined."""
+
+    group: str
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    since_ms: int  # Wall clock of this state: offsets of an empty group expire by it.
+    members: tuple[MemberSaved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    group: str
+
+
+class OffsetCommitted(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int = BY_RETENTION
+
+
+class OffsetDeleted(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """The key and the value; None is a tombstone."""
+    match record:
+        case OffsetCommitted():
+            value = _OFFSET.pack(OFFSET_VERSION, record.offset, record.leader_epoch, record.committed_ms, record.expires_ms)
+            return _offset_key(record.group, record.topic, record.partition), value + record.metadata.encode("utf-8", "surrogatepass")
+        case OffsetDeleted():
+            return _offset_key(record.group, record.topic, record.partition), None
+        case GroupSaved():
+            return _group_key(record.group), _group_value(record)
+        case GroupDeleted():
+            return _group_key(record.group), None
+        case _:
+            assert_never(record)
+
+
+def decode(key: bytes, value: bytes | None) -> Record:
+    try:
+        kind = _SHORT.unpack_from(key)[0]
+        if kind == OFFSET_KIND:
+            group, topic, partition = read_offset_key(key)
+            return OffsetDeleted(group, topic, partition) if value is None else OffsetCommitted(group, topic, partition, *read_offset(value))
+        if kind == GROUP_KIND:
+            group = _Reader(key, _SHORT.size).text()
+            return GroupDeleted(group) if value is None else _read_group(group, value)
+    except (struct.error, UnicodeDecodeError) as wrong:
+        raise BrokenPromise(f"a group record does not read back: {wrong}") from None
+    raise _unknown("key", kind)
+
+
+def read_offset_key(key: bytes) -> tuple[str, str, int]:
+    """The group, topic and partition whose offset this key stands for."""
+    group_end = 6 + int.from_bytes(key[2:6], "big")
+    topic_end = len(key) - 4
+    return str(key[6:group_end], "utf-8", "surrogatepass"), str(key[group_end:topic_end], "utf-8"), _INT.unpack_from(key, topic_end)[0]
+
+
+def read_offset(value: bytes) -> tuple[int, int, str, int, int]:
+    """(offset, leader epoch, metadata, committed at, expires at)"""
+    version, offset, leader_epoch, committed_ms, expires_ms = _OFFSET.unpack_from(value)
+    if version != OFFSET_VERSION:
+        raise _unknown("offset", version)
+    return offset, leader_epoch, str(value[_OFFSET.size :], "utf-8", "surrogatepass"), committed_ms, expires_ms
+
+
+def _offset_key(group: str, topic: str, partition: int) -> bytes:
+    name = group.encode("utf-8", "surrogatepass")
+    return _SHORT.pack(OFFSET_KIND) + _LENGTH.pack(len(name)) + name + topic.encode() + _INT.pack(partition)
+
+
+def _group_key(group: str) -> bytes:
+    return _SHORT.pack(GROUP_KIND) + _text(group)
+
+
+def _group_value(record: GroupSaved) -> bytes:
+    pieces = [
+        _SHORT.pack(GROUP_VERSION), _INT.pack(record.generation), _LONG.pack(record.since_ms),
+        _text(record.protocol_type), _text(record.protocol), _text(record.leader), _LENGTH.pack(len(record.members)),
+    ]  # fmt: skip
+    for member in record.members:
+        pieces += (_text(member.member_id), _text(member.instance_id), _text(member.client_id), _text(member.client_host))
+        pieces += (_INT.pack(member.session_timeout_ms), _INT.pack(member.rebalance_timeout_ms), _LENGTH.pack(len(member.protocols)))
+        for name, subscription in member.protocols:
+            pieces += (_text(name), _blob(subscription))
+        pieces.append(_blob(member.assignment))
+    return b"".join(pieces)
+
+
+def _read_group(group: str, value: bytes) -> GroupSaved:
+    reader = _Reader(value, _SHORT.size)
+    version = _SHORT.unpack_from(value)[0]
+    if version != GROUP_VERSION:
+        raise _unknown("group", version)
+    return GroupSaved(
+        group=group, generation=reader.number(_INT), since_ms=reader.number(_LONG),
+        protocol_type=reader.optional_text(), protocol=reader.optional_text(), leader=reader.optional_text(),
+        members=tuple(_read_member(reader) for _ in range(reader.number(_LENGTH))),
+    )  # fmt: skip
+
+
+def _read_member(reader: "_Reader") -> MemberSaved:
+    return MemberSaved(
+        member_id=reader.text(), instance_id=reader.optional_text(), client_id=reader.text(), client_host=reader.text(),
+        session_timeout_ms=reader.number(_INT), rebalance_timeout_ms=reader.number(_INT),
+        protocols=tuple((reader.text(), reader.blob()) for _ in range(reader.number(_LENGTH))), assignment=reader.blob(),
+    )  # fmt: skip
+
+
+def _text(text: str | None) -> bytes:
+    return _LENGTH.pack(_NULL) if text is None else _blob(text.encode("utf-8", "surrogatepass"))
+
+
+def _blob(piece: bytes) -> bytes:
+    return _LENGTH.pack(len(piece)) + piece
+
+
+def _unknown(what: str, number: int) -> UnknownRecord:
+    return UnknownRecord(f"group record with a {what} of form {number}: start a newer Penstock on this data directory")
+
+
+class _Reader:
+    """Walks a value once, from front to back; past its end it raises struct.error."""
+
+    __slots__ = ("_at", "_buffer")
+
+    def __init__(self, buffer: bytes, at: int) -> None:
+        self._buffer = buffer
+        self._at = at
+
+    def number(self, form: struct.Struct) -> int:
+        found: int = form.unpack_from(self._buffer, self._at)[0]
+        self._at += form.size
+        return found
+
+    def blob(self) -> bytes:
+        return self._take(self.number(_LENGTH))
+
+    def text(self) -> str:
+        return str(self.blob(), "utf-8", "surrogatepass")
+
+    def optional_text(self) -> str | None:
+        size = self.number(_LENGTH)
+        return None if size == _NULL else str(self._take(size), "utf-8", "surrogatepass")
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._buffer):
+            raise struct.error(f"{size} bytes announced, {len(self._buffer) - self._at} there")
+        piece = self._buffer[self._at : end]
+        self._at = end
+        return piece
