@@ -8,7 +8,7 @@ It is never a public API: people use the clients of the Kafka ecosystem.
 | `client` | the face: single calls, each with a deadline |
 | `producer` `batching` `partitioner` | records in, batches out, each partition in order and each record once |
 | `reader` `positions` | partitions read from a start to an end, or for ever |
-| `administration` `offsets` `appending` `fetching` `fetch_session` | what the single calls say and hear |
+| `administration` `groups` `offsets` `appending` `fetching` `fetch_session` | what the single calls say and hear |
 | `routing` `topics` | whom to ask, and asking again; what is known of topics and their leaders |
 | `switchboard` `connection` `versions` | addresses and open connections; one socket; which version of each API to speak with a peer |
 | `patience` `failures` | deadlines and backoff; what can go wrong, in words for a person |

@@ -7,12 +7,13 @@ Not here: whom to ask and when to ask again (routing), batching and sequences (p
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from penstock.peers import administration, appending, offsets
+from penstock.peers import administration, appending, groups, offsets
 from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity
 from penstock.peers.connection import Address
 from penstock.peers.failures import BadAnswer, PeerFailure, check_code
 from penstock.peers.fetch_session import FetchSession, FetchWish
 from penstock.peers.fetching import Fetched, FetchLimits, close_session, fetch_once
+from penstock.peers.groups import Committed, DescribedGroup, ListedGroup
 from penstock.peers.offsets import FoundOffset
 from penstock.peers.patience import ClientEnv, Deadline
 from penstock.peers.routing import ClientSettings, Router
@@ -90,6 +91,23 @@ class Client:
     ) -> dict[TopicPartition, FoundOffset]:
         """For each partition the offset at EARLIEST, LATEST, MAX_TIMESTAMP, or of the first record not older than a timestamp."""
         return await offsets.list_offsets(self.router, wishes, self.router.deadline(deadline_s))
+
+    async def list_groups(self, *, deadline_s: float | None = None) -> list[ListedGroup]:
+        return await groups.list_groups(self.router, self.router.deadline(deadline_s))
+
+    async def describe_group(self, group: str, *, deadline_s: float | None = None) -> DescribedGroup:
+        return await groups.describe_group(self.router, group, self.router.deadline(deadline_s))
+
+    async def committed_offsets(self, group: str, *, deadline_s: float | None = None) -> dict[TopicPartition, Committed]:
+        """Where the group reads on, for each partition that it ever committed. A group that nobody knows has none."""
+        return await groups.committed_offsets(self.router, group, self.router.deadline(deadline_s))
+
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, deadline_s: float | None = None) -> None:
+        """Sets where a group without members reads on."""
+        await groups.commit_offsets(self.router, group, offsets, self.router.deadline(deadline_s))
+
+    async def delete_group(self, group: str, *, deadline_s: float | None = None) -> None:
+        await groups.delete_group(self.router, group, self.router.deadline(deadline_s))
 
     async def init_producer_id(self, *, deadline_s: float | None = None) -> ProducerIdentity:
         return await appending.init_producer_id(self.router, self.router.deadline(deadline_s))

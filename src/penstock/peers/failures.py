@@ -8,8 +8,6 @@ together: a refusal that follows a lost answer says nothing about the lost one.
 from penstock.errors import ErrorCode
 from penstock.vocabulary import TopicPartition
 
-COORDINATOR_LOAD_IN_PROGRESS = 14  # Only Kafka's own brokers send this, when their block of producer ids has run out.
-
 _RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,  # The bytes were changed on the way: what we hold is whole.
@@ -19,8 +17,9 @@ _RETRIABLE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.REPLICA_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,
-        COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_CONTROLLER,
@@ -57,6 +56,9 @@ _ADVICE: dict[int, str] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "use another codec",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask the operator for access to this topic",
     ErrorCode.KAFKA_STORAGE_ERROR: "look at the node's log: its disk failed a write",
+    ErrorCode.GROUP_ID_NOT_FOUND: "check the name; groups that nobody uses are forgotten after a while",
+    ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's consumers first: members commit for themselves",
 }
 
 

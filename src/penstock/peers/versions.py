@@ -13,16 +13,23 @@ from penstock.wire.api_keys import ApiKey
 Versions = tuple[int, int]  # Lowest and highest, both included.
 
 # What this client can write and read. The floors are those of Kafka 4 (KIP-896), the ceilings those of Kafka 4.3 where we use what they
-# brought. Metadata from 4 on can ask without creating the topic that it asks for.
+# brought. Metadata from 4 on can ask without creating the topic that it asks for; offsets from 2 on can be asked for all at once, and from
+# 10 on are asked for by topic id, which offsets of a deleted topic no longer have.
 OWN_VERSIONS: Mapping[ApiKey, Versions] = {
     ApiKey.PRODUCE: (3, 13),
     ApiKey.FETCH: (4, 17),
     ApiKey.LIST_OFFSETS: (1, 10),
     ApiKey.METADATA: (4, 12),
+    ApiKey.OFFSET_COMMIT: (2, 9),
+    ApiKey.OFFSET_FETCH: (2, 9),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.DELETE_GROUPS: (0, 2),
 }
 
 # From the next version on these name a topic by its id alone, so a topic without an id needs an older one (KIP-516).
