@@ -1,0 +1,1 @@
+"""A small Python face over the ecosystem's client library."""

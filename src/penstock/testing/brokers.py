@@ -1,0 +1,153 @@
+"""The node as a test sees it: started, used, stopped, nothing left behind.
+
+It is a process of its own (see docs/decisions): a test that hogs its interpreter does not starve the broker, a broker that breaks
+does not take the test run along, and nothing of it (threads, loops, log records, limits) shows up in the process under test.
+Everything it says goes to a file that nobody else sees; `said()` reads it, and a failure quotes it.
+
+Not here: what is in the node's process (child.py).
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+from uuid import uuid4
+
+from penstock.testing.names import node_texts, topic_texts
+
+READY_SECONDS_MAX = 30.0  # A fraction of a second as a rule; a crowded machine may take long.
+STOP_SECONDS_MAX = 10.0
+QUOTED_LINES = 20
+
+# `-P` keeps the test's working directory off the path: a file called logging.py there is the test's business.
+ENTRY = "import sys; sys.path.append(sys.argv[1]); from penstock.testing.child import main; sys.exit(main())"
+PACKAGE_ROOT = str(Path(__file__).parents[2])
+
+# What differs from a node in production, each because a test would only wait for it.
+TEST_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",  # A production node waits three seconds for more members of a new group.
+    "offsets.topic.num.partitions": "1",  # Fifty logs take longer to make than most tests run.
+}
+
+
+class BrokerFailed(Exception):
+    """The node could not start, or did not end as it should. What it said stands in the message."""
+
+
+def broker(*, flush: str = "ack", directory: str | os.PathLike[str] | None = None, **settings: object) -> "Broker":
+    """A node for `with`, or for `start()` and `stop()`.
+
+    Settings go by their names with `_` for `.`: `broker(num_partitions=3, topic_retention_ms=60_000)`. `flush` is when an acknowledged
+    record is forced to the disk: "ack" as in production, "os" for tests that write much and never pull the plug. A `directory` of the
+    test's own is kept afterwards, so that another broker can be started on it; without one it is temporary.
+    """
+    return Broker({"topic.flush": flush} | node_texts(settings), directory)
+
+
+class Broker:
+    """One node process. `bootstrap` is what Kafka clients want to know."""
+
+    def __init__(self, settings: dict[str, str], directory: str | os.PathLike[str] | None = None) -> None:
+        self.bootstrap = ""  # HOST:PORT once it has started.
+        self.directory = None if directory is None else Path(directory)
+        self._settings = TEST_SETTINGS | settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = tempfile.TemporaryFile()
+        self._end: Callable[[], int | None] = lambda: None
+
+    def start(self) -> Self:
+        """Returns when clients may come."""
+        if self._process is not None:
+            raise BrokerFailed("a broker is started once; make another one, with the same directory to find the same records")
+        is_temporary = self.directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="penstock-")) if self.directory is None else self.directory
+        flags = {"data.dir": str(self.directory), "kafka": "127.0.0.1:0", "http": "off"} | self._settings
+        self._process = _spawn({"flags": flags, "is_temporary": is_temporary}, self._log)
+        self._end = weakref.finalize(self, _end, self._process)  # Also when it is forgotten, and when the interpreter ends.
+        self.bootstrap = self._wait_until_ready(self._process)
+        return self
+
+    def stop(self) -> None:
+        """Stops the node, and removes its directory where that was temporary. A second time does nothing."""
+        code = self._end()
+        if code:
+            raise BrokerFailed(f"the node ended with code {code} instead of stopping cleanly{self._quoted()}")
+
+    def create_topic(self, name: str | None = None, *, partitions: int = 1, **config: object) -> str:
+        """Makes a topic, `retention_ms=1000` being the setting `retention.ms`, and returns its name: a fresh one when none is given."""
+        from penstock.testing.topics import create_topic  # Most tests leave topics to their fixture or to auto-creation.
+
+        name = name or f"topic-{uuid4().hex[:12]}"
+        create_topic(self.bootstrap, name, partitions, topic_texts(config))
+        return name
+
+    def said(self) -> str:
+        """What the node has printed on standard error so far."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.stop()
+        except BrokerFailed:
+            if failure is None:  # What the test itself died of is the better story.
+                raise
+
+    def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> str:
+        line = _first_line(process, READY_SECONDS_MAX)
+        if not line.startswith("penstock ready "):
+            self._end()
+            raise BrokerFailed(f"the node did not start{self._quoted()}")
+        return dict(pair.split("=", 1) for pair in line.split()[2:])["kafka"]
+
+    def _quoted(self) -> str:
+        words = self.said().strip().splitlines()[-QUOTED_LINES:]
+        return "".join(f"\n  {line}" for line in words)
+
+
+def _spawn(told: dict[str, object], log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-P", "-c", ENTRY, PACKAGE_ROOT, json.dumps(told)]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,  # Ctrl-C in a terminal is for the tests; the node must outlive their last words.
+    )
+
+
+def _first_line(process: "subprocess.Popen[bytes]", seconds: float) -> str:
+    """What the node announces itself with; less than a line when it ended, or time is up, before it did."""
+    assert process.stdout is not None
+    deadline, line = time.monotonic() + seconds, b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        piece = os.read(process.stdout.fileno(), 4096) if ready else b""
+        if not piece:
+            break
+        line += piece
+    return line.decode()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> int:
+    """Closes the pipe that the node lives by, and waits until it is gone; its exit code."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    try:
+        return process.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+    finally:
+        process.stdout.close()
