@@ -19,14 +19,17 @@ def still_going(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
     return going
 
 
-def checkpoint_from(disk: Disk, directory: str, identity: LogIdentity, start_offset: int) -> bytes:
-    """The checkpoint that is on the disk, with a later start. What its owner kept in it stays right: it stands for the same end."""
+def checkpoint_from(disk: Disk, directory: str, identity: LogIdentity, start_offset: int, first_base: int) -> bytes:
+    """The checkpoint that is on the disk, with a later start. What its owner kept in it stays right: it stands for the same end.
+
+    `first_base` is the base of the first segment that stays. The start alone doesn't tell: it may stand where the checkpoint ends, and
+    the segment there has grown since.
+    """
     remembered = load(disk, directory, identity, disk.list(directory))
     if remembered is None or not remembered.is_newest:
         raise LogDamaged(f"{directory}: the checkpoint cannot be read")
     remembered.start_offset = start_offset
-    ends = [segment.base_offset for segment in remembered.segments[1:]] + [remembered.end_offset]
-    remembered.segments = [segment for segment, end in zip(remembered.segments, ends, strict=True) if end > start_offset]
+    remembered.segments = [segment for segment in remembered.segments if segment.base_offset >= first_base]
     remembered.epochs.drop_below(start_offset)
     return encode(identity, remembered)
 

@@ -291,11 +291,16 @@ class Log:
         unsaved_bytes = self.appended_bytes - self._checkpointed_bytes
         return unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
 
-    def begin_checkpoint(self, extra: bytes) -> Checkpoint:
-        """Captures what the log and its owner know now, to be written once it is flushed."""
+    def has_saved_start(self, offset: int) -> bool:
+        """Whether the next start will let the log begin at this offset or later."""
+        return self._checkpoint_start >= offset
+
+    def begin_checkpoint(self, extra: bytes, *, start_offset: int = 0) -> Checkpoint:
+        """Captures what the log and its owner know now, to be written once it is flushed; with a later start, for who then raises it."""
+        require(start_offset <= self.end_offset, "a log starts no later than it ends")
         number, self._next_number = self._next_number, self._next_number + 1
         return capture(
-            number, self.identity, self._shelf, self.epochs, start_offset=self.start_offset, end_offset=self.end_offset,
+            number, self.identity, self._shelf, self.epochs, start_offset=max(self.start_offset, start_offset), end_offset=self.end_offset,
             gaps_below=self._reader.gaps_below, appended_bytes=self.appended_bytes, extra=extra,
         )  # fmt: skip
 
@@ -357,7 +362,8 @@ class Log:
             if going[-1] is self._shelf.active:
                 self._roll()
             start_offset = max(self.start_offset, self._shelf.end_of(len(going) - 1, self.end_offset))
-            content = deleting.checkpoint_from(self._disk, self.directory, self.identity, start_offset)
+            first_base = self._shelf.segments[len(going)].base_offset
+            content = deleting.checkpoint_from(self._disk, self.directory, self.identity, start_offset, first_base)
             await self._replace_checkpoint(content, also=[])
             self.raise_start(start_offset)  # Not before: nobody is told of a start that could go back.
             self._checkpoint_start = self.start_offset
