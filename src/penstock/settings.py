@@ -53,6 +53,13 @@ class Setting:
             raise ValueError(f"{self.name} must lie between {self.bounds[0]} and {self.bounds[1]}, not {text}")
         return value
 
+    def spelled(self, text: str) -> str:
+        """The text as this module would write its value; as it came where it has none."""
+        try:
+            return _as_text(self.parse(text))
+        except ValueError:
+            return text
+
     def _read(self, text: str) -> Value:
         if isinstance(self.default, bool):
             if text.lower() in ("true", "false"):

@@ -11,14 +11,25 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.calls import Call
+from penstock.broker.handlers.alter_configs import alter_configs
 from penstock.broker.handlers.api_versions import api_versions
+from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
+from penstock.broker.handlers.delete_records import delete_records
 from penstock.broker.handlers.delete_topics import delete_topics
 from penstock.broker.handlers.describe_cluster import describe_cluster
+from penstock.broker.handlers.describe_configs import describe_configs
+from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
+from penstock.broker.handlers.describe_producers import describe_producers
+from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from penstock.broker.handlers.fetch import fetch
+from penstock.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from penstock.broker.handlers.init_producer_id import init_producer_id
+from penstock.broker.handlers.list_config_resources import list_config_resources
 from penstock.broker.handlers.list_offsets import list_offsets
+from penstock.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from penstock.broker.handlers.metadata import metadata
+from penstock.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.single_produce import produce_single
 from penstock.errors import MalformedInput
@@ -56,8 +67,19 @@ API_TABLE = (
     Api(ApiKey.API_VERSIONS, 0, 4, Manner.AT_ONCE, api_versions),
     Api(ApiKey.CREATE_TOPICS, 2, 7, Manner.IN_TURN, create_topics),
     Api(ApiKey.DELETE_TOPICS, 1, 6, Manner.IN_TURN, delete_topics),
+    Api(ApiKey.DELETE_RECORDS, 0, 2, Manner.IN_TURN, delete_records),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, Manner.IN_TURN, init_producer_id),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, Manner.IN_TURN, offset_for_leader_epoch),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, Manner.IN_TURN, describe_configs),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2, Manner.IN_TURN, alter_configs),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, Manner.IN_TURN, describe_log_dirs),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3, Manner.IN_TURN, create_partitions),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, Manner.IN_TURN, incremental_alter_configs),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, Manner.IN_TURN, list_partition_reassignments),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, Manner.IN_TURN, describe_cluster),
+    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, Manner.IN_TURN, describe_producers),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),
 )
 
 

@@ -55,8 +55,9 @@ class Health(NamedTuple):
 
 
 class Node:
-    def __init__(self, env: Env, settings: NodeSettings) -> None:
+    def __init__(self, env: Env, settings: NodeSettings, *, data_directory: str = "data") -> None:
         self.env = env
+        self.data_directory = data_directory  # As operators know it; told to those who ask how large it is, never opened.
         self.started_with = settings
         self.settings = settings  # What holds now: some of it may be changed while the node runs.
         self.metrics = Metrics()

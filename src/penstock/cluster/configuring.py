@@ -1,8 +1,8 @@
 """Changing what a topic or a node was told otherwise than its default: from the overrides that hold to those that will.
 
-Two manners, as Kafka has them. Changes: set, delete, append to and subtract from a list; what isn't named stays. Or `replaces_all`: what isn't
-named goes back to its default. One bad name or value and nothing of the command is stored. A name that is deleted need not be known: so
-what an older or newer Penstock has left behind can be taken away.
+Two manners, as Kafka has them. Changes: set, delete, append to and subtract from a list; what is not named stays. Or `replaces_all`: what
+is not named goes back to its default. One bad name or value and nothing of the command is stored. A name that is deleted need not be known,
+so that what an older or newer Penstock has left behind can be taken away.
 """
 
 from collections.abc import Callable, Mapping

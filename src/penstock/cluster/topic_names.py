@@ -1,10 +1,14 @@
-"""Which names a topic may have: Kafka's rules, so that every tool agrees. Names never become paths; ids do."""
+"""Which names a topic may have: Kafka's rules, so that every tool agrees. Names never become paths; ids do.
+
+Some names are the cluster's own: what stands in those topics is written by nodes and kept for nodes.
+"""
 
 import re
 
 from penstock.errors import ErrorCode, Refusal
 
 NAME_LENGTH_MAX = 249  # Kafka's bound: a name, a dash and a partition number fit a file name there.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

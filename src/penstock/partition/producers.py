@@ -32,6 +32,15 @@ class Duplicate(NamedTuple):
     timestamp: int
 
 
+class RememberedProducer(NamedTuple):
+    """As an operator sees it."""
+
+    producer_id: ProducerId
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int  # Of its last batch's newest record.
+
+
 class ProducersRoom:
     """How many producers the partitions of a node may remember together. Short-lived producers come in millions a day."""
 
@@ -105,6 +114,11 @@ class ProducerStates:
 
     def producer_ids(self) -> Iterator[ProducerId]:
         return (ProducerId(producer_id) for producer_id in self._states)
+
+    def described(self) -> Iterator[RememberedProducer]:
+        for producer_id, state in self._states.items():
+            (epoch, _), (_, last_sequence, _, timestamp) = _HEAD.unpack_from(state), _BATCH.unpack_from(state, _HEAD.size)
+            yield RememberedProducer(ProducerId(producer_id), epoch, last_sequence, timestamp)
 
     def snapshot(self) -> bytes:
         return b"".join(_SNAPSHOT_ROW.pack(producer_id, len(state)) + state for producer_id, state in self._states.items())

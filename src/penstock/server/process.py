@@ -82,7 +82,7 @@ async def _serve(configuration: Configuration) -> int:
     loop.set_exception_handler(note_failure)
     asked_to_stop = _listen_for_signals(loop)
     env = _open_world(configuration)
-    node = Node(env, configuration.node)
+    node = Node(env, configuration.node, data_directory=str(configuration.data_dir.resolve()))
     door, http = _open_http(node, configuration.http)
     try:
         kafka = await _start(node, configuration)

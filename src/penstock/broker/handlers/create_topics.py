@@ -5,20 +5,17 @@ A topic can be produced to when the reply leaves: its logs are open.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.config_entries import topic_entries
 from penstock.cluster import records
 from penstock.cluster.controller import CreateTopics, NewTopic, Reply
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import TopicConfig
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
-
-SOURCE_TOPIC, SOURCE_NODE, SOURCE_DEFAULT = 1, 4, 5  # Where a config value comes from, by Kafka's numbers.
 
 
 async def create_topics(node: "Node", call: Call) -> dict[str, Any]:
@@ -50,7 +47,6 @@ def _result(node: "Node", name: str, reply: Reply, *, is_trial: bool) -> dict[st
     if isinstance(reply, Refusal):
         return {"name": name, "error_code": reply.code, "error_message": reply.reason, "configs": None}
     assert isinstance(reply, records.TopicCreated)
-    config = node.controller.topic_defaults.with_overrides(reply.overrides)
     return {
         "name": name,
         "topic_id": bytes(16) if is_trial else reply.topic_id,
@@ -58,18 +54,14 @@ def _result(node: "Node", name: str, reply: Reply, *, is_trial: bool) -> dict[st
         "error_message": None,
         "num_partitions": len(reply.partitions),
         "replication_factor": len(reply.partitions[0].replicas),
-        "configs": _configs(config, reply.overrides, node.settings.topic_defaults),
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.is_read_only,
+                "is_sensitive": False,
+                "config_source": entry.source,
+            }
+            for entry in topic_entries(node, reply.overrides)
+        ],
     }
-
-
-def _configs(config: TopicConfig, overrides: Mapping[str, str], node_defaults: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "value": text,
-            "read_only": False,
-            "is_sensitive": False,
-            "config_source": SOURCE_TOPIC if name in overrides else SOURCE_NODE if name in node_defaults else SOURCE_DEFAULT,
-        }
-        for name, text in config.as_texts().items()
-    ]

@@ -1,0 +1,62 @@
+"""DescribeProducers, version 0 (KIP-664): the idempotent producers that a partition remembers.
+
+Each with its epoch, its last sequence and the time of its last batch. There are no transactions yet, so none is open (-1).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.calls import Call
+from penstock.broker.patience import Patience
+from penstock.cluster.topic_names import check_topic_name
+from penstock.errors import ErrorCode, Refusal
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Buffer
+from penstock.wire import schemas
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+NO_COORDINATOR_EPOCH = -1
+NO_OPEN_TRANSACTION = -1
+PRODUCERS_AT_ONCE = 500  # More are encoded away from the loop.
+
+
+async def describe_producers(node: "Node", call: Call) -> dict[str, Any] | list[Buffer]:
+    request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
+    patience = Patience(node.env)
+    topics, producers = [], 0
+    for topic in request.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            rows.append(_row(node, topic.name, index))
+            producers += len(rows[-1]["active_producers"])
+            await patience.pause_if_over()
+        topics.append({"name": topic.name, "partitions": rows})
+    answer = {"topics": topics}
+    if producers <= PRODUCERS_AT_ONCE:
+        return answer
+    return [await node.env.offload(schemas.write_response, call.api_key, call.version, call.correlation_id, answer)]
+
+
+def _row(node: "Node", topic: str, index: int) -> dict[str, Any]:
+    try:
+        partition = node.partitions.find(check_topic_name(topic), index)
+        if partition is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
+    except Refusal as refusal:
+        return {"partition_index": index, "error_code": refusal.code, "error_message": refusal.reason, "active_producers": []}
+    return {"partition_index": index, "error_code": ErrorCode.NONE, "error_message": None, "active_producers": _producers(partition)}
+
+
+def _producers(partition: Partition) -> list[dict[str, int]]:
+    return [
+        {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "last_sequence": producer.last_sequence,
+            "last_timestamp": producer.last_timestamp_ms,
+            "coordinator_epoch": NO_COORDINATOR_EPOCH,
+            "current_txn_start_offset": NO_OPEN_TRANSACTION,
+        }
+        for producer in partition.producers.described()
+    ]
