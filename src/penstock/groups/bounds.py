@@ -14,6 +14,9 @@ NEW_MEMBER_JOIN_MS = 5 * MINUTE_MS
 # Member ids given away and not yet used, for each group. Past it the oldest is forgotten; its holder is told to begin anew.
 PENDING_MEMBERS_MAX = 1_000
 
+# Groups that somebody belongs to or is about to join, for each coordinator. Past it a group that isn't there yet must wait.
+GROUPS_MAX = 20_000
+
 # What one member may say about itself in all its protocols, and what one group may take as a record. Kafka's bound is the topic's largest batch.
 SUBSCRIPTION_BYTES_MAX = 1 * MIB
 GROUP_BYTES_MAX = 16 * MIB

@@ -84,7 +84,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     match record:
         case OffsetCommitted():
             value = _OFFSET.pack(OFFSET_VERSION, record.offset, record.leader_epoch, record.committed_ms, record.expires_ms)
-            return _offset_key(record.group, record.topic, record.partition), value + record.metadata.encode("utf-8", "surrogatepass")
+            return _offset_key(record.group, record.topic, record.partition), value + record.metadata.encode()
         case OffsetDeleted():
             return _offset_key(record.group, record.topic, record.partition), None
         case GroupSaved():
@@ -113,7 +113,7 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
     """The group, topic and partition whose offset this key stands for."""
     group_end = 6 + int.from_bytes(key[2:6], "big")
     topic_end = len(key) - 4
-    return str(key[6:group_end], "utf-8", "surrogatepass"), str(key[group_end:topic_end], "utf-8"), _INT.unpack_from(key, topic_end)[0]
+    return str(key[6:group_end], "utf-8"), str(key[group_end:topic_end], "utf-8"), _INT.unpack_from(key, topic_end)[0]
 
 
 def read_offset(value: bytes) -> tuple[int, int, str, int, int]:
@@ -121,11 +121,11 @@ def read_offset(value: bytes) -> tuple[int, int, str, int, int]:
     version, offset, leader_epoch, committed_ms, expires_ms = _OFFSET.unpack_from(value)
     if version != OFFSET_VERSION:
         raise _unknown("offset", version)
-    return offset, leader_epoch, str(value[_OFFSET.size :], "utf-8", "surrogatepass"), committed_ms, expires_ms
+    return offset, leader_epoch, str(value[_OFFSET.size :], "utf-8"), committed_ms, expires_ms
 
 
 def _offset_key(group: str, topic: str, partition: int) -> bytes:
-    name = group.encode("utf-8", "surrogatepass")
+    name = group.encode()
     return _SHORT.pack(OFFSET_KIND) + _LENGTH.pack(len(name)) + name + topic.encode() + _INT.pack(partition)
 
 
@@ -168,7 +168,7 @@ def _read_member(reader: "_Reader") -> MemberSaved:
 
 
 def _text(text: str | None) -> bytes:
-    return _LENGTH.pack(_NULL) if text is None else _blob(text.encode("utf-8", "surrogatepass"))
+    return _LENGTH.pack(_NULL) if text is None else _blob(text.encode())
 
 
 def _blob(piece: bytes) -> bytes:
@@ -197,11 +197,11 @@ class _Reader:
         return self._take(self.number(_LENGTH))
 
     def text(self) -> str:
-        return str(self.blob(), "utf-8", "surrogatepass")
+        return str(self.blob(), "utf-8")
 
     def optional_text(self) -> str | None:
         size = self.number(_LENGTH)
-        return None if size == _NULL else str(self._take(size), "utf-8", "surrogatepass")
+        return None if size == _NULL else str(self._take(size), "utf-8")
 
     def _take(self, size: int) -> bytes:
         end = self._at + size

@@ -1,0 +1,96 @@
+"""OffsetCommit, OffsetDelete, DeleteGroups, and what a deleted topic leaves behind.
+
+A commit comes from a member of the current generation, or, when the group has no members, from anybody: an admin tool, or a consumer that
+assigns partitions to itself. The first commit under a new name makes a group that is nothing but its offsets.
+Each partition is answered by itself; one whose metadata is too long is refused and the others are kept.
+Not here: whether the topic exists, which the handler knows; offsets inside transactions.
+"""
+
+from penstock.errors import ErrorCode
+from penstock.groups.commands import NO_RETENTION, CommitOffsets, DeleteGroup, DeleteOffsets, ForgetTopic
+from penstock.groups.draft import Draft
+from penstock.groups.group import CONSUMERS, Group
+from penstock.groups.image import GroupsImage
+from penstock.groups.records import BY_RETENTION, GroupDeleted, OffsetCommitted, OffsetDeleted
+from penstock.groups.replies import CommitReply, DeleteGroupReply, DeleteOffsetsReply, TopicForgotten
+from penstock.groups.states import GroupState
+from penstock.settings import LONG_MAX
+
+
+def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
+    fault = _fault_of_commit(group, command)
+    if fault is not ErrorCode.NONE:
+        draft.answer(command.token, CommitReply(tuple((new.topic, new.partition, fault) for new in command.offsets)))
+        return
+    if group is not None and command.member_id in group.members:
+        draft.keep_alive(group, group.members[command.member_id])
+    expires_ms = BY_RETENTION if command.retention_ms == NO_RETENTION else min(max(draft.wall_ms + command.retention_ms, 0), LONG_MAX)
+    answers = []
+    for new in command.offsets:
+        metadata = new.metadata or ""
+        if len(metadata) > draft.settings.offset_metadata_max:
+            answers.append((new.topic, new.partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            continue
+        draft.records.append(
+            OffsetCommitted(command.group, new.topic, new.partition, new.offset, new.leader_epoch, metadata, draft.wall_ms, expires_ms)
+        )
+        answers.append((new.topic, new.partition, ErrorCode.NONE))
+    draft.answer(command.token, CommitReply(tuple(answers)))
+
+
+def delete_offsets(group: Group | None, command: DeleteOffsets, image: GroupsImage, draft: Draft) -> None:
+    """A consumer group keeps the offsets of topics that it reads; another kind of group keeps all of them while it has members."""
+    fault = ErrorCode.NONE
+    if group is None:
+        fault = ErrorCode.GROUP_ID_NOT_FOUND
+    elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMERS:
+        fault = ErrorCode.NON_EMPTY_GROUP
+    if group is None or fault is not ErrorCode.NONE:
+        draft.answer(command.token, DeleteOffsetsReply(fault, tuple((topic, number, fault) for topic, number in command.partitions)))
+        return
+    faults = {
+        topic: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.subscribed_to(topic) else ErrorCode.NONE
+        for topic in dict.fromkeys(topic for topic, _ in command.partitions)
+    }
+    held = image.offsets.get(command.group, {})
+    for topic, partition in dict.fromkeys(command.partitions):
+        if faults[topic] is ErrorCode.NONE and partition in held.get(topic, {}):
+            draft.records.append(OffsetDeleted(command.group, topic, partition))
+    answers = tuple((topic, partition, faults[topic]) for topic, partition in command.partitions)
+    draft.answer(command.token, DeleteOffsetsReply(ErrorCode.NONE, answers))
+
+
+def delete_group(group: Group | None, command: DeleteGroup, image: GroupsImage, draft: Draft) -> None:
+    fault = ErrorCode.NONE
+    if group is None:
+        fault = ErrorCode.GROUP_ID_NOT_FOUND
+    elif group.state is not GroupState.EMPTY:
+        fault = ErrorCode.NON_EMPTY_GROUP
+    else:
+        group.pending.clear()
+        draft.records += [OffsetDeleted(command.group, topic, partition) for topic, partition, _ in image.committed(command.group)]
+        if command.group in image.saved:
+            draft.records.append(GroupDeleted(command.group))
+    draft.answer(command.token, DeleteGroupReply(fault))
+
+
+def forget_topic(command: ForgetTopic, image: GroupsImage, draft: Draft) -> None:
+    before = len(draft.records)
+    for group, topics in image.offsets.items():
+        draft.records += [OffsetDeleted(group, command.topic, partition) for partition in topics.get(command.topic, ())]
+    draft.answer(command.token, TopicForgotten(len(draft.records) - before))
+
+
+def _fault_of_commit(group: Group | None, command: CommitOffsets) -> ErrorCode:
+    if group is None:
+        return ErrorCode.NONE if command.generation < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+    if group.state is GroupState.EMPTY and command.generation < 0:
+        return ErrorCode.NONE
+    if command.generation < 0 and not command.member_id and command.instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    fault = group.fault_of(command.member_id, command.instance_id)
+    if fault is not ErrorCode.NONE:
+        return fault
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.COMPLETING else ErrorCode.NONE

@@ -1,0 +1,235 @@
+"""The consumer groups of one partition of `__consumer_offsets`: commands in, records and replies out.
+
+Three things stand side by side. The *image* is what is recorded; only `replay` changes it. The *sessions* are what may be forgotten
+(members' time-outs, parked joins, rebalances under way); `decide` and `lapse` note things there. A *decision* is what they return.
+
+Rules for the one who runs it:
+- Loading: `replay` (or `replay_stored`, which is faster) every record, or the last of each key in any order; then `begin`.
+- After that, every decision is carried out before the next is asked for: its records are stored and replayed, then its replies may leave.
+- A decision whose records cannot be stored is dropped whole: its tokens are answered with an error and nothing is replayed. The sessions
+  stand it: what would have become true has not, clients ask again, and a group that would have become empty says so again by itself.
+- `lapse` is called when `due` says so; it does a bounded piece, after which `due` may well be in the past.
+Not here: disks, tokens of the outer world, clocks. Members' subscriptions and assignments are passed on as they came.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from penstock.errors import ErrorCode, require
+from penstock.groups import commands, committing, joining, leaving, phases, syncing
+from penstock.groups.bounds import GROUPS_MAX, GROUPS_PER_LAPSE, SLICE_PAUSE_MS, GroupSettings
+from penstock.groups.draft import Decision, Draft, Sessions
+from penstock.groups.expiry import Sweep
+from penstock.groups.group import Group, subscription
+from penstock.groups.image import GroupsImage
+from penstock.groups.records import GroupDeleted, GroupSaved, Record
+from penstock.groups.replies import JoinReply
+from penstock.groups.states import GroupState
+from penstock.groups.views import GroupListed, GroupView, MemberView, OffsetView
+from penstock.vocabulary import Instant
+
+
+class GroupCoordinator:
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self._image = GroupsImage()
+        self._sessions = Sessions()
+        self._began: Instant | None = None  # When loading ended: sessions of loaded members count from here.
+        self._sweep: Sweep | None = None
+        self._sweep_due: Instant | None = None
+
+    # Loading
+
+    def replay(self, record: Record) -> None:
+        """What a record says is so. It never refuses."""
+        self._image.replay(record)
+        if self._began is None:
+            return
+        if isinstance(record, GroupSaved):
+            group = self._sessions.groups.get(record.group)
+            if group is not None:
+                group.adopt(record)
+                self._tidy(record.group)
+        elif isinstance(record, GroupDeleted):
+            self._tidy(record.group)
+
+    def replay_stored(self, key: bytes, value: bytes | None) -> None:
+        """The same for a record as it lies in the log, while loading."""
+        require(self._began is None, "stored records are replayed while loading")
+        self._image.replay_stored(key, value)
+
+    def begin(self, now: Instant) -> None:
+        """Loading is over: everybody who was a member gets a full session from now."""
+        self._began = now
+        self._sweep_due = Instant(now + self.settings.expiry_check_ms / 1000)
+        for saved in self._image.saved.values():
+            if saved.members:
+                shortest_ms = min(member.session_timeout_ms for member in saved.members)
+                self._sessions.alarms.set_by(saved.group, Instant(now + shortest_ms / 1000))
+
+    def snapshot(self) -> list[Record]:
+        """Records that replay into what is recorded now, one for each key."""
+        return [record for piece in self.snapshot_pieces() for record in piece]
+
+    def snapshot_pieces(self) -> Iterator[list[Record]]:
+        """The same in pieces, between which other records may be replayed: those belong behind the snapshot."""
+        return self._image.snapshot_pieces()
+
+    # Deciding
+
+    def decide(self, command: commands.Command, now: Instant, wall_ms: int) -> Decision:
+        draft = self._draft(now, wall_ms)
+        match command:
+            case commands.Heartbeat():
+                syncing.heartbeat(self._open(command.group), command, draft)
+            case commands.CommitOffsets():
+                committing.commit(self._open(command.group), command, draft)
+            case commands.JoinGroup():
+                self._join(command, draft)
+            case commands.SyncGroup():
+                syncing.sync(self._open(command.group), command, draft)
+            case commands.LeaveGroup():
+                leaving.leave(self._open(command.group), command, draft)
+            case commands.DeleteOffsets():
+                committing.delete_offsets(self._open(command.group), command, self._image, draft)
+            case commands.DeleteGroup():
+                committing.delete_group(self._open(command.group), command, self._image, draft)
+            case commands.ForgetTopic():
+                committing.forget_topic(command, self._image, draft)
+                return draft.decision()
+            case commands.Abandoned():
+                self._abandon(command, draft)
+                return draft.decision()
+            case _:
+                assert_never(command)
+        self._tidy(command.group)
+        return draft.decision()
+
+    def due(self) -> Instant | None:
+        """When `lapse` has something to do, at the earliest. None before `begin`."""
+        alarm = self._sessions.alarms.next()
+        if alarm is None or self._sweep_due is None:
+            return self._sweep_due
+        return min(alarm, self._sweep_due)
+
+    def lapse(self, now: Instant, wall_ms: int) -> Decision:
+        """What the passing of time causes: sessions, joins and syncs end, old offsets go."""
+        draft = self._draft(now, wall_ms)
+        for _ in range(GROUPS_PER_LAPSE):
+            name = self._sessions.alarms.ring(now)
+            if name is None:
+                break
+            self._lapse_group(name, draft)
+        if self._sweep_due is not None and self._sweep_due <= now:
+            self._sweep_on(draft)
+        return draft.decision()
+
+    # Reading
+
+    def groups(self) -> list[GroupListed]:
+        """Every group, those that only commit offsets too."""
+        names = dict.fromkeys([*self._image.saved, *self._image.offsets, *self._sessions.groups])
+        return [self._listed(name) for name in names]
+
+    def describe(self, name: str) -> GroupView:
+        group = self._look(name)
+        if group is None:
+            return GroupView(name, GroupState.DEAD)
+        chosen = group.protocol if group.state is GroupState.STABLE else None
+        members = tuple(
+            MemberView(
+                member.member_id, member.instance_id, member.client_id, member.client_host,
+                subscription(member.protocols, chosen), member.assignment,
+            )
+            for member in group.members.values()
+        )  # fmt: skip
+        return GroupView(name, group.state, group.generation, group.protocol_type or "", chosen or "", group.leader or "", members)
+
+    def offsets(self, name: str, wanted: Iterable[tuple[str, int]] | None) -> list[OffsetView]:
+        """What the group has committed for the wanted partitions, in their order; None wants all that there are."""
+        if wanted is None:
+            return [OffsetView(topic, partition, *committed[:4]) for topic, partition, committed in self._image.committed(name)]
+        topics = self._image.offsets.get(name, {})
+        found = ((topic, partition, topics.get(topic, {}).get(partition)) for topic, partition in wanted)
+        return [OffsetView(topic, partition, *(committed or ())[:4]) for topic, partition, committed in found]
+
+    def _draft(self, now: Instant, wall_ms: int) -> Draft:
+        require(self._began is not None, "a coordinator decides after it is loaded")
+        return Draft(self._sessions, self.settings, now, wall_ms)
+
+    def _join(self, command: commands.JoinGroup, draft: Draft) -> None:
+        fault = joining.fault_of_request(command, draft)
+        group = self._open(command.group)
+        if fault is ErrorCode.NONE and group is None and command.member_id:
+            fault = ErrorCode.UNKNOWN_MEMBER_ID
+        if fault is ErrorCode.NONE and group is None and len(self._sessions.groups) >= GROUPS_MAX:
+            fault = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if fault is not ErrorCode.NONE:
+            draft.answer(command.token, JoinReply(error=fault, member_id=command.member_id))
+            return
+        if group is None:
+            group = self._sessions.groups[command.group] = Group(command.group)
+        joining.join(group, command, draft)
+
+    def _abandon(self, command: commands.Abandoned, draft: Draft) -> None:
+        waiting = self._sessions.parked.get(command.token)
+        if waiting is not None:
+            name, member_id = waiting
+            leaving.abandon(self._sessions.groups[name], member_id, command, draft)
+
+    def _lapse_group(self, name: str, draft: Draft) -> None:
+        group = self._open(name)
+        if group is None:
+            return
+        gone = [member_id for member_id, deadline in group.pending.items() if deadline <= draft.now]
+        gone += [member.member_id for member in group.members.values() if member.deadline <= draft.now]
+        for member_id in gone:
+            phases.drop(group, member_id, draft)
+        if gone:
+            phases.settle(group, draft)
+        if group.join_ends <= draft.now:
+            phases.join_time_is_up(group, draft)
+        if group.sync_ends <= draft.now:
+            phases.sync_time_is_up(group, draft)
+        self._sessions.alarms.set_by(name, group.earliest_deadline())
+        self._tidy(name)
+
+    def _sweep_on(self, draft: Draft) -> None:
+        if self._sweep is None:
+            self._sweep = Sweep(self._image, self._look, self.settings.offsets_retention_ms)
+        draft.records += self._sweep.slice(draft.wall_ms)
+        if self._sweep.is_over:
+            self._sweep = None
+        self._sweep_due = draft.after(SLICE_PAUSE_MS if self._sweep else self.settings.expiry_check_ms)
+
+    def _open(self, name: str) -> Group | None:
+        """The group's session side, made from what is recorded where there is none yet."""
+        group = self._look(name)
+        if group is not None:
+            self._sessions.groups[name] = group
+        return group
+
+    def _look(self, name: str) -> Group | None:
+        group = self._sessions.groups.get(name)
+        if group is not None:
+            return group
+        saved = self._image.saved.get(name)
+        if saved is not None:
+            return Group.loaded(saved, self._began or Instant(0))
+        return Group(name) if name in self._image.offsets else None
+
+    def _listed(self, name: str) -> GroupListed:
+        group = self._sessions.groups.get(name)
+        if group is not None:
+            return GroupListed(name, group.state, group.protocol_type or "")
+        saved = self._image.saved.get(name)
+        if saved is None:
+            return GroupListed(name, GroupState.EMPTY, "")
+        return GroupListed(name, GroupState.STABLE if saved.members else GroupState.EMPTY, saved.protocol_type or "")
+
+    def _tidy(self, name: str) -> None:
+        """An empty group that nobody is about to join needs no session."""
+        group = self._sessions.groups.get(name)
+        if group is not None and group.state is GroupState.EMPTY and not group.pending:
+            del self._sessions.groups[name]
+            self._sessions.alarms.forget(name)

@@ -1,0 +1,88 @@
+"""A decision in the making: what will be recorded, who will hear what, and what is noted in the sessions on the way.
+
+Every answer, every parked request and every deadline goes through here, so that a token is forgotten when it is answered and an alarm is
+never later than what it stands for.
+"""
+
+from dataclasses import dataclass, field
+
+from penstock.errors import require
+from penstock.groups.alarms import Alarms
+from penstock.groups.bounds import NEW_MEMBER_JOIN_MS, GroupSettings
+from penstock.groups.commands import Token
+from penstock.groups.group import NEVER, Group, Member
+from penstock.groups.records import Record
+from penstock.groups.replies import Reply
+from penstock.vocabulary import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes true, and who hears what of it. Records are keyed and stand alone, so they may be stored in several batches."""
+
+    records: tuple[Record, ...] = ()
+    replies: tuple[tuple[Token, Reply], ...] = ()
+
+
+@dataclass(slots=True)
+class Sessions:
+    """What may be forgotten: groups as their members experience them, and who waits for an answer."""
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    parked: dict[Token, tuple[str, str]] = field(default_factory=dict)  # token -> (group, member id)
+    alarms: Alarms = field(default_factory=Alarms)
+
+
+@dataclass(slots=True)
+class Draft:
+    sessions: Sessions
+    settings: GroupSettings
+    now: Instant
+    wall_ms: int
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[Token, Reply]] = field(default_factory=list)
+
+    def decision(self) -> Decision:
+        return Decision(tuple(self.records), tuple(self.replies))
+
+    def answer(self, token: Token, reply: Reply) -> None:
+        self.sessions.parked.pop(token, None)
+        self.replies.append((token, reply))
+
+    def park_join(self, group: Group, member: Member, token: Token) -> None:
+        self._park(group, member, token)
+        group.joining[member.member_id] = token
+        member.deadline = NEVER
+        if member.is_new:
+            member.deadline = self.after(NEW_MEMBER_JOIN_MS)
+            self.sessions.alarms.set_by(group.name, member.deadline)
+
+    def park_sync(self, group: Group, member: Member, token: Token) -> None:
+        self._park(group, member, token)
+        group.syncing[member.member_id] = token
+        member.deadline = NEVER
+
+    def keep_alive(self, group: Group, member: Member) -> None:
+        """A full session from now. A member that waits for an answer needs none: it cannot send heartbeats on a busy connection."""
+        if member.member_id not in group.joining and member.member_id not in group.syncing:
+            member.deadline = self.after(member.session_timeout_ms)
+            self.sessions.alarms.set_by(group.name, member.deadline)
+
+    def await_member(self, group: Group, member_id: str, session_timeout_ms: int) -> None:
+        group.pending[member_id] = self.after(session_timeout_ms)
+        self.sessions.alarms.set_by(group.name, group.pending[member_id])
+
+    def end_join_in(self, group: Group, ms: int) -> None:
+        group.join_ends = self.after(ms)
+        self.sessions.alarms.set_by(group.name, group.join_ends)
+
+    def end_sync_in(self, group: Group, ms: int) -> None:
+        group.sync_ends = self.after(ms)
+        self.sessions.alarms.set_by(group.name, group.sync_ends)
+
+    def after(self, ms: int) -> Instant:
+        return Instant(self.now + ms / 1000)
+
+    def _park(self, group: Group, member: Member, token: Token) -> None:
+        require(token not in self.sessions.parked, "a token waits for one answer")
+        self.sessions.parked[token] = (group.name, member.member_id)
