@@ -1,0 +1,258 @@
+"""One coordinator: a replayed state over one partition of an internal topic.
+
+A command is decided, its records are appended as one batch, replayed, and only then is the next one decided. Replies leave when everything
+that the state had replayed by then is durable: the state may run ahead of the commit, a reply may not. The same holds for what is merely
+looked up. A log that fails takes the state with it: whoever waits hears NOT_COORDINATOR, and so does everybody who comes later, for
+only a new start makes that log trusted again. A full disk changes nothing and is COORDINATOR_NOT_AVAILABLE; so clients come again.
+Time-outs are the state's own: one timer of the loop stands at the next of them.
+Not here: loading (coordinator_loading.py), snapshots (coordinator_snapshots.py), what any of the commands mean.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from penstock.broker.askers import Asker, Nobody, WaitingTask
+from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Instant
+from penstock.wire.batches import Record, encode_batch
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+log = logging.getLogger("penstock")
+
+TIMER_SECONDS_MIN = 0.001
+
+C_contra = TypeVar("C_contra", contravariant=True)
+R = TypeVar("R")
+S = TypeVar("S", bound="ReplayedState[Any, Any]")
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+class Decision(Protocol[R]):
+    """What becomes true, and who hears what."""
+
+    @property
+    def records(self) -> Sequence[R]: ...
+
+    @property
+    def replies(self) -> Sequence[tuple[Any, Any]]: ...
+
+
+class ReplayedState(Protocol[C_contra, R]):
+    def decide(self, command: C_contra, now: Instant, wall_ms: int) -> Decision[R]:
+        """Changes nothing that is not also true if the records cannot be stored."""
+
+    def replay(self, record: R) -> None: ...
+
+    def due(self) -> Instant | None:
+        """When `lapse` has something to do; never later than the truth."""
+
+    def lapse(self, now: Instant, wall_ms: int) -> Decision[R]: ...
+
+    def snapshot_pieces(self) -> Iterable[Sequence[R]]:
+        """Records that replay into this state, one for each key. Between the pieces anything may be replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[S, C, R]):
+    """What a runtime must know of the states that it keeps. Records are keyed: the last one of a key says all there is to say of it."""
+
+    topic: str
+    overrides: dict[str, str]  # The topic's config.
+    new_state: Callable[[], S]
+    encode: Callable[[R], tuple[bytes, bytes | None]]
+    replay: Callable[[S, bytes, bytes | None], None]  # Of a record as it is stored.
+    loaded: Callable[[S, Instant], None]  # Everything is replayed: sessions begin.
+    abandoned: Callable[[Hashable], C]  # The command that an asker is gone.
+
+
+class Coordinator(Generic[S, C, R]):
+    def __init__(
+        self, node: "Node", kind: Kind[S, C, R], partition: Partition, load_later: "Callable[[Coordinator[S, C, R]], None]"
+    ) -> None:
+        self._node = node
+        self._kind = kind
+        self._load_later = load_later
+        self.partition = partition
+        self.state: S | None = None  # None: loading, or gone for good.
+        self.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # What is answered meanwhile.
+        self._asking: dict[Asker, None] = {}  # Parked in the core, or waiting for durability. Ordered: first come, first told.
+        self._owed: list[C] = []  # The node's own commands that came while it was loading.
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Asking
+
+    def submit(self, command: C, asker: Asker) -> None:
+        """Decides the command; the asker hears of it now or later."""
+        if self.state is None:
+            asker.refused(self.unavailable, "the coordinator is not available")
+            return
+        self._asking[asker] = None
+        self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), asker)
+
+    async def ask(self, order: Callable[[Asker], C]) -> Any:
+        """The reply to the command that `order` makes for the given token. Raises Refusal when there is none to be had."""
+        asker = WaitingTask()
+        self.submit(order(asker), asker)
+        return await asker.heard
+
+    def order(self, command: C) -> None:
+        """Something that the node itself wants; while the state is loading it waits for that."""
+        if self.state is not None:
+            self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody())
+        elif self.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._owed.append(command)
+
+    def abandon(self, asker: Asker) -> None:
+        """Nobody waits for this answer any more."""
+        if self._asking.pop(asker, self) is None and self.state is not None:
+            self.order(self._kind.abandoned(asker))
+
+    async def read(self, look: Callable[[S], T]) -> T:
+        """What the state shows now, once all of it is durable. Raises Refusal."""
+        if self.state is None:
+            raise Refusal(self.unavailable, "the coordinator is not available")
+        seen = look(self.state)
+        asker = WaitingTask()
+        self._asking[asker] = None
+        self._answer_when_durable([(asker, None)])
+        await asker.heard
+        return seen
+
+    # Deciding
+
+    def _carry_out(self, decide: Callable[[S, Instant, int], Decision[R]], asker: Asker) -> None:
+        state = self.state
+        assert state is not None
+        wall_ms = self._node.env.wall_ms()
+        try:
+            decision = decide(state, self._node.env.now(), wall_ms)
+            if self._store(state, decision, wall_ms) and (decision.records or decision.replies):
+                self._answer_when_durable(decision.replies)
+        except DiskFailed as failure:
+            self._node.settle(self.partition)
+            self._drop(ErrorCode.NOT_COORDINATOR, f"the coordinator's log failed: {failure}")
+            return
+        except Exception:
+            log.exception("the coordinator of %s-%d failed; it is loaded again", self.partition.topic, self.partition.index)
+            self._asking.pop(asker, None)
+            asker.refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator failed")
+            self._reload("the coordinator is loaded again")
+            return
+        self.set_timer()
+
+    def _store(self, state: S, decision: Decision[R], wall_ms: int) -> bool:
+        """Appends and replays. False: there was no room; nothing has changed, and who waited for this may come again."""
+        if not decision.records:
+            return True
+        try:
+            self._append(decision.records, wall_ms)
+        except DiskFull as full:
+            self._node.disk_was_full()
+            for asker, _ in decision.replies:
+                if self._asking.pop(asker, self) is None:
+                    asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the disk is full: {full}")
+            return False
+        for record in decision.records:
+            state.replay(record)
+        return True
+
+    def _append(self, records: Sequence[R], wall_ms: int) -> None:
+        encode = self._kind.encode
+        batch = encode_batch([Record(*encode(record), timestamp_ms=wall_ms) for record in records])
+        self.partition.append(batch, wall_ms)
+        self._node.appended(self.partition)
+
+    def _answer_when_durable(self, replies: Sequence[tuple[Asker, Any]]) -> None:
+        waiting = _Undurable(self, replies)
+        if not self.partition.leader.park(self.partition.log.end_offset, waiting, needs_all=True):
+            waiting.made_durable()
+
+    def tell(self, replies: Sequence[tuple[Asker, Any]]) -> None:
+        for asker, reply in replies:
+            if self._asking.pop(asker, self) is None:  # Otherwise it has hung up, or has heard that there is no answer.
+                asker.answered(reply)
+
+    # Losing the state
+
+    def _reload(self, reason: str) -> None:
+        """A defect has left the state half changed: the log knows better."""
+        self._drop(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
+        self._load_later(self)
+
+    def log_failed(self, reason: str) -> None:
+        self._drop(ErrorCode.NOT_COORDINATOR, reason)
+
+    def close(self) -> None:
+        """The partition is gone, or the node stops."""
+        self._drop(ErrorCode.NOT_COORDINATOR, "the coordinator is gone")
+
+    def _drop(self, code: ErrorCode, reason: str) -> None:
+        self.state = None
+        self.unavailable = code
+        self._owed.clear()
+        self._cancel_timer()
+        asking, self._asking = self._asking, {}
+        for asker in asking:
+            asker.refused(code, reason)
+
+    def begin(self, state: S) -> None:
+        """Loading has ended: the coordinator answers from now on."""
+        self.state = state
+        self._kind.loaded(state, self._node.env.now())
+        owed, self._owed = self._owed, []
+        for command in owed:
+            self.order(command)
+        self.set_timer()
+
+    # Time
+
+    def set_timer(self) -> None:
+        """A timer that stands too early is left alone: heartbeats push time-outs back all day, and it finds nothing to do."""
+        due = None if self.state is None else self.state.due()
+        if due is None:
+            self._cancel_timer()
+            return
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        soonest = self._node.env.now() + TIMER_SECONDS_MIN
+        self._timer = asyncio.get_running_loop().call_at(max(due, soonest), self._time_came)
+
+    def _time_came(self) -> None:
+        self._timer = None
+        if self.state is None:
+            return
+        due = self.state.due()
+        if due is not None and due <= self._node.env.now():
+            self._carry_out(lambda state, now, wall_ms: state.lapse(now, wall_ms), Nobody())
+        else:
+            self.set_timer()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Undurable:
+    """Replies that stand behind the end of the log: the token that the partition's leader keeps until it has caught up."""
+
+    __slots__ = ("_coordinator", "_replies")
+
+    def __init__(self, coordinator: Coordinator[Any, Any, Any], replies: Sequence[tuple[Asker, Any]]) -> None:
+        self._coordinator = coordinator
+        self._replies = replies
+
+    def made_durable(self) -> None:
+        self._coordinator.tell(self._replies)
+
+    def refused(self, code: ErrorCode, reason: str) -> None:
+        self._coordinator.log_failed(reason)

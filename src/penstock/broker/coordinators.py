@@ -1,0 +1,206 @@
+"""All coordinators of one kind: one for each partition of their internal topic, found by the hash of a key, as Kafka finds them.
+
+The topic is made when somebody first needs it. Its coordinators are loaded as soon as its partitions are open, a few at a time, while the node
+already serves everything else. A snapshot is due when the log has grown by as much as the last one was large: loading then reads at most
+about twice what the state itself takes, and writing snapshots costs at most as much as writing the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.broker import coordinator_snapshots
+from penstock.broker.coordinator import Coordinator, Kind, ReplayedState
+from penstock.broker.coordinator_loading import load
+from penstock.broker.coordinator_snapshots import Mark
+from penstock.broker.patience import Patience
+from penstock.broker.together import together
+from penstock.cluster.controller import CreateTopics, NewTopic
+from penstock.cluster.records import UnknownRecord
+from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
+from penstock.log.faults import NewerFormat
+from penstock.partition.partition import Partition
+from penstock.settings import MIB
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+log = logging.getLogger("penstock")
+
+SNAPSHOT_EVERY_BYTES_MIN = 1 * MIB  # Of new log: loading that much takes a few hundredths of a second.
+LOADED_AT_A_TIME = 4
+SAVED_AT_A_TIME = 4
+ROUND_SECONDS = 1.0
+
+S = TypeVar("S", bound=ReplayedState[Any, Any])
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class Coordinators(Generic[S, C, R]):
+    def __init__(self, node: "Node", kind: Kind[S, C, R], partition_count: int) -> None:
+        self._node = node
+        self._kind = kind
+        self._partition_count = partition_count  # Of a topic that is still to be made.
+        self._coordinators: list[Coordinator[S, C, R]] = []  # By partition; none until the topic is there.
+        self._saved: dict[Partition, tuple[int, int]] = {}  # Bytes that the log had taken in all at the last snapshot, and its own size.
+        self._waiting: dict[Coordinator[S, C, R], None] = {}  # To be loaded.
+        self._loading = 0
+        self._turn = asyncio.Lock()  # Snapshots of one coordinator are never written twice at once.
+
+    def __iter__(self) -> Iterator[Coordinator[S, C, R]]:
+        return iter(self._coordinators)
+
+    @property
+    def topic(self) -> str:
+        return self._kind.topic
+
+    # Finding
+
+    def find(self, key: str) -> Coordinator[S, C, R]:
+        """The coordinator of a key. Raises Refusal where there is none: then the client must look for it again, which makes the topic."""
+        if not self._coordinators:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"there is no topic {self.topic} yet")
+        return self._coordinators[partition_of(key, len(self._coordinators))]
+
+    async def prepare(self) -> None:
+        """Makes the topic if it isn't there. Raises Refusal when it cannot be made."""
+        if not self._coordinators:
+            (reply,) = await self._node.submit(CreateTopics((self.new_topic(),)))
+            if isinstance(reply, Refusal) and reply.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Somebody else was quicker.
+                raise reply
+
+    def new_topic(self) -> NewTopic:
+        return NewTopic(self.topic, self._node.new_topic_id(), self._partition_count, overrides=dict(self._kind.overrides))
+
+    # The topic's life
+
+    def opened(self, partitions: Sequence[Partition]) -> None:
+        """The topic's partitions are open: load what they hold."""
+        self._coordinators = [Coordinator(self._node, self._kind, partition, self._load_later) for partition in partitions]
+        for coordinator in self._coordinators:
+            self._load_later(coordinator)
+
+    def removed(self) -> None:
+        """The topic was deleted, and all that was remembered with it."""
+        coordinators, self._coordinators = self._coordinators, []
+        self._saved.clear()
+        self._waiting.clear()
+        for coordinator in coordinators:
+            coordinator.close()
+
+    async def stop(self) -> None:
+        """Leaves a snapshot of everything, so that the next start is quick. Nobody is served any more."""
+        async with self._turn:
+            await together((partial(self._save, coordinator) for coordinator in self._coordinators if self._grown_bytes(coordinator)))
+        for coordinator in self._coordinators:
+            coordinator.close()
+
+    # Loading
+
+    def _load_later(self, coordinator: Coordinator[S, C, R]) -> None:
+        if not coordinator.partition.log.end_offset:
+            coordinator.begin(self._kind.new_state())  # A new topic is ready when its reply leaves.
+            return
+        self._waiting[coordinator] = None
+        if self._loading < LOADED_AT_A_TIME:
+            self._loading += 1
+            self._node.spawn(self._load_waiting())
+
+    async def _load_waiting(self) -> None:
+        try:
+            while self._waiting:
+                coordinator = next(iter(self._waiting))
+                del self._waiting[coordinator]
+                await self._load(coordinator)
+        finally:
+            self._loading -= 1
+
+    async def _load(self, coordinator: Coordinator[S, C, R]) -> None:
+        partition, began = coordinator.partition, self._node.env.now()
+        name = f"{partition.topic}-{partition.index}"
+        try:
+            if partition.log.failure is not None:
+                raise DiskFailed(partition.log.failure)
+            state, loaded = await load(self._node.env, partition.log, self._kind.new_state, self._kind.replay)
+        except (DiskFailed, NewerFormat, UnknownRecord, MalformedInput) as failure:
+            if not partition.is_deleted:
+                self._node.report(f"the coordinator of {name} cannot be loaded: {failure}")
+            coordinator.close()
+            return
+        if partition.is_deleted or partition.log.failure is not None:
+            coordinator.close()
+            return
+        if loaded.disbelief is not None:
+            self._node.report(f"the snapshot of {name} is not believed, its log was read instead: {loaded.disbelief}")
+        self._saved[partition] = (partition.log.appended_bytes - loaded.log_bytes, loaded.snapshot_bytes)
+        coordinator.begin(state)
+        seconds, read_bytes = self._node.env.now() - began, loaded.snapshot_bytes + loaded.log_bytes
+        log.debug("loaded the coordinator of %s: %d bytes in %.2f s", name, read_bytes, seconds)
+
+    # Snapshots
+
+    async def look_after_snapshots(self) -> None:
+        """Off the hot path: a round each second, a few coordinators at a time."""
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            try:
+                await self.save_grown()
+            except Exception:
+                log.exception("a round of snapshots failed; the next one tries again")
+
+    async def save_grown(self) -> None:
+        async with self._turn:
+            grown = [coordinator for coordinator in self._coordinators if self._wants_snapshot(coordinator)]
+            await together((partial(self._save, coordinator) for coordinator in grown), SAVED_AT_A_TIME)
+
+    def _wants_snapshot(self, coordinator: Coordinator[S, C, R]) -> bool:
+        _, last_bytes = self._saved.get(coordinator.partition, (0, 0))
+        return self._grown_bytes(coordinator) >= max(SNAPSHOT_EVERY_BYTES_MIN, last_bytes)
+
+    def _grown_bytes(self, coordinator: Coordinator[S, C, R]) -> int:
+        """How much of the log the last snapshot does not cover."""
+        partition = coordinator.partition
+        if coordinator.state is None or partition.log.failure is not None:
+            return 0
+        return partition.log.appended_bytes - self._saved.get(partition, (0, 0))[0]
+
+    async def _save(self, coordinator: Coordinator[S, C, R]) -> None:
+        partition, state = coordinator.partition, coordinator.state
+        if state is None or partition.is_deleted:
+            return
+        mark, appended_bytes = Mark.now(partition.log), partition.log.appended_bytes
+
+        async def flush() -> bool:
+            await self._node.flusher.flush([partition])
+            return partition.log.failure is None and not partition.is_deleted and coordinator.state is state
+
+        entries, patience = self._entries(state), Patience(self._node.env)
+        try:
+            size = await coordinator_snapshots.write(
+                self._node.env.disk, partition.log, mark, entries, pause=patience.pause_if_over, flush=flush
+            )
+        except (DiskFailed, FileNotFoundError) as failure:
+            if not partition.is_deleted:
+                self._node.report(f"no snapshot of {partition.topic}-{partition.index}: {failure}")
+            return
+        self._saved[partition] = (appended_bytes, size)
+
+    def _entries(self, state: S) -> Iterator[tuple[bytes, bytes]]:
+        for piece in state.snapshot_pieces():
+            for record in piece:
+                key, value = self._kind.encode(record)
+                if value is not None:
+                    yield key, value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """As Kafka has it: Java's hash of the string, so that tools which compute it themselves find the same partition."""
+    value = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions

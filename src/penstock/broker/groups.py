@@ -1,0 +1,100 @@
+"""Consumer groups on this node: their coordinators over `__consumer_offsets`, and how a request gets to one of them.
+
+A group lives with the coordinator of its partition, found by the hash of its name. Requests are put to it as commands and answered as soon as
+the core has a reply and the disk has what stands behind it; a join or a sync may be parked with the core for minutes meanwhile.
+Not here: what groups do (groups/), what is said on the wire (handlers/).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.askers import Asker, Body, Nobody, WaitingRequest
+from penstock.broker.calls import Call
+from penstock.broker.coordinator import Kind
+from penstock.broker.coordinators import Coordinators
+from penstock.errors import ErrorCode, Refusal
+from penstock.groups import commands, records
+from penstock.groups.bounds import GroupSettings
+from penstock.groups.commands import Command
+from penstock.groups.coordinator import GroupCoordinator
+from penstock.groups.records import Record
+from penstock.partition.partition import Partition
+from penstock.settings import MIB
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
+OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
+
+
+class Groups(Coordinators[GroupCoordinator, Command, Record]):
+    def __init__(self, node: "Node") -> None:
+        kind = Kind(
+            topic=CONSUMER_OFFSETS,
+            overrides=OVERRIDES,
+            new_state=self._new_state,
+            encode=records.encode,
+            replay=GroupCoordinator.replay_stored,
+            loaded=GroupCoordinator.begin,
+            abandoned=commands.Abandoned,
+        )
+        super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
+
+    def _new_state(self) -> GroupCoordinator:
+        return GroupCoordinator(GroupSettings.of(self._node.settings))
+
+    def settings_changed(self) -> None:
+        """The node's settings were changed while it runs."""
+        settings = GroupSettings.of(self._node.settings)
+        for coordinator in self:
+            if coordinator.state is not None:
+                coordinator.state.settings = settings
+
+    def topic_opened(self, topic: str, partitions: Sequence[Partition]) -> None:
+        if topic == self.topic:
+            self.opened(partitions)
+
+    def topic_deleted(self, topic: str) -> None:
+        """What was committed for it goes too, lest a topic made again under its name is read from the middle."""
+        if topic == self.topic:
+            self.removed()
+            return
+        for coordinator in self:
+            coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))
+
+    def put(
+        self, call: Call, group: str, order: Callable[[Asker], Command],
+        *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any], needs_name: bool = True,
+    ) -> None:  # fmt: skip
+        """Has the group's coordinator answer a request. `order` makes the command for the token that it is given."""
+        asker = WaitingRequest(self._node, call, write, refuse)
+        if needs_name and not group:
+            asker.refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+            return
+        try:
+            coordinator = self.find(group)
+        except Refusal as refusal:
+            asker.refused(refusal.code, refusal.reason)
+            return
+        asker.abandon = partial(coordinator.abandon, asker)
+        coordinator.submit(order(asker), asker)
+        asker.park(len(call.frame))
+
+    def is_loading(self) -> bool:
+        return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)
+
+    def new_member_id(self, client_id: str | None, instance_id: str | None) -> str:
+        """Kafka's form, which people grep their logs for: who it is, and a UUID."""
+        drawn = bytearray(self._node.env.rng.randbytes(16))
+        drawn[6], drawn[8] = drawn[6] & 0x0F | 0x40, drawn[8] & 0x3F | 0x80
+        text = drawn.hex()
+        uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        return f"{instance_id or client_id or 'member'}-{uuid}"
+
+
+def all_with(code: ErrorCode, partitions: Iterable[tuple[str, int]]) -> tuple[tuple[str, int, ErrorCode], ...]:
+    """Every partition with the same error: nothing asked for goes unanswered."""
+    return tuple((topic, partition, code) for topic, partition in partitions)

@@ -1,0 +1,107 @@
+"""OffsetFetch, versions 1 to 10 (KIP-709 several groups from 8, KIP-447 stable offsets from 7, KIP-848 members from 9, KIP-516 topic ids in 10).
+
+Without a list of topics all of a group's offsets are told. A group or partition that nothing was committed for has offset -1 and no error.
+What is told is durable: the reply waits for commits that are still on their way to the disk, so `require_stable` changes nothing.
+Errors of the whole group stand with the group, in versions 2 to 7 at the top, and in version 1 with each partition.
+Unavailable coordinators are told as NOT_COORDINATOR: consumers before Kafka 3.9 don't come again on COORDINATOR_NOT_AVAILABLE.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.broker.calls import Call
+from penstock.broker.together import together
+from penstock.errors import ErrorCode, Refusal
+from penstock.groups.views import OffsetView
+from penstock.wire import schemas
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+_ERRORS_FROM = 2
+_MANY_FROM = 8
+_TOPIC_IDS_FROM = 10
+
+
+class _Wish(NamedTuple):
+    named: dict[str, Any]  # As the request names the topic: by name or by id.
+    topic: str | None  # None: nobody knows the id.
+    partitions: Sequence[int]
+
+
+class _Found(NamedTuple):
+    code: ErrorCode
+    topics: list[dict[str, Any]]
+
+
+async def offset_fetch(node: "Node", call: Call) -> dict[str, Any]:
+    request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
+    if call.version < _MANY_FROM:
+        found = await _fetch(node, call.version, request.group_id, request.topics)
+        return {"topics": found.topics, "error_code": found.code}
+    groups = await together(partial(_fetch, node, call.version, wish.group_id, wish.topics) for wish in request.groups)
+    return {
+        "groups": [
+            {"group_id": wish.group_id, "topics": found.topics, "error_code": found.code}
+            for wish, found in zip(request.groups, groups, strict=True)
+        ]
+    }
+
+
+async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] | None) -> _Found:
+    wishes = None if topics is None else [_wish(node, version, topic) for topic in topics]
+    wanted = None if wishes is None else [(wish.topic, index) for wish in wishes if wish.topic is not None for index in wish.partitions]
+    try:
+        views = await node.groups.find(group).read(lambda state: state.offsets(group, wanted))
+    except Refusal as refusal:
+        code = ErrorCode.NOT_COORDINATOR if refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE else refusal.code
+        return _Found(code, _refused(wishes, code) if version < _ERRORS_FROM else [])
+    return _Found(ErrorCode.NONE, _all(node, version, views) if wishes is None else _asked(wishes, views))
+
+
+def _wish(node: "Node", version: int, topic: Any) -> _Wish:
+    if version < _TOPIC_IDS_FROM:
+        return _Wish({"name": topic.name}, topic.name, topic.partition_indexes)
+    topic_id = schemas.topic_id_bytes(topic.topic_id)
+    known = node.image.topics_by_id.get(topic_id)
+    return _Wish({"topic_id": topic_id}, None if known is None else known.name, topic.partition_indexes)
+
+
+def _asked(wishes: Sequence[_Wish], views: Iterable[OffsetView]) -> list[dict[str, Any]]:
+    told = iter(views)
+    return [
+        {
+            **wish.named,
+            "partitions": [_row(next(told)) if wish.topic is not None else _nothing(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wish.partitions],
+        }
+        for wish in wishes
+    ]
+
+
+def _all(node: "Node", version: int, views: Iterable[OffsetView]) -> list[dict[str, Any]]:
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for view in views:
+        by_topic.setdefault(view.topic, []).append(_row(view))
+    if version < _TOPIC_IDS_FROM:
+        return [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
+    known = node.image.topics
+    return [{"topic_id": known[name].topic_id, "partitions": rows} for name, rows in by_topic.items() if name in known]
+
+
+def _refused(wishes: Sequence[_Wish] | None, code: ErrorCode) -> list[dict[str, Any]]:
+    return [{**wish.named, "partitions": [_nothing(index, code) for index in wish.partitions]} for wish in wishes or ()]
+
+
+def _row(view: OffsetView) -> dict[str, Any]:
+    return {
+        "partition_index": view.partition,
+        "committed_offset": view.offset,
+        "committed_leader_epoch": view.leader_epoch,
+        "metadata": view.metadata,
+        "error_code": ErrorCode.NONE,
+    }
+
+
+def _nothing(index: int, code: ErrorCode) -> dict[str, Any]:
+    return {"partition_index": index, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": "", "error_code": code}
