@@ -217,6 +217,11 @@ class NodeSettings:
     advertised_port: int = _setting(
         "advertised.port", 0, bounds=(0, 65535), reason="The port that clients are told to connect to. 0: the one it listens on.",
     )
+    http_hosts: str = _setting(
+        "http.hosts", "", dynamic=True,
+        reason="Names, with commas between them, under which browsers and tools may reach the admin API besides its addresses, localhost and the advertised host. "
+        "Others are refused: a web page can let its own name point here.",
+    )
     num_partitions: int = _setting(
         "num.partitions", 1, bounds=(1, 10_000), dynamic=True, reason="Partitions of a topic that is made without saying how many.",
     )
