@@ -31,7 +31,13 @@ T = TypeVar("T")
 NEWEST = {
     ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.LIST_OFFSETS: 11, ApiKey.METADATA: 13, ApiKey.API_VERSIONS: 4,
     ApiKey.CREATE_TOPICS: 7, ApiKey.DELETE_TOPICS: 6, ApiKey.INIT_PRODUCER_ID: 5, ApiKey.DESCRIBE_CLUSTER: 2,
-}  # fmt: skip # Of Produce and Fetch the last ones that name topics; the newer ones are asked for by number.
+    ApiKey.DESCRIBE_CONFIGS: 4, ApiKey.ALTER_CONFIGS: 2, ApiKey.INCREMENTAL_ALTER_CONFIGS: 1, ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_RECORDS: 2, ApiKey.OFFSET_FOR_LEADER_EPOCH: 4, ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0, ApiKey.DESCRIBE_LOG_DIRS: 5,
+    ApiKey.DESCRIBE_PRODUCERS: 0, ApiKey.LIST_PARTITION_REASSIGNMENTS: 0, ApiKey.LIST_CONFIG_RESOURCES: 1,
+    ApiKey.FIND_COORDINATOR: 6, ApiKey.JOIN_GROUP: 9, ApiKey.SYNC_GROUP: 5, ApiKey.HEARTBEAT: 4, ApiKey.LEAVE_GROUP: 5,
+    ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9, ApiKey.OFFSET_DELETE: 0, ApiKey.LIST_GROUPS: 5, ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.DELETE_GROUPS: 2,
+}  # fmt: skip # Of Produce, Fetch and the offset APIs the last ones that name topics; the newer ones are asked for by number.
 PATIENCE_SECONDS = 10.0
 NO_ID = bytes(16)
 

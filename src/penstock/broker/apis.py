@@ -1,6 +1,6 @@
 """The API table: what this node serves, in which versions, by which handler. ApiVersions announces what stands here.
 
-Handlers come in three manners. `DIRECT` ones (Produce, Fetch) take their place in the queue of replies themselves and may park.
+Handlers come in three manners. `DIRECT` ones (Produce, Fetch, JoinGroup) take their place in the queue of replies themselves and may park.
 `AT_ONCE` ones answer before they return. `IN_TURN` ones await; the connection's next request waits for them, as it does at Kafka,
 so that a client that creates a topic and then asks about it on one connection finds it.
 A request that we don't serve closes its connection, except ApiVersions, whose answer says what we do serve.
@@ -16,22 +16,33 @@ from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
 from penstock.broker.handlers.delete_records import delete_records
+from penstock.broker.handlers.delete_groups import delete_groups
 from penstock.broker.handlers.delete_topics import delete_topics
 from penstock.broker.handlers.describe_cluster import describe_cluster
+from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_configs import describe_configs
 from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from penstock.broker.handlers.fetch import fetch
+from penstock.broker.handlers.find_coordinator import find_coordinator
+from penstock.broker.handlers.heartbeat import heartbeat
 from penstock.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from penstock.broker.handlers.init_producer_id import init_producer_id
+from penstock.broker.handlers.join_group import join_group
+from penstock.broker.handlers.leave_group import leave_group
+from penstock.broker.handlers.list_groups import list_groups
 from penstock.broker.handlers.list_config_resources import list_config_resources
 from penstock.broker.handlers.list_offsets import list_offsets
 from penstock.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from penstock.broker.handlers.metadata import metadata
+from penstock.broker.handlers.offset_commit import offset_commit
+from penstock.broker.handlers.offset_delete import offset_delete
+from penstock.broker.handlers.offset_fetch import offset_fetch
 from penstock.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.single_produce import produce_single
+from penstock.broker.handlers.sync_group import sync_group
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
@@ -64,6 +75,15 @@ API_TABLE = (
     Api(ApiKey.FETCH, 4, 18, Manner.DIRECT, fetch),
     Api(ApiKey.LIST_OFFSETS, 1, 11, Manner.IN_TURN, list_offsets),
     Api(ApiKey.METADATA, 0, 13, Manner.IN_TURN, metadata),
+    Api(ApiKey.OFFSET_COMMIT, 2, 10, Manner.DIRECT, offset_commit),
+    Api(ApiKey.OFFSET_FETCH, 1, 10, Manner.IN_TURN, offset_fetch),
+    Api(ApiKey.FIND_COORDINATOR, 0, 6, Manner.IN_TURN, find_coordinator),
+    Api(ApiKey.JOIN_GROUP, 0, 9, Manner.DIRECT, join_group),
+    Api(ApiKey.HEARTBEAT, 0, 4, Manner.DIRECT, heartbeat),
+    Api(ApiKey.LEAVE_GROUP, 0, 5, Manner.DIRECT, leave_group),
+    Api(ApiKey.SYNC_GROUP, 0, 5, Manner.DIRECT, sync_group),
+    Api(ApiKey.DESCRIBE_GROUPS, 0, 6, Manner.IN_TURN, describe_groups),
+    Api(ApiKey.LIST_GROUPS, 0, 5, Manner.IN_TURN, list_groups),
     Api(ApiKey.API_VERSIONS, 0, 4, Manner.AT_ONCE, api_versions),
     Api(ApiKey.CREATE_TOPICS, 2, 7, Manner.IN_TURN, create_topics),
     Api(ApiKey.DELETE_TOPICS, 1, 6, Manner.IN_TURN, delete_topics),
@@ -76,6 +96,8 @@ API_TABLE = (
     Api(ApiKey.CREATE_PARTITIONS, 0, 3, Manner.IN_TURN, create_partitions),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, Manner.IN_TURN, incremental_alter_configs),
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, Manner.IN_TURN, list_partition_reassignments),
+    Api(ApiKey.DELETE_GROUPS, 0, 2, Manner.IN_TURN, delete_groups),
+    Api(ApiKey.OFFSET_DELETE, 0, 0, Manner.IN_TURN, offset_delete),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, Manner.IN_TURN, describe_cluster),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, Manner.IN_TURN, describe_producers),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),

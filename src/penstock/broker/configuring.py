@@ -39,6 +39,7 @@ async def adopt_settings(node: "Node") -> None:
     defaults = settings.default_topic_config()
     node.controller.topic_defaults = node.partitions.defaults = defaults
     node.controller.partitions_default, node.controller.partitions_max = settings.num_partitions, settings.partitions_max
+    node.groups.settings_changed()
     node.look_at_disk_room()
     node.look_for_old_segments_soon()
     patience = Patience(node.env)

@@ -112,6 +112,11 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.forget()
         self._node.connection_closed(self)
 
+    @property
+    def client_host(self) -> str:
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(peer[0]) if peer else ""
+
     def close(self) -> None:
         """Closes at once: what is unsent was for a client that is no longer served."""
         if not self.is_closed and self._transport is not None:

@@ -17,6 +17,8 @@ from penstock.broker.configuring import adopt_settings, adopt_topic_config, sett
 from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
+from penstock.broker.group_lag import GroupLags
+from penstock.broker.groups import Groups
 from penstock.broker.handlers.metadata import TopicPieces
 from penstock.broker.handlers.produce import Produce
 from penstock.broker.handlers.single_produce import SingleProduce
@@ -68,6 +70,8 @@ class Node:
         self.flusher = Flusher(env, self.settle, self._task_ended, self._promise_broke)
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
+        self.groups = Groups(self)
+        self.group_lags = GroupLags(self)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
         self.parked_produces: dict[Produce | SingleProduce, None] = {}
@@ -113,6 +117,7 @@ class Node:
         self.bury_the_rest()
         self.spawn(self._housekeeper.look_after_clients())
         self.spawn(self._housekeeper.look_after_logs())
+        self.spawn(self.groups.look_after_snapshots())
         self._health = Health(False, "not listening")
 
     async def listen_kafka(self, host: str, port: int) -> tuple[str, int]:
@@ -132,6 +137,7 @@ class Node:
         await self._part_with_clients()
         await self._end_tasks()
         await self.flusher.flush(list(self.partitions))
+        await self.groups.stop()
         await self.flusher.stop()
         whole = [partition for partition in self.partitions if partition.log.failure is None]
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
@@ -255,12 +261,15 @@ class Node:
 
     def _remove(self, topic_id: TopicId) -> None:
         now = self.env.now()
-        for partition in self.partitions.remove_topic(topic_id):
+        partitions = self.partitions.remove_topic(topic_id)
+        for partition in partitions:
             self.topic_pieces.forget(partition.topic)
             self.carry_out(partition, partition.failed("the topic was deleted", now), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             partition.log.abandon()
             for watcher in list(partition.watchers):
                 watcher.advanced(partition, 0)
+        if partitions:
+            self.groups.topic_deleted(partitions[0].topic)
         self.bury_the_rest()
 
     def bury_the_rest(self) -> None:
@@ -297,6 +306,7 @@ class Node:
                 if partition.log.failure is not None:
                     self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
             self.partitions.serve_topic(topic, partitions)
+            self.groups.topic_opened(topic.name, partitions)
         if not is_clean:
             seconds, count = self.env.now() - began, len(self.partitions)
             log.info("recovered %d partitions of %d topics: %d bytes checked in %.2f s", count, len(topics), scanned_bytes, seconds)

@@ -6,6 +6,7 @@ from itertools import islice
 
 from penstock.broker.together import together
 from penstock.cluster.image import Topic
+from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.env import Env
 from penstock.errors import BrokenPromise
 from penstock.log.config import LogConfig, LogIdentity
@@ -104,7 +105,10 @@ class Partitions:
         if state.leader != self._settings.node_id:
             raise BrokenPromise(f"{topic.name}-{index} is led by node {state.leader}, and this is node {self._settings.node_id}")
         leader: Leader[ProduceToken] = Leader(NodeId(self._settings.node_id), state.leader_epoch, state.in_sync, log.end_offset)
-        return Partition(topic.name, topic.topic_id, index, log=log, leader=leader, producers=producers, config=config)
+        is_internal = topic.name in INTERNAL_TOPICS
+        return Partition(
+            topic.name, topic.topic_id, index, log=log, leader=leader, producers=producers, config=config, is_internal=is_internal
+        )
 
 
 def topic_directory(topic_id: TopicId, index: int | None = None) -> str:

@@ -111,6 +111,11 @@ class Log:
         return self._closed_bytes + self._shelf.active.size
 
     @property
+    def gaps_below(self) -> int:
+        """Below this offset compaction may have taken records out."""
+        return self._reader.gaps_below
+
+    @property
     def appended_bytes(self) -> int:
         """All that was ever appended since this log was opened, and what it held in its last segment then: retention takes none of it."""
         return self._rolled_bytes + self._shelf.active.size

@@ -57,8 +57,8 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "_flushed_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "leader", "log", "plain_rules", "producers",
-        "single_replies", "topic", "topic_id", "watchers",
+        "_config", "_flushed_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "is_internal", "leader", "log", "plain_rules",
+        "producers", "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class Partition:
         leader: Leader[ProduceToken],
         producers: ProducerStates,
         config: TopicConfig,
+        is_internal: bool = False,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -78,6 +79,7 @@ class Partition:
         self.log = log
         self.leader = leader
         self.producers = producers
+        self.is_internal = is_internal  # The cluster's own: clients may read it, but not write.
         self.config = config
         self.is_deleted = False
         # A log that could not be opened whole may go on past what is readable. Nobody may be told that it ends there: a reader would
@@ -94,7 +96,7 @@ class Partition:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self.plain_rules = plain_rules(config)
+        self.plain_rules = None if self.is_internal else plain_rules(config)
 
     @property
     def high_watermark(self) -> Offset:

@@ -11,7 +11,7 @@ from penstock.broker.calls import Call
 from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from penstock.cluster.controller import CreateTopics, NewTopic
 from penstock.cluster.image import Topic
-from penstock.cluster.topic_names import check_topic_name
+from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_TOPIC_ID, Buffer
 from penstock.wire.metadata import NO_OPERATIONS, MetadataRequest, TopicWish, encode_topic, read_metadata_request, write_metadata_response
@@ -94,7 +94,9 @@ async def _create_missing(node: "Node", wishes: Sequence[TopicWish]) -> None:
     names = [_name(wish) for wish in wishes]
     missing = dict.fromkeys(name for name in names if name is not None and name not in node.image.topics)
     if missing:
-        topics = tuple(NewTopic(name, node.new_topic_id(), -1) for name in missing)
+        topics = tuple(
+            node.groups.new_topic() if name == node.groups.topic else NewTopic(name, node.new_topic_id(), -1) for name in missing
+        )
         try:
             await node.submit(CreateTopics(topics))
         except Refusal as refusal:
@@ -107,4 +109,11 @@ def _encode(topic: Topic, version: int, *, with_operations: bool) -> bytes:
         for index, state in enumerate(topic.partitions)
     ]
     operations = TOPIC_OPERATIONS if with_operations else NO_OPERATIONS
-    return encode_topic(version, name=topic.name, topic_id=topic.topic_id, partitions=rows, authorized_operations=operations)
+    return encode_topic(
+        version,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=rows,
+        authorized_operations=operations,
+    )

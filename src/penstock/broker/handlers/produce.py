@@ -190,6 +190,8 @@ class Produce:
         acks = self._request.acks
         if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1 (all), 1 or 0, not {acks}")
+        if partition.is_internal:
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "this topic is the cluster's own")
         if self._request.transactional_id is not None:
             raise Refusal(ErrorCode.INVALID_TXN_STATE, "this node does not serve transactions")
         if partition.log.failure is not None:

@@ -1,0 +1,461 @@
+"""Consumer groups at a node: joining, assigning, staying, leaving, and what stands between a reply and its promise."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from members import Member, commit, committed_codes, coordinated, member, offsets_of, send_commit, stable
+from serving import Line, Serving, batch
+
+from penstock.broker.coordinators import partition_of
+from penstock.broker.groups import CONSUMER_OFFSETS
+from penstock.wire.api_keys import ApiKey
+
+BOTH_LOOPS = True
+
+QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4, "group_min_session_timeout_ms": 100}
+
+
+async def opened(serving: Serving, **changes: Any) -> Line:
+    await serving.open(**(QUICK | changes))
+    line = await serving.line()
+    await coordinated(line)
+    await line.create("a", 3)
+    return line
+
+
+# Finding the coordinator
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_whoever_asks_first_has_the_topic_made(serving: Serving, version: int) -> None:
+    await serving.open(**QUICK)
+    line = await serving.line()
+    answer = await line.ask(ApiKey.FIND_COORDINATOR, version, key="g", key_type=0, coordinator_keys=["g", "h"])
+    rows = answer.coordinators if version >= 4 else [answer]
+    for row in rows:
+        assert (row.error_code, row.node_id, row.host, row.port) == (0, 1, *serving.address)
+    if version >= 4:
+        assert [row.key for row in rows] == ["g", "h"]
+    (topic,) = [topic for topic in (await line.ask(ApiKey.METADATA, topics=None)).topics if topic.name == CONSUMER_OFFSETS]
+    assert topic.is_internal
+    assert len(topic.partitions) == 4
+
+
+async def test_two_who_ask_at_once_get_one_topic(serving: Serving) -> None:
+    await serving.open(**QUICK)
+    lines = [await serving.line() for _ in range(5)]
+    for line in lines:
+        line.send(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+    for line in lines:
+        assert (await line.receive()).coordinators[0].error_code == 0
+
+
+@pytest.mark.parametrize("key_type", [1, 2, 9])
+async def test_only_groups_are_coordinated(serving: Serving, key_type: int) -> None:
+    line = await opened(serving)
+    answer = await line.ask(ApiKey.FIND_COORDINATOR, key_type=key_type, coordinator_keys=["x"])
+    assert answer.coordinators[0].error_code == 42
+
+
+async def test_a_topic_that_cannot_be_made_leaves_no_coordinator(serving: Serving) -> None:
+    await serving.open(**QUICK | {"partitions_max": 3})
+    line = await serving.line()
+    answer = await line.ask(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+    assert answer.coordinators[0].error_code == 15
+    one = Member(line, "g")
+    assert (await one.join()).error_code == 16
+    assert await commit(line, "g", "nothing", {0: 1}) == {0: 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "java_hash"), [("", 0), ("Aa", 2112), ("BB", 2112), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("😀", 1772899)]
+)
+def test_groups_lie_where_java_would_look_for_them(name: str, java_hash: int) -> None:
+    assert partition_of(name, 50) == (0 if java_hash == -(2**31) else abs(java_hash) % 50)
+
+
+# One member
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_a_first_member_leads_its_group(serving: Serving, version: int) -> None:
+    await opened(serving)
+    one = await member(serving)
+    answer = await one.join(version)
+    assert answer.error_code == 0
+    assert answer.generation_id == 1
+    assert answer.leader == answer.member_id == one.member_id
+    assert answer.protocol_name == "range"
+    assert [(row.member_id, row.metadata) for row in answer.members] == [(one.member_id, b"subscription")]
+    assert one.member_id.startswith("test-")
+    if version >= 7:
+        assert answer.protocol_type == "consumer"
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_the_leader_is_assigned_what_it_assigned(serving: Serving, version: int) -> None:
+    await opened(serving)
+    one = await member(serving)
+    await one.join()
+    answer = await one.sync(version, {one.member_id: b"everything"})
+    assert (answer.error_code, answer.assignment) == (0, b"everything")
+    if version >= 5:
+        assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_member_that_says_so_is_alive(serving: Serving, version: int) -> None:
+    await opened(serving)
+    one = await member(serving)
+    await stable(one)
+    assert await one.heartbeat(version) == 0
+    assert await one.heartbeat(version, generation_id=7) == 22
+    assert await one.heartbeat(version, member_id="somebody else") == 25
+    assert await one.heartbeat(version, group_id="another") == 25
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_member_that_leaves_is_gone(serving: Serving, version: int) -> None:
+    await opened(serving)
+    one = await member(serving)
+    await stable(one)
+    assert await one.leave(version) == 0
+    assert await one.heartbeat() == 25
+    assert await one.leave(version) == 25
+
+
+async def test_the_first_member_of_an_empty_group_waits_for_others(serving: Serving) -> None:
+    await opened(serving, group_initial_rebalance_delay_ms=300)
+    one, two = await member(serving), await member(serving)
+    await one.take_id()
+    await two.take_id()
+    one.send_join()
+    two.send_join()
+    assert (await one.joined()).generation_id == (await two.joined()).generation_id == 1
+    assert one.leader == two.leader == one.member_id
+    assert one.everybody == [one.member_id, two.member_id]
+    assert two.everybody == []
+
+
+# Several members
+
+
+async def test_a_newcomer_makes_everybody_join_again(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving), await member(serving)
+    await stable(one)
+    await two.take_id()
+    two.send_join()
+    while await one.heartbeat() == 0:
+        await asyncio.sleep(0.01)
+    assert await one.heartbeat() == 27
+    one.send_join()
+    assert (await one.joined()).error_code == (await two.joined()).error_code == 0
+    assert one.generation == two.generation == 2
+    assert one.leader == two.leader == one.member_id
+    assert sorted(one.everybody) == sorted([one.member_id, two.member_id])
+
+
+async def test_followers_wait_for_what_the_leader_assigns(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving), await member(serving)
+    await stable(one)
+    await two.take_id()
+    two.send_join()
+    one.send_join()
+    await one.joined()
+    await two.joined()
+    two.send_sync()
+    assert await two.line.is_silent()
+    answer = await one.sync(assignments={one.member_id: b"0", two.member_id: b"1 and 2"})
+    assert answer.assignment == b"0"
+    assert (await two.line.receive()).assignment == b"1 and 2"
+
+
+async def test_the_rest_goes_on_without_a_member_that_is_silent(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving), await member(serving)
+    options = {"session_timeout_ms": 300, "rebalance_timeout_ms": 500}
+    await stable(one, two, **options)
+    async with asyncio.timeout(5):
+        while await one.heartbeat() == 0:
+            await asyncio.sleep(0.05)
+    await one.join(**options)
+    assert one.everybody == [one.member_id]
+    assert await two.heartbeat() == 25
+
+
+async def test_a_parked_join_whose_client_hangs_up_holds_up_nobody_for_ever(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving), await member(serving)
+    options = {"session_timeout_ms": 300, "rebalance_timeout_ms": 60_000}
+    await stable(one, **options)
+    await two.take_id(**options)
+    two.send_join(**options)
+    await two.line.writer.drain()
+    while await one.heartbeat() == 0:
+        await asyncio.sleep(0.01)
+    two.line.close()
+    await asyncio.sleep(0.05)
+    await one.join(**options)
+    assert one.everybody == [one.member_id]
+    assert serving.node.request_room.bytes_taken == 0
+
+
+async def test_a_parked_join_holds_up_no_other_request_and_keeps_its_place(serving: Serving) -> None:
+    """The heartbeat behind it is handled at once, and answered after it: replies keep the order of requests."""
+    await opened(serving)
+    one, two = await member(serving), await member(serving)
+    await stable(one)
+    await two.take_id()
+    two.send_join()
+    two.line.send(ApiKey.HEARTBEAT, group_id="other", generation_id=1, member_id="x")
+    assert await two.line.is_silent()
+    one.send_join()
+    await one.joined()
+    assert (await two.joined()).error_code == 0
+    assert (await two.line.receive()).error_code == 25
+
+
+# Static members
+
+
+async def test_a_static_member_that_comes_back_takes_its_place_unnoticed(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving, instance_id="one"), await member(serving, instance_id="two")
+    await stable(one, two)
+    again = await member(serving, instance_id="two")
+    answer = await again.join()
+    assert answer.error_code == 0
+    assert again.generation == two.generation
+    assert again.member_id != two.member_id
+    assert again.member_id.startswith("two-")
+    assert (await again.sync()).assignment == two.member_id.encode()
+    assert await one.heartbeat() == 0
+    assert await two.heartbeat() == 82
+    assert await two.commit("a", {0: 1}) == {0: 82}
+    assert (await two.sync()).error_code == 82
+
+
+async def test_a_static_leader_that_comes_back_is_told_to_skip_the_assignment(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving, instance_id="one"), await member(serving, instance_id="two")
+    await stable(one, two)
+    leader = one if one.is_leader else two
+    again = await member(serving, instance_id=leader.instance_id)
+    answer = await again.join()
+    assert answer.skip_assignment
+    assert again.is_leader
+    assert len(again.everybody) == 2
+
+
+async def test_an_admin_shows_a_static_member_out(serving: Serving) -> None:
+    line = await opened(serving)
+    one = await member(serving, instance_id="one")
+    await stable(one)
+    members = [{"member_id": "", "group_instance_id": "one"}, {"member_id": "", "group_instance_id": "nobody"}]
+    answer = await line.ask(ApiKey.LEAVE_GROUP, group_id="g", members=members)
+    assert answer.error_code == 0
+    assert [(row.group_instance_id, row.error_code) for row in answer.members] == [("one", 0), ("nobody", 25)]
+
+
+# Refusals
+
+
+async def test_each_bad_request_gets_its_own_code_and_changes_nothing(serving: Serving) -> None:
+    line = await opened(serving, group_max_size=1)
+    one = await member(serving)
+    await stable(one)
+    two = await member(serving)
+    assert (await two.join(session_timeout_ms=1)).error_code == 26
+    assert (await two.join(protocol_type="connect")).error_code in (23, 81)
+    assert (await two.join()).error_code == 81
+    nameless = Member(line, "")
+    assert (await nameless.join()).error_code == 24
+    assert (await nameless.sync()).error_code == 24
+    assert await nameless.heartbeat() == 24
+    assert await nameless.leave() == 24
+    assert await one.commit("a", {0: 1}, generation=9) == {0: 22}
+    assert await one.commit("a", {0: 1}, member_id="x") == {0: 25}
+    assert await commit(line, "g", "a", {0: 1}) == {0: 25}
+    assert await one.commit("a", {0: 5, 9: 5}) == {0: 0, 9: 3}
+    assert await one.commit("unheard of", {0: 1}) == {0: 3}
+    assert await one.commit("a", {1: 1}, metadata="x" * 5_000) == {1: 12}
+    assert (await one.sync(assignments={})).error_code == 0
+    one.protocol = None
+    assert (await one.sync()).error_code == 23
+    assert await offsets_of(line, "g", "a", (0, 1, 2)) == {0: 5, 1: -1, 2: -1}
+    assert await one.heartbeat() == 0
+
+
+async def test_members_that_share_no_protocol_do_not_share_a_group(serving: Serving) -> None:
+    await opened(serving)
+    one, two = await member(serving), await member(serving)
+    await stable(one)
+    assert (await two.join(protocols=[("sticky", b"")])).error_code == 23
+    assert await one.heartbeat() == 0
+
+
+# Committed offsets
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_what_is_committed_is_told_in_every_version(serving: Serving, version: int) -> None:
+    line = await opened(serving)
+    topic_id = await line.create("b")
+    partition = {"partition_index": 0, "committed_offset": 42, "committed_leader_epoch": 3, "committed_metadata": "a note"}
+    named = {"topic_id": topic_id} if version >= 10 else {"name": "b"}
+    answer = await line.ask(
+        ApiKey.OFFSET_COMMIT, version,
+        group_id="g", generation_id_or_member_epoch=-1, member_id="", retention_time_ms=-1, topics=[{**named, "partitions": [partition]}],
+    )  # fmt: skip
+    assert answer.topics[0].partitions[0].error_code == 0
+    for fetch_version in range(1, 11):
+        (row,) = await fetched(line, fetch_version, "b", topic_id)
+        assert (row.committed_offset, row.metadata, row.error_code) == (42, "a note", 0)
+        if fetch_version >= 5:
+            assert row.committed_leader_epoch == (3 if version >= 6 else -1)
+
+
+async def fetched(line: Line, version: int, topic: str, topic_id: bytes, group: str = "g") -> list[Any]:
+    wish = {"topic_id": topic_id, "partition_indexes": [0]} if version >= 10 else {"name": topic, "partition_indexes": [0]}
+    if version < 8:
+        answer = await line.ask(ApiKey.OFFSET_FETCH, version, group_id=group, topics=[wish])
+    else:
+        answer = (await line.ask(ApiKey.OFFSET_FETCH, version, groups=[{"group_id": group, "topics": [wish]}])).groups[0]
+    assert version < 2 or answer.error_code == 0
+    return list(answer.topics[0].partitions)
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_a_group_that_never_committed_has_no_offset_and_no_error(serving: Serving, version: int) -> None:
+    line = await opened(serving)
+    topic_id = await line.create("b")
+    (row,) = await fetched(line, version, "b", topic_id, "nobody")
+    assert (row.committed_offset, row.metadata, row.error_code) == (-1, "", 0)
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_all_that_a_group_has_committed_is_told_on_request(serving: Serving, version: int) -> None:
+    line = await opened(serving)
+    topic_id = await line.create("b")
+    assert await commit(line, "g", "a", {0: 1, 2: 3}) == {0: 0, 2: 0}
+    assert await commit(line, "g", "b", {0: 9}) == {0: 0}
+    if version < 8:
+        answer = await line.ask(ApiKey.OFFSET_FETCH, version, group_id="g", topics=None)
+    else:
+        answer = (await line.ask(ApiKey.OFFSET_FETCH, version, groups=[{"group_id": "g", "topics": None}])).groups[0]
+    rows = {(row.partition_index, row.committed_offset) for topic in answer.topics for row in topic.partitions}
+    assert rows == {(0, 1), (2, 3), (0, 9)}
+    if version >= 10:
+        assert topic_id in {topic.topic_id.bytes for topic in answer.topics}
+
+
+async def test_a_topic_id_that_nobody_knows_is_refused_by_itself(serving: Serving) -> None:
+    line = await opened(serving)
+    known, unknown = await line.create("b"), bytes(range(16))
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"topic_id": topic_id, "partitions": [partition]} for topic_id in (unknown, known)]
+    answer = await line.ask(ApiKey.OFFSET_COMMIT, 10, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    assert [topic.partitions[0].error_code for topic in answer.topics] == [100, 0]
+    wishes = [{"topic_id": topic_id, "partition_indexes": [0]} for topic_id in (unknown, known)]
+    answer = (await line.ask(ApiKey.OFFSET_FETCH, 10, groups=[{"group_id": "g", "topics": wishes}])).groups[0]
+    assert [(topic.partitions[0].error_code, topic.partitions[0].committed_offset) for topic in answer.topics] == [(100, -1), (0, 7)]
+
+
+async def test_a_member_of_a_lost_group_is_told_in_the_words_of_its_version(serving: Serving) -> None:
+    line = await opened(serving)
+    assert await commit(line, "lost", "a", {0: 1}, generation=3, member_id="x", version=9) == {0: 69}
+    assert await commit(line, "lost", "a", {0: 1}, generation=3, member_id="x", version=8) == {0: 22}
+
+
+async def test_offsets_of_a_deleted_topic_are_forgotten(serving: Serving) -> None:
+    line = await opened(serving)
+    await commit(line, "g", "a", {0: 5})
+    await line.delete("a")
+    await line.create("a")
+    assert await offsets_of(line, "g") == {0: -1}
+
+
+# Durability
+
+
+async def test_a_commit_is_answered_when_it_is_on_the_disk(serving: Serving) -> None:
+    line = await opened(serving)
+    other = await serving.line()
+    flushes = serving.env.disk.flushes
+    flushes.hold()
+    send_commit(line, "g", "a", {0: 5})
+    await flushes.until_waited_for()
+    assert await line.is_silent()
+    wish = {"name": "a", "partition_indexes": [0]}
+    other.send(ApiKey.OFFSET_FETCH, groups=[{"group_id": "g", "topics": [wish]}], require_stable=False)
+    assert await other.is_silent()  # What it would be told could still be lost.
+    flushes.let_go()
+    assert committed_codes(await line.receive()) == {0: 0}
+    assert (await other.receive()).groups[0].topics[0].partitions[0].committed_offset == 5
+
+
+async def test_an_assignment_is_told_when_it_is_on_the_disk(serving: Serving) -> None:
+    await opened(serving)
+    one = await member(serving)
+    await one.join()
+    flushes = serving.env.disk.flushes
+    flushes.hold()
+    one.send_sync(assignments={one.member_id: b"all"})
+    await flushes.until_waited_for()
+    assert await one.line.is_silent()
+    flushes.let_go()
+    assert (await one.line.receive()).assignment == b"all"
+
+
+@pytest.mark.parametrize("ending", ["stop", "crash"])
+async def test_groups_outlive_the_node(serving: Serving, ending: str) -> None:
+    line = await opened(serving)
+    one = await member(serving)
+    await stable(one)
+    assert await one.commit("a", {0: 5, 1: 6}, metadata="half way") == {0: 0, 1: 0}
+    assert await commit(line, "simple", "a", {2: 7}) == {2: 0}
+    await (serving.stop() if ending == "stop" else serving.crash())
+    await serving.open(**QUICK)
+    line = await serving.line()
+    await until_loaded(serving)
+    assert await offsets_of(line, "g", "a", (0, 1, 2)) == {0: 5, 1: 6, 2: -1}
+    assert await offsets_of(line, "simple", "a", (2,)) == {2: 7}
+    one.line = line
+    assert await one.heartbeat() == 0, "a restart is no reason to rebalance"
+    assert (await one.sync()).assignment == one.member_id.encode()
+    assert await one.commit("a", {0: 6}) == {0: 0}
+
+
+async def until_loaded(serving: Serving) -> None:
+    async with asyncio.timeout(10):
+        while serving.node.groups.is_loading():
+            await asyncio.sleep(0.001)
+
+
+# The internal topic
+
+
+async def test_clients_do_not_write_what_coordinators_keep(serving: Serving) -> None:
+    line = await opened(serving)
+    row = await line.produce_batch(CONSUMER_OFFSETS, batch(b"nonsense"))
+    assert row.error_code == 17
+    assert await line.latest(CONSUMER_OFFSETS) == 0
+
+
+async def test_a_deleted_offsets_topic_takes_the_groups_with_it(serving: Serving) -> None:
+    line = await opened(serving)
+    one = await member(serving)
+    await stable(one)
+    await one.commit("a", {0: 5})
+    two = await member(serving)
+    await two.take_id()
+    two.send_join()
+    await line.ask(ApiKey.METADATA, topics=None)
+    await line.delete(CONSUMER_OFFSETS)
+    assert (await two.joined()).error_code == 16
+    assert await one.heartbeat() == 16
+    await coordinated(line)
+    assert await offsets_of(line, "g") == {0: -1}
