@@ -7,7 +7,9 @@ Handlers return these so that they can be called without a server (the simulator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-OK, NOT_FOUND, METHOD_NOT_ALLOWED, TOO_LARGE, BROKEN, UNAVAILABLE = 200, 404, 405, 413, 500, 503
+OK, CREATED = 200, 201
+BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED, CONFLICT, TOO_LARGE = 400, 404, 405, 409, 413
+BROKEN, UNAVAILABLE, NO_ROOM = 500, 503, 507
 JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -14,31 +14,61 @@ from starlette.routing import Route
 
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
-from penstock.http.answers import BROKEN, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, Answer, error
-from penstock.http.bounds import App, bounded
+from penstock.http.answers import BROKEN, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, TOO_LARGE, Answer, error
+from penstock.http.api.dispatch import Api, RawRequest, host_names
+from penstock.http.api.guard import refuse_host
+from penstock.http.api.routes import PREFIX
+from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, bounded
 from penstock.http.gauges import gauges
+from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
+from penstock.http.status_page import status_page
 
-Handler = Callable[[], Answer]
+Handler = Callable[[Request], Awaitable[Answer]]
+
+API_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]  # Those that a path does not take are refused in the API's own words.
+API_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> App:
     """`vitals`: what the process knows of itself, to stand beside the node's own counts."""
-    handlers: dict[str, Handler] = {
-        "/health": health,
-        "/ready": lambda: ready(node.health()),
-        "/metrics": lambda: metrics([*node.metrics.samples(), *gauges(node), *vitals()]),
-    }
+    api = Api(node)
+
+    async def get_health(request: Request) -> Answer:
+        return health()
+
+    async def get_ready(request: Request) -> Answer:
+        return ready(node.health())
+
+    async def get_metrics(request: Request) -> Answer:
+        of_groups = await group_gauges(node)
+        return metrics([*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_groups, *vitals()])
+
+    async def get_status(request: Request) -> Answer:
+        return refuse_host(_headers(request), host_names(node)) or status_page()
+
+    async def ask_api(request: Request) -> Answer:
+        path, query = request.scope["raw_path"].decode("latin-1"), request.scope["query_string"].decode("latin-1")
+        answer = await api.answer(RawRequest(request.method, path, query, _headers(request), await request.body()))
+        return Answer(answer.status, answer.body, {**API_HEADERS, **answer.headers})
+
+    handlers: dict[str, Handler] = {"/": get_status, "/health": get_health, "/ready": get_ready, "/metrics": get_metrics}
     routes = [Route(path, _endpoint(handler), methods=["GET"]) for path, handler in handlers.items()]
-    return bounded(Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed}))
+    routes.append(Route(PREFIX + "/{rest:path}", _endpoint(ask_api), methods=API_METHODS))
+    refusals = {HTTPException: _refused, BodyTooLarge: _too_large, Exception: _failed}
+    return bounded(Starlette(routes=routes, exception_handlers=refusals))
 
 
 def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:  # Async, or Starlette would run it in a thread.
-        return _response(handler())
+        return _response(await handler(request))
 
     return endpoint
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return dict(request.headers.items())
 
 
 def _response(answer: Answer) -> Response:
@@ -50,13 +80,18 @@ def _response(answer: Answer) -> Response:
 async def _refused(request: Request, refused: Exception) -> Response:
     assert isinstance(refused, HTTPException)
     if refused.status_code == NOT_FOUND:
-        paths = ", ".join(route.path for route in request.app.routes)
+        paths = ", ".join(route.path.partition("{")[0] for route in request.app.routes)
         return _response(error(NOT_FOUND, "not_found", f"there is nothing at {request.url.path}; this node answers {paths}"))
     if refused.status_code == METHOD_NOT_ALLOWED:
         allowed = (refused.headers or {}).get("Allow", "GET")
         message = f"{request.url.path} does not take {request.method}, only {allowed}"
         return _response(error(METHOD_NOT_ALLOWED, "method_not_allowed", message, {"Allow": allowed}))
     return _response(error(refused.status_code, "refused", refused.detail))
+
+
+async def _too_large(request: Request, refused: Exception) -> Response:
+    message = f"a request body may have at most {BODY_BYTES_MAX} bytes here"
+    return _response(error(TOO_LARGE, "body_too_large", message, {"Connection": "close"}))
 
 
 async def _failed(request: Request, failure: Exception) -> Response:
