@@ -46,6 +46,31 @@ def bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[s
             return [{"client_software_name": "test", "client_software_version": "1"}]
         case ApiKey.DESCRIBE_CLUSTER:
             return [{"include_cluster_authorized_operations": True}]
+        case ApiKey.DESCRIBE_CONFIGS:
+            resources = [(2, name), (4, "1"), (4, ""), (4, "9"), (8, "1"), (99, "x")]
+            rows = [{"resource_type": kind, "resource_name": who, "configuration_keys": None} for kind, who in resources]
+            return [{"resources": rows, "include_synonyms": True, "include_documentation": True}]
+        case ApiKey.ALTER_CONFIGS | ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            configs = [{"name": "retention.ms", "value": "5", "config_operation": 0}]
+            resources = [{"resource_type": kind, "resource_name": who, "configs": configs} for kind, who in ((2, name), (4, "1"), (8, "1"))]
+            return [{"resources": resources, "validate_only": True}]
+        case ApiKey.CREATE_PARTITIONS:
+            return [{"topics": [{"name": name, "count": 3, "assignments": None}], "timeout_ms": 1000, "validate_only": True}]
+        case ApiKey.DELETE_RECORDS:
+            return [{"topics": [{"name": name, "partitions": [{"partition_index": 0, "offset": -1}]}], "timeout_ms": 1000}]
+        case ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            wish = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+            return [{"replica_id": -1, "topics": [{"topic": name, "partitions": [wish]}]}]
+        case ApiKey.DESCRIBE_LOG_DIRS:
+            return [{"topics": None}, {"topics": [{"topic": name, "partitions": [0, 7]}]}]
+        case ApiKey.DESCRIBE_PRODUCERS:
+            return [{"topics": [{"name": name, "partition_indexes": [0, 7]}]}]
+        case ApiKey.LIST_PARTITION_REASSIGNMENTS:
+            return [{"topics": None}, {"topics": [{"name": name, "partition_indexes": [0]}]}]
+        case ApiKey.LIST_CONFIG_RESOURCES:
+            return [{"resource_types": []}, {"resource_types": [2, 4]}]
+        case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+            return [{"topics": []}, {"topics": [{"name": name}], "cursor": {"topic_name": name, "partition_index": 0}}]
         case _:
             raise AssertionError(api)
 

@@ -5,13 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import records
+from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic, Operation
 from penstock.cluster.controller import (
     PRODUCER_BLOCK_SIZE,
+    AddPartitions,
     BuryTopic,
     Command,
     Controller,
     CreateTopics,
     DeleteTopic,
+    MorePartitions,
     NewTopic,
     RegisterNode,
     TakeProducerBlock,
@@ -129,13 +132,57 @@ def test_a_record_of_a_newer_penstock_is_not_guessed_at() -> None:
         records.decode(bytes(payload))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["create", "delete", "bury", "block", "unclean"]), st.integers(0, 5)), max_size=40))
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        (MorePartitions("none", 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (MorePartitions("there", 3), ErrorCode.INVALID_PARTITIONS),
+        (MorePartitions("there", 2), ErrorCode.INVALID_PARTITIONS),
+        (MorePartitions("there", -1), ErrorCode.INVALID_PARTITIONS),
+        (MorePartitions("there", 101), ErrorCode.POLICY_VIOLATION),
+        (MorePartitions("there", 5, ((1,),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (MorePartitions("there", 4, ((1, 1),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (MorePartitions("there", 4, ((2,),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (MorePartitions("there", 4, ((),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_a_topic_that_cannot_grow_is_refused_with_its_code_and_stays(wish: MorePartitions, code: ErrorCode) -> None:
+    made = controller()
+    create(made, NewTopic("there", topic_id(9), 3))
+    (refusal,) = carry_out(made, AddPartitions((wish,)))
+    assert isinstance(refusal, Refusal) and refusal.code is code
+    assert made.image.partition_count == len(made.image.topics["there"].partitions) == 3
+
+
+def test_a_topic_grows_within_the_bound_and_new_partitions_begin_their_own_epochs() -> None:
+    made = controller(partitions_max=6)
+    create(made, NewTopic("a", topic_id(1), 2), NewTopic("b", topic_id(2), 1))
+    carry_out(made, RegisterNode(1, "c", "d", "h", 1, was_stopped_cleanly=False))
+    replies = carry_out(made, AddPartitions((MorePartitions("a", 4, ((1,), (1,))), MorePartitions("b", 3), MorePartitions("b", 2))))
+    assert [isinstance(reply, Refusal) for reply in replies] == [False, True, False], "what one takes is not there for the next"
+    assert [partition.leader_epoch for partition in made.image.topics["a"].partitions] == [1, 1, 0, 0]
+    assert made.image.partition_count == 6
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["create", "grow", "tell", "tell node", "delete", "bury", "block", "unclean"]), st.integers(0, 5)), max_size=40
+    )
+)
 def test_a_snapshot_replays_into_the_same_image(steps: list[tuple[str, int]]) -> None:
     made = controller()
     for n, (what, which) in enumerate(steps):
         match what:
             case "create":
                 create(made, NewTopic(f"t{which}", topic_id(n + 1), which + 1, overrides={"retention.ms": str(which)}))
+            case "grow":
+                carry_out(made, AddPartitions((MorePartitions(f"t{which}", which + 3),)))
+            case "tell":
+                changes = (Change("retention.ms", Operation.SET, str(n)), Change("flush", Operation(n % 2), "os"))
+                carry_out(made, ConfigureTopic(f"t{which}", changes, replaces_all=n % 3 == 0))
+            case "tell node":
+                changes = (Change("num.partitions", Operation(n % 2), str(n + 1)),)
+                carry_out(made, ConfigureNode(records.EVERY_NODE if which % 2 else 1, changes))
             case "delete" if f"t{which}" in made.image.topics:
                 carry_out(made, DeleteTopic(made.image.topics[f"t{which}"].topic_id))
             case "bury" if made.image.graveyard:

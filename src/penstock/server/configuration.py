@@ -16,10 +16,9 @@ from pathlib import Path
 from penstock.peers.connection import Address
 from penstock.server.addresses import is_wildcard, parse_address
 from penstock.server.complaints import ConfigurationWrong
-from penstock.settings import NODE_SETTINGS, TOPIC_SETTINGS, NodeSettings, node_settings
+from penstock.settings import NODE_SETTINGS, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, node_settings
 
 VARIABLE_PREFIX = "PENSTOCK_"
-TOPIC_PREFIX = "topic."
 
 # Where the process lives, as opposed to how the node behaves: name, default, and what it is for.
 PLACES: dict[str, tuple[str, str]] = {
