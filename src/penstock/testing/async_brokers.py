@@ -27,6 +27,10 @@ class AsyncBroker:
     def bootstrap(self) -> str:
         return self._inner.bootstrap
 
+    @property
+    def pid(self) -> int:
+        return self._inner.pid
+
     async def start(self) -> Self:
         starting = asyncio.ensure_future(asyncio.to_thread(self._inner.start))
         try:

@@ -89,6 +89,13 @@ class Broker:
         create_topic(self.bootstrap, name, partitions, topic_texts(config))
         return name
 
+    @property
+    def pid(self) -> int:
+        """For tests that send it signals."""
+        if self._process is None:
+            raise BrokerFailed("the broker was not started")
+        return self._process.pid
+
     def said(self) -> str:
         """What the node has printed on standard error so far."""
         size = os.fstat(self._log.fileno()).st_size

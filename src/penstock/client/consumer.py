@@ -1,0 +1,191 @@
+"""The consumer: records in, offsets committed when the caller says so.
+
+At least once, unless told otherwise: nothing is committed by itself, and what was handed out but not committed is delivered again after a
+crash or when partitions move. `commit()` means: all that poll() or the loop has handed out so far is done. With `auto_commit=True` asking for the
+next records says so, and what is done is committed every few seconds, when partitions move, and on close.
+
+With a `group` its members share the partitions. Without one a consumer reads every partition of its topics by itself, beginning at `start`, and
+commits nothing.
+
+A consumer belongs to one thread at a time. Not here: asyncio (async_consumer.py), what may be committed (progress.py).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from penstock.client.failures import Closed, CommitFailed, ReadFailed
+from penstock.client.library import common_settings
+from penstock.client.options import Assignment, Start
+from penstock.client.progress import Place, Progress
+from penstock.client.records import Message
+from penstock.client.source import SLICE_SECONDS, Source
+
+MAX_RECORDS = 500  # As Java's max.poll.records.
+NO_GROUP = "penstock-python-without-group"  # librdkafka wants a name even for one who joins nothing.
+
+
+class Consumer:
+    """Use it in `with`, or close() it: then the group hears at once that its partitions are free.
+
+    `bootstrap` falls back to PENSTOCK_BOOTSTRAP, then to 127.0.0.1:9092. `start` is where to begin where the group has committed nothing. A member with
+    an `instance` of its own may be restarted within `session_seconds` without its partitions moving. All members of a group need the same
+    `assignment`. `settings` are librdkafka's own, by its names, and win over ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str],
+        group: str | None = None,
+        bootstrap: str | None = None,
+        start: Start = "earliest",
+        auto_commit: bool = False,
+        instance: str | None = None,
+        assignment: Assignment = "cooperative-sticky",
+        session_seconds: float = 45.0,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        if isinstance(topics, str):
+            raise TypeError(f"topics is a list of names: topics=[{topics!r}]")
+        ours: dict[str, object] = {
+            "group.id": group or NO_GROUP,
+            "auto.offset.reset": start,
+            "enable.auto.commit": auto_commit and group is not None,
+            "enable.auto.offset.store": False,  # What is done, only the caller knows.
+            "partition.assignment.strategy": assignment,
+            "session.timeout.ms": int(session_seconds * 1000),
+        }
+        if instance is not None:
+            ours["group.instance.id"] = instance
+        self.group = group
+        self.topics = list(topics)
+        self._start = start
+        self._commits_itself = auto_commit and group is not None
+        self._progress = Progress()
+        self._waiting: deque[Message] = deque()  # Fetched, and not yet handed out.
+        self._is_closed = self._has_begun = False
+        self._source = Source(common_settings(bootstrap, ours, settings), self._progress.assign, self._revoked)
+
+    def poll(self, max_records: int = MAX_RECORDS, timeout: float = 1.0) -> list[Message]:
+        """The next records, as soon as there are any; an empty list when none came in time."""
+        self.fill(max_records, timeout)
+        return self.take(max_records)
+
+    def __iter__(self) -> Iterator[Message]:
+        """One record after the other, for ever: leave the loop with `break`. Asking for the next one counts as poll()."""
+        while not self._is_closed:
+            self.fill(MAX_RECORDS, SLICE_SECONDS)
+            yield from self.take(1)
+
+    def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
+        """Notes in the group that these, and all before them in their partitions, are done; without any: all that was handed out.
+
+        Returns when the group has it. What was handed out of partitions that were taken away meanwhile is left out: it is delivered again.
+        """
+        self._must_be_open()
+        if self.group is None:
+            raise CommitFailed("a consumer without a group has nowhere to commit to", "give it a group=")
+        if messages is None:
+            offsets = self._progress.owed()
+        else:
+            offsets = self._progress.after([messages] if isinstance(messages, Message) else messages)
+        lost = [place for place in offsets if place not in self._progress.assigned]
+        if lost:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in lost)
+            raise CommitFailed(f"{names} now belongs to another member of {self.group!r}", "leave it: its records are delivered there again")
+        if offsets:
+            self._source.commit(offsets, f"group {self.group!r} did not commit")
+            self._progress.committed(offsets)
+
+    def seek(self, topic: str, partition: int, offset: int | Literal["earliest", "latest"]) -> None:
+        """The next record from this partition will be this one. The partition must be assigned to this consumer."""
+        self._begin()
+        place = (topic, partition)
+        if place not in self._progress.assigned:
+            problem = f"{topic}-{partition} is not assigned to this consumer"
+            raise ReadFailed(problem, "poll() until it is, and look at assignment()", "_STATE")
+        if not isinstance(offset, int):
+            offset = self._source.ends(place)[0 if offset == "earliest" else 1]
+        self._source.seek(place, offset)
+        self._discard([place])
+        self._progress.sought(place, offset)
+
+    def position(self, topic: str, partition: int) -> int | None:
+        """The offset of the next record from this partition: after what was handed out, or else what the group has committed. None: not known."""
+        self._must_be_open()
+        known = self._progress.position((topic, partition))
+        return known if known is not None or self.group is None else self._source.committed((topic, partition))
+
+    def assignment(self) -> list[Place]:
+        """The partitions that this consumer reads now, as (topic, partition). It changes during poll() only."""
+        return sorted(self._progress.assigned)
+
+    def close(self) -> None:
+        """Leaves the group. Commits nothing, unless it was told to commit by itself."""
+        if not self._is_closed:
+            self._note_done()
+            self._is_closed = True
+            self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
+        if failure is not None:
+            self._commits_itself = False  # What the caller was busy with when it failed is not done.
+        self.close()
+
+    # For AsyncConsumer, which fetches in a thread and hands out on its loop: a cancelled poll() loses nothing.
+
+    def fill(self, max_records: int, timeout: float) -> None:
+        """Fetches, unless something is left from before. All that was handed out until now counts as done where commits are automatic."""
+        if max_records < 1:
+            raise ValueError(f"max_records must be 1 or more, not {max_records}")
+        self._begin()
+        if not self._waiting:
+            self._note_done()
+            self._waiting.extend(self._source.fetch(max_records, timeout))
+
+    def take(self, max_records: int) -> list[Message]:
+        """Hands out what was fetched."""
+        messages = [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
+        for message in messages:
+            self._progress.handed(message)
+        return messages
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def hurry(self) -> None:
+        self._source.hurry()
+
+    def _begin(self) -> None:
+        self._must_be_open()
+        if self._has_begun:
+            return
+        if self.group is None:
+            self._source.take_all(self.topics, self._start)
+        else:
+            self._source.join(self.topics)
+        self._has_begun = True
+
+    def _must_be_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the consumer is closed", "make another one")
+
+    def _note_done(self) -> None:
+        owed = self._progress.owed() if self._commits_itself else {}
+        if owed:
+            self._source.store(owed)
+            self._progress.committed(owed)
+
+    def _revoked(self, places: list[Place]) -> None:
+        """What was fetched of them and not handed out belongs to their next owner."""
+        self._discard(places)
+        self._progress.revoke(places)
+
+    def _discard(self, places: list[Place]) -> None:
+        self._waiting = deque(message for message in self._waiting if (message.topic, message.partition) not in places)

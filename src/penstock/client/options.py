@@ -1,0 +1,36 @@
+"""What a producer and a consumer can be told, for those who pass it on. The classes themselves say what it means and what holds without."""
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from penstock.client.partitioning import Partitioner
+
+Acks = Literal["all", 1, 0]
+WhenFull = Literal["block", "raise"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Start = Literal["earliest", "latest", "error"]
+Assignment = Literal["cooperative-sticky", "range", "roundrobin"]
+
+
+class ProducerOptions(TypedDict, total=False):
+    acks: Acks
+    partitioner: Partitioner | None
+    when_full: WhenFull
+    block_seconds: float
+    buffer_records: int
+    buffer_bytes: int
+    linger_ms: float
+    compression: Compression
+    delivery_seconds: float
+    settings: Mapping[str, object] | None
+
+
+class ConsumerOptions(TypedDict, total=False):
+    group: str | None
+    bootstrap: str | None
+    start: Start
+    auto_commit: bool
+    instance: str | None
+    assignment: Assignment
+    session_seconds: float
+    settings: Mapping[str, object] | None

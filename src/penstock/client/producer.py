@@ -1,0 +1,180 @@
+"""The producer: records out, each with a receipt.
+
+`acks` says when a record counts as delivered, for the producer or for a single record:
+
+| acks | delivered when | stored |
+|---|---|---|
+| "all" | every in-sync replica has it | once, in the order of sending |
+| 1 | the leader has it | once or more: a retry can double it, or let a later one overtake |
+| 0 | it was sent; nobody says whether it arrived | once, or never |
+
+A librdkafka producer knows one way only, so each way in use has a channel of its own, made when it is first asked for. Records on different
+channels are not ordered among each other, and each channel has a buffer of its own.
+
+A full buffer makes `send` wait for up to `block_seconds` and then raise BufferFull, or raise it at once (`when_full="raise"`).
+What is wrong with a record itself is raised by `send`; what happens to it later, by its receipt.
+"""
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from penstock.client.channel import Channel, wait_for_room
+from penstock.client.failures import BufferFull, ClientError, Closed
+from penstock.client.library import common_settings, log
+from penstock.client.options import Acks, Compression, WhenFull
+from penstock.client.partitioning import ANY_PARTITION, AS_JAVA, PartitionCounts, Partitioner, choose
+from penstock.client.receipts import Receipt
+from penstock.client.records import Content, Headers, as_bytes, header_pairs
+
+FAREWELL_SECONDS = 5.0  # What a producer that was never closed gets to deliver the rest when the interpreter ends.
+NOW = 0  # librdkafka's word for it.
+IN_FLIGHT_MAX = 5  # As Java's: the most that an idempotent producer may have under way.
+
+
+class Producer:
+    """Thread-safe. Use it in `with`, or close() it: what is still in the buffer goes out then.
+
+    `bootstrap` falls back to PENSTOCK_BOOTSTRAP, then to 127.0.0.1:9092. `settings` are librdkafka's own, by its names, and win over ours.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        *,
+        acks: Acks = "all",
+        partitioner: Partitioner | None = None,
+        when_full: WhenFull = "block",
+        block_seconds: float = 60.0,
+        buffer_records: int = 100_000,
+        buffer_bytes: int = 64 << 20,
+        linger_ms: float = 5,
+        compression: Compression = "none",
+        delivery_seconds: float = 120.0,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        if when_full not in ("block", "raise"):
+            raise ValueError(f"when_full must be 'block' or 'raise', not {when_full!r}")
+        ours = {
+            "linger.ms": linger_ms,
+            "compression.type": compression,
+            "queue.buffering.max.messages": buffer_records,
+            "queue.buffering.max.kbytes": max(1, buffer_bytes >> 10),
+            "delivery.timeout.ms": int(delivery_seconds * 1000),
+            "partitioner": AS_JAVA,
+        }
+        self._settings = common_settings(bootstrap, ours, settings)
+        self._acks = acks
+        self._partitioner = partitioner
+        self.waits = when_full == "block"
+        self.block_seconds = block_seconds
+        self._channels: dict[object, Channel] = {}
+        self._making_channel = threading.Lock()
+        self._forgotten = weakref.finalize(self, _close_forgotten, self._channels)
+        self._counts = PartitionCounts(self.channel(acks), block_seconds)
+
+    def send(
+        self,
+        *,
+        topic: str,
+        value: Content = None,
+        key: Content = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        acks: Acks | None = None,
+    ) -> Receipt:
+        """Puts a record into the buffer, and returns before it is sent. `timestamp` is in milliseconds since 1970; without it: now."""
+        attempt = self.prepare(topic, value, key, headers, partition, timestamp, acks)
+        try:
+            return attempt()
+        except BufferFull:
+            if not self.waits:
+                raise
+        return wait_for_room(self.channel(acks), attempt, self.block_seconds)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Waits until everything sent so far is acknowledged. Raises for records that failed and whose receipts nobody has asked."""
+        self._each(Channel.flush, timeout)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flushes and ends. What could not be delivered within `timeout` is given up, and its receipts say so."""
+        self._forgotten.detach()
+        self._each(Channel.close, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.close()
+        except ClientError as late:
+            if failure is None:
+                raise
+            log.error("while closing: %s", late)  # What is already on its way up is the better story.
+
+    # For AsyncProducer, which waits in another way.
+
+    def prepare(
+        self,
+        topic: str,
+        value: Content,
+        key: Content,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp: int | None,
+        acks: Acks | None,
+    ) -> Callable[[], Receipt]:
+        """Everything but the sending, which may have to be tried more than once."""
+        key = as_bytes(key)
+        where = self.partition_for(topic, key) if partition is None else partition
+        return partial(self.channel(acks).send, topic, key, as_bytes(value), header_pairs(headers), where, timestamp or NOW)
+
+    def channel(self, acks: Acks | None) -> Channel:
+        wanted = self._acks if acks is None else acks
+        channel = self._channels.get(wanted)
+        return channel if channel is not None else self._open(wanted)
+
+    def must_ask(self, topic: str) -> bool:
+        """Whether `partition_for` would have to ask the broker first."""
+        return self._partitioner is not None and self._counts.known(topic) is None
+
+    def partition_for(self, topic: str, key: bytes | None) -> int:
+        if self._partitioner is None:
+            return ANY_PARTITION
+        return choose(self._partitioner, topic, key, self._counts.known(topic) or self._counts.ask(topic))
+
+    def _each(self, act: Callable[[Channel, float | None], None], timeout: float | None) -> None:
+        """All of them within one time-out; then the first failure is raised."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        failures: list[ClientError] = []
+        for channel in list(self._channels.values()):
+            try:
+                act(channel, None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except ClientError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+
+    def _open(self, acks: Acks) -> Channel:
+        if acks not in ("all", 1, 0):
+            raise ValueError(f"acks must be 'all', 1 or 0, not {acks!r}")
+        ours = {"acks": acks, "enable.idempotence": acks == "all", "max.in.flight.requests.per.connection": IN_FLIGHT_MAX}
+        with self._making_channel:
+            if not self._forgotten.alive:
+                raise Closed("the producer is closed", "make another one")
+            if acks not in self._channels:
+                self._channels[acks] = Channel({**ours, **self._settings})
+            return self._channels[acks]
+
+
+def _close_forgotten(channels: dict[object, Channel]) -> None:
+    for channel in list(channels.values()):
+        try:
+            channel.close(FAREWELL_SECONDS)
+        except ClientError as failure:
+            log.error("a producer was never closed, and the rest of its records is lost: %s", failure)
