@@ -3,12 +3,13 @@
 import pytest
 
 from penstock.cluster import records
-from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic, Operation
+from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
 from penstock.cluster.controller import Controller, CreateTopics, NewTopic, RegisterNode
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
+from penstock.wire.configs import Operation
 
 SET, DELETE, APPEND, SUBTRACT = Operation
 TOPIC_ID = bytes(15) + b"\1"

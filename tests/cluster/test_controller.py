@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import records
-from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic, Operation
+from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
 from penstock.cluster.controller import (
     PRODUCER_BLOCK_SIZE,
     AddPartitions,
@@ -22,6 +22,7 @@ from penstock.cluster.controller import (
 from penstock.cluster.image import ClusterImage
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
+from penstock.wire.configs import Operation
 
 
 def topic_id(n: int) -> bytes:

@@ -6,37 +6,15 @@ counts as the default. On a node the settings that topics start from are named w
 """
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.cluster.records import EVERY_NODE
 from penstock.settings import DYNAMIC_SETTINGS, INT_MAX, NODE_SETTINGS, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, Setting, TopicConfig
 from penstock.vocabulary import NodeId
+from penstock.wire.configs import ConfigType, Source
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
-
-
-class Source(IntEnum):
-    """Where a value comes from, by Kafka's numbers; clients refuse others."""
-
-    TOPIC = 1
-    THIS_NODE = 2
-    EVERY_NODE = 3
-    STARTED_WITH = 4
-    DEFAULT = 5
-
-
-class ConfigType(IntEnum):
-    """By Kafka's numbers (KIP-569)."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
 
 
 Values = tuple[Mapping[str, str], Source]

@@ -1,24 +1,14 @@
-"""What configs are about, in the protocol's terms: a type and a name (KIP-133, KIP-412, KIP-1142)."""
+"""What a config request is about: the topic or node that a resource's type and name stand for."""
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from penstock.cluster.records import EVERY_NODE
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NodeId
+from penstock.wire.configs import ResourceType
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
-
-
-class ResourceType(IntEnum):
-    """By Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 def configured_node(node: "Node", name: str) -> NodeId:

@@ -1,4 +1,4 @@
-"""`penstock topics`: create, list, describe, delete."""
+"""`penstock topics`: create, list, describe, alter, delete."""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, pairs, talk
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
+from penstock.peers.configs import Configured
 from penstock.peers.failures import Refused
 from penstock.peers.offsets import EARLIEST, LATEST, FoundOffset
 from penstock.peers.topics import NO_LEADER, TopicView
@@ -20,12 +21,13 @@ Offsets = dict[TopicPartition, FoundOffset]
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics.
+    """Create, list, describe, alter and delete topics.
 
     \b
       penstock topics create orders --partitions 3 --config retention.ms=86400000
       penstock topics list
       penstock topics describe orders
+      penstock topics alter orders --partitions 6 --config flush=os
       penstock topics delete orders --yes
     """
 
@@ -111,6 +113,48 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
     rows = told["partitions"]
     assert isinstance(rows, list)
     print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1, 10_000), help="How many it shall have in all; never fewer than it has.")
+@click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A topic setting; may be repeated.")
+@click.option("--unset", metavar="NAME", multiple=True, help="Back to its default; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Only ask whether it could be done.")
+@bootstrap_option
+@json_option
+def alter(
+    *,
+    name: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    unset: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Change the settings of the topic NAME, or let it grow. It holds at once.
+
+    \b
+      penstock topics alter orders --config retention.ms=3600000 --unset flush
+      penstock topics alter orders --partitions 6
+    """
+    changes: dict[str, str | None] = {**dict(pairs(configs, "--config")), **dict.fromkeys(unset)}
+    if partitions is None and not changes:
+        raise click.UsageError("say what to alter: --partitions, --config or --unset")
+
+    async def conversation(client: Client) -> TopicView:
+        if changes:
+            await client.change_settings(Configured.topic(name), changes, is_trial=dry_run)
+        if partitions is not None:
+            return await client.add_partitions(name, partitions, is_trial=dry_run)
+        return await client.describe(name)
+
+    view = talk(bootstrap, conversation)
+    if as_json:
+        print_json(_summary(view) | {"is_trial": dry_run})
+    else:
+        click.echo(f"{name} could be altered so" if dry_run else f"{name} is altered")
 
 
 @topics.command()

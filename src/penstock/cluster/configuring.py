@@ -7,7 +7,6 @@ so that what an older or newer Penstock has left behind can be taken away.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
 from penstock.cluster import records
@@ -17,20 +16,12 @@ from penstock.cluster.topic_names import check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_SETTINGS, NodeSettings, TopicConfig
 from penstock.vocabulary import NodeId
+from penstock.wire.configs import Operation
 
 VALUE_LENGTH_MAX = 32_767  # What fits a text of the older versions of the protocol.
 
 # Kafka's settings that are lists and that we only keep.
 _KEPT_LISTS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"} & KAFKA_NAMES_WITHOUT_EFFECT
-
-
-class Operation(IntEnum):
-    """By Kafka's numbers."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class Change(NamedTuple):

@@ -1,7 +1,7 @@
-"""Topics: described, created, deleted.
+"""Topics: described, created, grown, deleted.
 
-A creation or deletion is not idempotent by itself: where the answer to a try was lost and the next try finds the work done, it counts as
-done by this call.
+None of the latter is idempotent by itself: where the answer to a try was lost and the next try finds the work done, it counts as done by
+this call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,8 @@ from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
 from penstock.peers.topics import NO_LEADER, ClusterView, TopicView
 from penstock.wire.api_keys import ApiKey
+
+_ROWS = {ApiKey.CREATE_TOPICS: "topics", ApiKey.CREATE_PARTITIONS: "results", ApiKey.DELETE_TOPICS: "responses"}
 
 
 async def describe_cluster(router: Router, topics: Sequence[str] | None, deadline: Deadline) -> ClusterView:
@@ -45,6 +47,14 @@ async def create_topic(
     return await router.retry(f"wait for the leaders of topic {topic!r}", deadline, lambda: _topic_with_leaders(router, topic, deadline))
 
 
+async def add_partitions(router: Router, topic: str, deadline: Deadline, *, partitions: int, is_trial: bool) -> TopicView:
+    """Lets the topic grow to this many partitions and waits until each has a leader. A trial only asks whether it could."""
+    body = {"topics": [{"name": topic, "count": partitions, "assignments": None}], "validate_only": is_trial}
+    what = f"add partitions to topic {topic!r}"
+    await _ask_controller(router, ApiKey.CREATE_PARTITIONS, body, what, deadline, done_already=ErrorCode.INVALID_PARTITIONS)
+    return await router.retry(f"wait for the leaders of topic {topic!r}", deadline, lambda: _topic_with_leaders(router, topic, deadline))
+
+
 async def delete_topic(router: Router, topic: str, deadline: Deadline) -> None:
     body = {"topics": [{"name": topic}], "topic_names": [topic]}
     done_already = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -64,7 +74,7 @@ async def _ask_controller(
             connection = await router.controller(deadline)
             timeout_s, at_node_ms = router.timeouts(deadline)
             answer = await connection.call(api, {**body, "timeout_ms": at_node_ms}, timeout_s=timeout_s)
-            row = (answer.topics if api == ApiKey.CREATE_TOPICS else answer.responses)[0]
+            row = getattr(answer, _ROWS[api])[0]
             check_code(row.error_code, what, getattr(row, "error_message", None))
         except PeerFailure as failure:
             router.doubt_controller()

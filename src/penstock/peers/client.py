@@ -7,8 +7,9 @@ Not here: whom to ask and when to ask again (routing), batching and sequences (p
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from penstock.peers import administration, appending, groups, offsets
+from penstock.peers import administration, appending, configs, groups, offsets
 from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity
+from penstock.peers.configs import Configured, SettingView
 from penstock.peers.connection import Address
 from penstock.peers.failures import BadAnswer, PeerFailure, check_code
 from penstock.peers.fetch_session import FetchSession, FetchWish
@@ -82,6 +83,21 @@ class Client:
         return await administration.create_topic(
             self.router, topic, deadline, partitions=partitions, replication_factor=replication_factor, config=config or {}
         )
+
+    async def add_partitions(self, topic: str, partitions: int, *, is_trial: bool = False, deadline_s: float | None = None) -> TopicView:
+        """Lets the topic grow to this many partitions in all. A trial only asks whether it could."""
+        deadline = self.router.deadline(deadline_s)
+        return await administration.add_partitions(self.router, topic, deadline, partitions=partitions, is_trial=is_trial)
+
+    async def settings_of(self, configured: Configured, *, deadline_s: float | None = None) -> list[SettingView]:
+        """What holds for a topic or a node, and where it comes from."""
+        return await configs.describe(self.router, configured, self.router.deadline(deadline_s))
+
+    async def change_settings(
+        self, configured: Configured, changes: Mapping[str, str | None], *, is_trial: bool = False, deadline_s: float | None = None
+    ) -> None:
+        """Tells a topic or a node otherwise; None takes a word back. All of it or nothing."""
+        await configs.change(self.router, configured, changes, self.router.deadline(deadline_s), is_trial=is_trial)
 
     async def delete_topic(self, topic: str, *, deadline_s: float | None = None) -> None:
         await administration.delete_topic(self.router, topic, self.router.deadline(deadline_s))

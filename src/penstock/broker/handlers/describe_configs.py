@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.config_entries import ConfigEntry, every_node_entries, node_entries, topic_entries
-from penstock.broker.config_resources import ResourceType, configured_node, not_configurable
+from penstock.broker.config_resources import configured_node, not_configurable
 from penstock.broker.patience import Patience
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
+from penstock.wire.configs import ResourceType
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node

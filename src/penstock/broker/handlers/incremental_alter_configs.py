@@ -10,10 +10,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.broker.config_resources import ResourceType, configured_node, not_configurable
-from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic, Operation
+from penstock.broker.config_resources import configured_node, not_configurable
+from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
 from penstock.errors import ErrorCode, Refusal
 from penstock.wire import schemas
+from penstock.wire.configs import Operation, ResourceType
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node

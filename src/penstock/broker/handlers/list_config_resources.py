@@ -7,9 +7,9 @@ known: UNSUPPORTED_VERSION. Of the known ones only topics and nodes have somethi
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.broker.config_resources import ResourceType
 from penstock.errors import ErrorCode
 from penstock.wire import schemas
+from penstock.wire.configs import ResourceType
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node

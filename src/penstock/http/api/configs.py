@@ -1,13 +1,14 @@
 """The settings of a topic: shown with where each value comes from, and changed while the topic is in use."""
 
-from penstock.broker.config_entries import Source, topic_entries
+from penstock.broker.config_entries import topic_entries
 from penstock.broker.node import Node
 from penstock.cluster import records
-from penstock.cluster.configuring import Change, ConfigureTopic, Operation
+from penstock.cluster.configuring import Change, ConfigureTopic
 from penstock.http.answers import OK, Answer
 from penstock.http.api.deciding import VALIDATE_ONLY, decide, topic_called
 from penstock.http.api.requests import ApiRequest
 from penstock.http.api.schemas import flag, listing, named, shape, text, texts_by_name
+from penstock.wire.configs import Operation, Source
 
 _SOURCES = {
     Source.TOPIC: "topic",
