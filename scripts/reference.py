@@ -6,7 +6,6 @@ A page written by hand would be wrong within a month; this one cannot be, becaus
 """
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.server.configuration import PLACES
@@ -38,15 +37,19 @@ PLACES_HEAD = """
 NODE_HEAD = """
 ## A node
 
-| name | default | allowed | reason |
-|---|---|---|---|
+Those marked *changes* can be changed while the node runs, by `penstock configs alter` or any Kafka tool, for one node or for all of them; what
+was told then outranks what the node was started with, and is kept across restarts.
+
+| name | default | allowed | while running | reason |
+|---|---|---|---|---|
 """
 
 TOPIC_HEAD = """
 ## A topic
 
 `penstock topics create --config NAME=VALUE`, or any Kafka tool, sets these for one topic. With `topic.` in front (in the file: in a
-`[topic]` table) they are what every topic of the node starts from.
+`[topic]` table) they are what every topic of the node starts from. All of them can be changed while the topic is in use (`penstock topics
+alter`), and with `topic.` in front while the node runs (`penstock configs alter`).
 
 | name | default | allowed | reason |
 |---|---|---|---|
@@ -77,13 +80,18 @@ def page() -> str:
     )
     names = ", ".join(f"`{name}`" for name in sorted(KAFKA_NAMES_WITHOUT_EFFECT))
     return (
-        HEAD + PLACES_HEAD + places + NODE_HEAD + _rows(NODE_SETTINGS.values()) + TOPIC_HEAD + _rows(TOPIC_SETTINGS.values())
-        + TAIL.format(names=names)
+        HEAD + PLACES_HEAD + places + NODE_HEAD + "".join(map(_node_row, NODE_SETTINGS.values()))
+        + TOPIC_HEAD + "".join(map(_topic_row, TOPIC_SETTINGS.values())) + TAIL.format(names=names)
     )  # fmt: skip
 
 
-def _rows(settings: Iterable[Setting]) -> str:
-    return "".join(f"| `{each.name}` | {_value(each.default)} | {_allowed(each)} | {each.reason} |\n" for each in settings)
+def _node_row(setting: Setting) -> str:
+    changes = "changes" if setting.is_dynamic else "fixed"
+    return f"| `{setting.name}` | {_value(setting.default)} | {_allowed(setting)} | {changes} | {setting.reason} |\n"
+
+
+def _topic_row(setting: Setting) -> str:
+    return f"| `{setting.name}` | {_value(setting.default)} | {_allowed(setting)} | {setting.reason} |\n"
 
 
 def _value(value: Value) -> str:
