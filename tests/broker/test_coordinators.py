@@ -1,0 +1,449 @@
+"""What a coordinator's runtime promises: loading from snapshots and logs, disks that fail or are full, time-outs, bounds."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from members import Member, commit, committed_codes, coordinated, member, offsets_of, send_commit, stable
+from serving import DoorEnv, Line, Serving, started, until, virtually
+
+from penstock.broker import coordinator_snapshots
+from penstock.broker.coordinators import SNAPSHOT_EVERY_BYTES_MIN
+from penstock.broker.groups import CONSUMER_OFFSETS
+from penstock.broker.node import Node
+from penstock.settings import NodeSettings
+from penstock.simulator.disk import SimDisk
+from penstock.simulator.env import SimEnv
+from penstock.simulator.platter import Loss
+from penstock.simulator.world import World
+from penstock.wire.api_keys import ApiKey
+
+QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1, "group_min_session_timeout_ms": 100}
+
+
+async def opened(serving: Serving) -> Line:
+    await serving.open(**QUICK)
+    line = await serving.line()
+    await coordinated(line)
+    await line.create("a", 3)
+    return line
+
+
+async def reopened(serving: Serving) -> Line:
+    await serving.open(**QUICK)
+    await until(lambda: not serving.node.groups.is_loading())
+    return await serving.line()
+
+
+def snapshot_path(serving: Serving) -> Path:
+    return serving.directory / serving.node.partitions.by_name[CONSUMER_OFFSETS][0].log.directory / coordinator_snapshots.NAME
+
+
+def log_bytes_loaded(node: Node) -> int:
+    """How much of the log was read at the last load, beyond what the snapshot told."""
+    (partition,) = node.partitions.by_name[CONSUMER_OFFSETS]
+    return partition.log.appended_bytes - node.groups._saved[partition][0]
+
+
+# Snapshots
+
+
+async def test_a_stop_in_order_leaves_a_snapshot_and_the_next_start_reads_no_log(serving: Serving) -> None:
+    line = await opened(serving)
+    for offset in range(50):
+        await commit(line, "g", "a", {0: offset, 1: 2 * offset})
+    await serving.stop()
+    line = await reopened(serving)
+    assert snapshot_path(serving).exists()
+    assert log_bytes_loaded(serving.node) == 0
+    assert await offsets_of(line, "g", "a", (0, 1, 2)) == {0: 49, 1: 98, 2: -1}
+
+
+async def test_a_snapshot_is_written_when_the_log_has_grown(serving: Serving) -> None:
+    line = await opened(serving)
+    await commit(line, "g", "a", {0: 1})
+    await serving.node.groups.save_grown()
+    assert not snapshot_path(serving).exists()
+    note = "n" * 4_000
+    for number in range(SNAPSHOT_EVERY_BYTES_MIN // 4_000 + 1):
+        send_commit(line, f"g{number % 7}", "a", {number % 3: number}, metadata=note)
+        await line.receive()
+    await serving.node.groups.save_grown()
+    assert snapshot_path(serving).exists()
+    await commit(line, "g", "a", {0: 77})  # After the snapshot: it must come from the log.
+    await serving.crash()
+    line = await reopened(serving)
+    assert 0 < log_bytes_loaded(serving.node) < 10_000
+    assert await offsets_of(line, "g") == {0: 77}
+    assert await offsets_of(line, "g3", "a", (0, 1, 2)) != {0: -1, 1: -1, 2: -1}
+
+
+async def test_commits_made_while_a_snapshot_is_written_are_kept(serving: Serving) -> None:
+    line = await opened(serving)
+    for group in range(300):
+        await commit(line, f"g{group}", "a", {0: 1, 1: 1, 2: 1})
+    groups = serving.node.groups
+    (coordinator,) = groups
+    saving = asyncio.get_running_loop().create_task(groups._save(coordinator))
+    for group in range(0, 300, 3):
+        await commit(line, f"g{group}", "a", {1: 2})
+        await line.ask(ApiKey.DELETE_GROUPS, groups_names=[f"g{group + 1}"])
+    await saving
+    await serving.crash()
+    line = await reopened(serving)
+    assert log_bytes_loaded(serving.node) > 0
+    for group in range(0, 300, 3):
+        assert await offsets_of(line, f"g{group}", "a", (0, 1, 2)) == {0: 1, 1: 2, 2: 1}
+        assert await offsets_of(line, f"g{group + 1}", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
+        assert await offsets_of(line, f"g{group + 2}", "a", (0, 1, 2)) == {0: 1, 1: 1, 2: 1}
+
+
+def _torn(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _damaged(content: bytes) -> bytes:
+    return content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]
+
+
+def _longer(content: bytes) -> bytes:
+    return content + content
+
+
+def _empty(content: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("spoil", [_torn, _damaged, _longer, _empty])
+async def test_a_snapshot_that_is_not_whole_is_not_believed(serving: Serving, spoil: Callable[[bytes], bytes]) -> None:
+    line = await opened(serving)
+    for offset in range(20):
+        await commit(line, "g", "a", {0: offset})
+    path = snapshot_path(serving)
+    await serving.stop()
+    path.write_bytes(spoil(path.read_bytes()))
+    line = await reopened(serving)
+    assert log_bytes_loaded(serving.node) > 0
+    assert await offsets_of(line, "g") == {0: 19}
+
+
+async def test_a_snapshot_of_another_partition_is_not_believed(serving: Serving) -> None:
+    await serving.open(**QUICK | {"offsets_topic_num_partitions": 2})
+    line = await serving.line()
+    await coordinated(line)
+    await line.create("a")
+    names = [f"g{number}" for number in range(8)]
+    for at, name in enumerate(names):
+        await commit(line, name, "a", {0: at})
+    partitions = serving.node.partitions.by_name[CONSUMER_OFFSETS]
+    paths = [serving.directory / partition.log.directory / coordinator_snapshots.NAME for partition in partitions]
+    await serving.stop()
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, reversed(contents), strict=True):
+        path.write_bytes(content)
+    line = await reopened(serving)
+    for at, name in enumerate(names):
+        assert await offsets_of(line, name) == {0: at}
+
+
+def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
+    """The disk kept the snapshot and lost the end of the log that it stood for: what the log says holds, and what comes after counts."""
+    with World(5) as world:
+        disk = world.hosts["node"].disk if "node" in world.hosts else None
+
+        async def first(env: SimEnv) -> None:
+            node, address = await started(env, **QUICK)
+            line = await Line.open(address)
+            await coordinated(line)
+            await line.create("a")
+            for offset in range(5):
+                await commit(line, "g", "a", {0: offset})
+            await node.stop()
+
+        async def second(env: SimEnv) -> None:
+            node, address = await started(env, **QUICK)
+            line = await Line.open(address)
+            await until(lambda: not node.groups.is_loading())
+            assert await offsets_of(line, "g") == {0: -1}
+            await commit(line, "g", "a", {0: 1})
+            assert await offsets_of(line, "g") == {0: 1}
+            await node.stop()
+
+        world.start("node", first)
+        world.run_for(100)
+        disk = world.hosts["node"].disk
+        (directory,) = [name.rsplit("/", 1)[0] for name in _files(disk) if name.endswith(coordinator_snapshots.NAME)]
+        for name in _files(disk):
+            if name.startswith(directory) and not name.endswith(coordinator_snapshots.NAME):
+                disk.lose(name)
+        world.start("node", second)
+        world.run_for(100)
+        assert world.hosts["node"].endings[-1] == "returned"
+
+
+def _files(disk: SimDisk) -> list[str]:
+    found: list[str] = []
+
+    def walk(path: str) -> None:
+        for name in disk.list(path):
+            inner = f"{path}/{name}" if path else name
+            if disk.list(inner):
+                walk(inner)
+            else:
+                found.append(inner)
+
+    walk("")
+    return found
+
+
+@pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE])
+def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss) -> None:
+    """What was acknowledged is there after every cut, whatever became of the snapshot."""
+    for seed in range(12):
+        with World(seed) as world:
+            acknowledged: dict[int, int] = {}
+
+            async def live(env: SimEnv) -> None:
+                node, address = await started(env, **QUICK)
+                line = await Line.open(address)
+                await coordinated(line)
+                await line.create("a", 3)
+                for offset in range(1_000):
+                    codes = await commit(line, "g", "a", {offset % 3: offset})
+                    assert codes == {offset % 3: 0}
+                    acknowledged[offset % 3] = offset
+                    if offset % 5 == 0:
+                        (coordinator,) = node.groups
+                        await node.groups._save(coordinator)
+
+            async def look(env: SimEnv) -> None:
+                node, address = await started(env, **QUICK)
+                line = await Line.open(address)
+                await until(lambda: not node.groups.is_loading())
+                found = await offsets_of(line, "g", "a", (0, 1, 2))
+                assert all(found[partition] >= offset for partition, offset in acknowledged.items())
+                await node.stop()
+
+            world.start("node", live)
+            world.run_for(0.05 + seed * 0.013)
+            world.power_cut("node", loss)
+            world.start("node", look)
+            world.run_for(100)
+            assert acknowledged
+            assert world.hosts["node"].endings[-1] == "returned"
+
+
+# Loading
+
+
+async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
+    line = await opened(serving)
+    one = await member(serving)
+    await stable(one)
+    await one.commit("a", {0: 5})
+    await serving.crash()
+    serving.lives.append(DoorEnv(str(serving.directory)))
+    serving._node = node = Node(serving.env, NodeSettings(**QUICK))
+    reads = serving.env.disk.cold_reads
+    starting = asyncio.get_running_loop().create_task(node.start())
+    await starting
+    reads.hold()
+    for coordinator in node.groups:
+        coordinator._reload("as after a start")
+    serving.address = await node.listen_kafka("127.0.0.1", 0)
+    line = await serving.line()
+    one.line = line
+    assert (await one.join()).error_code == 14
+    assert (await one.sync()).error_code == 14
+    assert await one.heartbeat() == 0, "nobody's session runs while it loads"
+    assert await one.leave() == 14
+    assert await one.commit("a", {0: 6}) == {0: 14}
+    wish = {"name": "a", "partition_indexes": [0]}
+    assert (await line.ask(ApiKey.OFFSET_FETCH, groups=[{"group_id": "g", "topics": [wish]}])).groups[0].error_code == 14
+    assert (await line.ask(ApiKey.OFFSET_FETCH, 7, group_id="g", topics=[wish])).error_code == 14
+    first = await line.ask(ApiKey.OFFSET_FETCH, 1, group_id="g", topics=[wish])
+    assert [row.error_code for row in first.topics[0].partitions] == [14]
+    assert (await line.ask(ApiKey.LIST_GROUPS)).error_code == 14
+    assert (await line.ask(ApiKey.DESCRIBE_GROUPS, groups=["g"])).groups[0].error_code == 14
+    assert (await line.ask(ApiKey.DELETE_GROUPS, groups_names=["g"])).results[0].error_code == 14
+    reads.let_go()
+    await until(lambda: not node.groups.is_loading())
+    assert await one.heartbeat() == 0
+    assert await offsets_of(line, "g") == {0: 5}
+
+
+async def test_a_topic_deleted_while_a_coordinator_loads_is_forgotten_afterwards(serving: Serving) -> None:
+    line = await opened(serving)
+    await commit(line, "g", "a", {0: 5})
+    reads = serving.env.disk.cold_reads
+    reads.hold()
+    for coordinator in serving.node.groups:
+        coordinator._reload("as after a start")
+    await line.delete("a")
+    reads.let_go()
+    await until(lambda: not serving.node.groups.is_loading())
+    await line.create("a")
+    assert await offsets_of(line, "g") == {0: -1}
+
+
+# Disks that fail
+
+
+def test_a_log_that_fails_takes_its_coordinator_with_it() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK)
+        line, other = await Line.open(address), await Line.open(address)
+        await coordinated(line)
+        await line.create("a")
+        one, two = Member(line, "g"), Member(other, "g")
+        await stable(one)
+        assert await one.commit("a", {0: 1}) == {0: 0}
+        await two.take_id()
+        two.send_join()
+        await asyncio.sleep(0.1)
+        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS]
+        world.hosts["node"].disk.fail_next_flush(f"{partition.log.directory}/{0:020}.log")
+        assert await one.commit("a", {0: 2}) == {0: 16}
+        assert (await two.joined()).error_code == 16, "a parked join must not wait for ever"
+        assert await one.heartbeat() == 16
+        assert await one.commit("a", {0: 3}) == {0: 16}
+        answer = await line.ask(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+        assert answer.coordinators[0].error_code == 15
+        assert (await line.ask(ApiKey.LIST_GROUPS)).error_code == 0
+        await node.stop()
+
+    virtually(scenario)
+
+
+def test_a_full_disk_changes_nothing_and_is_over_when_there_is_room() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK, disk_free_bytes_min=0)
+        line = await Line.open(address)
+        await coordinated(line)
+        await line.create("a")
+        one = Member(line, "g")
+        await stable(one)
+        assert await one.commit("a", {0: 1}) == {0: 0}
+        disk = world.hosts["node"].disk
+        roomy, disk.capacity_bytes = disk.capacity_bytes, 0
+        assert await one.commit("a", {0: 2}) == {0: 15}
+        assert await offsets_of(line, "g") == {0: 1}
+        assert await one.heartbeat() == 0, "what needs no room goes on"
+        disk.capacity_bytes = roomy
+        assert await one.commit("a", {0: 3}) == {0: 0}
+        assert await offsets_of(line, "g") == {0: 3}
+        await node.stop()
+
+    virtually(scenario)
+
+
+def test_a_full_disk_holds_a_rebalance_up_and_then_it_goes_on() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK, disk_free_bytes_min=0)
+        lines = [await Line.open(address) for _ in range(2)]
+        await coordinated(lines[0])
+        members = [Member(line, "g") for line in lines]
+        disk = world.hosts["node"].disk
+        for one in members:
+            await one.take_id()
+            one.send_join()
+        for one in members:
+            assert (await one.joined()).error_code in (0, 27)
+        roomy, disk.capacity_bytes = disk.capacity_bytes, 0
+        leader = next(one for one in members if one.is_leader)
+        answer = await leader.sync(assignments={leader.member_id: b"all"})
+        assert answer.error_code in (15, 27)
+        disk.capacity_bytes = roomy
+        for one in members:
+            one.send_join()
+        for one in members:
+            assert (await one.joined()).error_code == 0
+        leader = next(one for one in members if one.is_leader)
+        assert (await leader.sync(assignments={leader.member_id: b"all"})).assignment == b"all"
+        await node.stop()
+
+    virtually(scenario)
+
+
+@pytest.mark.expects_failure
+async def test_a_defect_in_the_core_costs_one_request_and_a_reload(serving: Serving) -> None:
+    line = await opened(serving)
+    await commit(line, "g", "a", {0: 5})
+    (coordinator,) = serving.node.groups
+    assert coordinator.state is not None
+    coordinator.state._image = None  # type: ignore[assignment] # As a defect would leave it.
+    assert await commit(line, "g", "a", {0: 6}) == {0: -1}
+    await until(lambda: not serving.node.groups.is_loading())
+    assert await offsets_of(line, "g") == {0: 5}
+    assert await commit(line, "g", "a", {0: 7}) == {0: 0}
+
+
+# Time
+
+
+def test_sessions_lapse_by_the_clock() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK)
+        one = Member(await Line.open(address), "g")
+        await coordinated(one.line)
+        await stable(one, session_timeout_ms=6_000)
+        for _ in range(10):
+            await asyncio.sleep(5)
+            assert await one.heartbeat() == 0
+        await asyncio.sleep(6.1)
+        assert await one.heartbeat() == 25
+        (group,) = (await one.line.ask(ApiKey.DESCRIBE_GROUPS, groups=["g"])).groups
+        assert group.group_state == "Empty"
+        await node.stop()
+
+    virtually(scenario)
+
+
+def test_offsets_of_an_empty_group_are_forgotten_in_time() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK, offsets_retention_minutes=60, connections_max_idle_ms=10**9)
+        line = await Line.open(address)
+        await coordinated(line)
+        await line.create("a")
+        await commit(line, "g", "a", {0: 1})
+        await asyncio.sleep(50 * 60)
+        assert await offsets_of(line, "g") == {0: 1}
+        await asyncio.sleep(25 * 60)
+        assert await offsets_of(line, "g") == {0: -1}
+        assert (await line.ask(ApiKey.LIST_GROUPS)).groups == ()
+        await node.stop()
+
+    virtually(scenario)
+
+
+async def test_settings_of_groups_hold_as_soon_as_they_are_changed(serving: Serving) -> None:
+    await opened(serving)
+    one = await member(serving)
+    assert (await one.join(session_timeout_ms=50)).error_code == 26
+    serving.node.settings = NodeSettings(**QUICK | {"group_min_session_timeout_ms": 10})
+    serving.node.groups.settings_changed()
+    assert (await one.join(session_timeout_ms=50)).error_code == 0
+
+
+async def test_many_pipelined_commits_are_answered_in_order(serving: Serving) -> None:
+    line = await opened(serving)
+    for offset in range(500):
+        send_commit(line, "g", "a", {0: offset})
+    for _ in range(500):
+        assert committed_codes(await line.receive()) == {0: 0}
+    assert await offsets_of(line, "g") == {0: 499}
+
+
+def test_keys_found_in_batches_are_those_that_were_put_in() -> None:
+    from penstock.wire.batches import Record, encode_batch
+    from penstock.wire.keyed_records import keyed_records
+
+    records: list[Any] = [Record(b"k%d" % n, None if n % 5 == 0 else b"v" * n, timestamp_ms=1_000 + n) for n in range(300)]
+    batches = b"".join(
+        bytes(encode_batch(records[at : at + 30], base_offset=at, codec=codec)) for at, codec in zip(range(0, 300, 30), [0, 4] * 5, strict=True)
+    )
+    pairs, end_offset = keyed_records(batches, 45)
+    assert pairs == [(record.key, record.value) for record in records[45:]]
+    assert end_offset == 300

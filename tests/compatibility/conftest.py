@@ -1,0 +1,35 @@
+"""What the compatibility tests share: one node for each file, quick to rebalance, and its own words beside a failure.
+
+With PENSTOCK_PEER=host:port the tests talk to that broker instead: Apache Kafka must pass them too.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+from system import harness
+from system.conftest import Broker
+
+# Members that are killed are missed soon, and a group of several settles in one rebalance or two.
+SETTINGS = {"group.initial.rebalance.delay.ms": 200, "group.min.session.timeout.ms": 500}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    peer = os.environ.get("PENSTOCK_PEER")
+    if peer:
+        yield Broker(peer, None)
+        return
+    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=SETTINGS) as node:
+        yield Broker(node.bootstrap, node)
+        assert node.is_alive(), f"the node ended with code {node.wait()}"
+        assert node.complaints() == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for node in harness.running:
+            report.sections.append((f"last words of the node on {node.data_directory}", node.last_words()))
+    return report

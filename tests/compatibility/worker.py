@@ -1,0 +1,171 @@
+"""A process of group members, to be stopped in order (SIGTERM) or killed. Run as `python worker.py '<options as JSON>'`.
+
+Each member reads its topic, tells of what it has read, and commits that. What happens is told as lines of JSON: {"who", "what", …}.
+The same for three libraries, so that the same claims can be made of each. Nothing here knows of any node's insides.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import threading
+from typing import Any
+
+LOCK = threading.Lock()
+STOPPING = threading.Event()
+
+
+def tell(who: int, what: str, **more: Any) -> None:
+    with LOCK:
+        sys.stdout.write(json.dumps({"who": who, "what": what, **more}) + "\n")
+        sys.stdout.flush()
+
+
+def run_confluent(who: int, options: dict[str, Any]) -> None:
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+    config = {
+        "bootstrap.servers": options["bootstrap"],
+        "group.id": options["group"],
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": options["session_ms"],
+        "heartbeat.interval.ms": options["session_ms"] // 6,
+        "partition.assignment.strategy": options["strategy"],
+        "socket.timeout.ms": 5_000,
+        "reconnect.backoff.max.ms": 500,
+    }
+    if options["instance_ids"]:
+        config["group.instance.id"] = options["instance_ids"][who]
+
+    def told(what: str) -> Any:
+        return lambda _, partitions: tell(who, what, partitions=[one.partition for one in partitions])
+
+    consumer = Consumer(config)
+    consumer.subscribe([options["topic"]], on_assign=told("assigned"), on_revoke=told("revoked"), on_lost=told("lost"))
+    try:
+        while not STOPPING.is_set():
+            try:
+                read = consumer.consume(200, 0.1)
+            except KafkaException as failure:
+                tell(who, "failed", error=failure.args[0].name())
+                return
+            records = [one for one in read if one.error() is None]
+            for one in read:
+                if one.error() is not None and (one.error().fatal() or one.error().code() == KafkaError.FENCED_INSTANCE_ID):
+                    tell(who, "failed", error=one.error().str())
+                    return
+            if records:
+                tell(who, "read", records=[[one.partition(), one.offset(), one.value().decode()] for one in records])
+                try:
+                    done = consumer.commit(asynchronous=False)
+                    tell(who, "committed", offsets=[[one.partition, one.offset] for one in done if one.error is None])
+                except KafkaException as failure:
+                    tell(who, "uncommitted", error=failure.args[0].name())
+    finally:
+        consumer.close()
+
+
+def run_kafka_python(who: int, options: dict[str, Any]) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell(who, "assigned", partitions=sorted(one.partition for one in assigned))
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell(who, "revoked", partitions=sorted(one.partition for one in revoked))
+
+        def on_partitions_lost(self, lost: Any) -> None:
+            tell(who, "lost", partitions=sorted(one.partition for one in lost))
+
+    assignor = CooperativeStickyAssignor if options["strategy"] == "cooperative-sticky" else RangePartitionAssignor
+    more = {"group_instance_id": options["instance_ids"][who]} if options["instance_ids"] else {}
+    consumer = KafkaConsumer(
+        bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
+        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=options["session_ms"] // 6, max_poll_interval_ms=30_000,
+        partition_assignment_strategy=[assignor], reconnect_backoff_max_ms=500, **more,
+    )  # fmt: skip
+    consumer.subscribe([options["topic"]], listener=Listener())
+    try:
+        while not STOPPING.is_set():
+            try:
+                read = consumer.poll(timeout_ms=100, max_records=200)
+            except KafkaError as failure:
+                tell(who, "failed", error=type(failure).__name__)
+                return
+            records = [[one.partition, one.offset, one.value.decode()] for batch in read.values() for one in batch]
+            if records:
+                tell(who, "read", records=records)
+                try:
+                    consumer.commit()
+                    tell(who, "committed", offsets=[[where.partition, batch[-1].offset + 1] for where, batch in read.items()])
+                except KafkaError as failure:
+                    tell(who, "uncommitted", error=type(failure).__name__)
+    finally:
+        consumer.close()
+
+
+async def run_aiokafka(who: int, options: dict[str, Any]) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            tell(who, "assigned", partitions=sorted(one.partition for one in assigned))
+
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            tell(who, "revoked", partitions=sorted(one.partition for one in revoked))
+
+    more = {"group_instance_id": options["instance_ids"][who]} if options["instance_ids"] else {}
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
+        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=options["session_ms"] // 6,
+        partition_assignment_strategy=(RangePartitionAssignor,), metadata_max_age_ms=5_000, **more,
+    )  # fmt: skip
+    consumer.subscribe([options["topic"]], listener=Listener())
+    await consumer.start()
+    try:
+        while not STOPPING.is_set():
+            try:
+                read = await consumer.getmany(timeout_ms=100, max_records=200)
+            except KafkaError as failure:
+                tell(who, "failed", error=type(failure).__name__)
+                return
+            records = [[one.partition, one.offset, one.value.decode()] for batch in read.values() for one in batch]
+            if records:
+                tell(who, "read", records=records)
+                try:
+                    await consumer.commit()
+                    tell(who, "committed", offsets=[[where.partition, batch[-1].offset + 1] for where, batch in read.items()])
+                except KafkaError as failure:
+                    tell(who, "uncommitted", error=type(failure).__name__)
+    finally:
+        await consumer.stop()
+
+
+async def run_all_aiokafka(options: dict[str, Any]) -> None:
+    await asyncio.gather(*(run_aiokafka(who, options) for who in range(options["members"])))
+
+
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    signal.signal(signal.SIGTERM, lambda *_: STOPPING.set())
+    if options["library"] == "aiokafka":
+        asyncio.run(run_all_aiokafka(options))
+        return
+    run = {"confluent": run_confluent, "kafka-python": run_kafka_python}[options["library"]]
+    threads = [threading.Thread(target=run, args=(who, options)) for who in range(options["members"])]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        for thread in threads:
+            thread.join(0.2)  # In pieces, so that the signal is heard.
+
+
+if __name__ == "__main__":
+    main()
