@@ -37,8 +37,8 @@ PLACES_HEAD = """
 NODE_HEAD = """
 ## A node
 
-Those marked *changes* can be changed while the node runs, by `penstock configs alter` or any Kafka tool, for one node or for all of them; what
-was told then outranks what the node was started with, and is kept across restarts.
+Those marked *changes* can be changed while the node runs, by `penstock configs alter` or any Kafka tool, for one node or for all of them.
+What was told then outranks what the node was started with, and is kept across restarts.
 
 | name | default | allowed | while running | reason |
 |---|---|---|---|---|

@@ -34,7 +34,9 @@ def resource(kind: int, name: str, *changes: tuple[Any, ...]) -> dict[str, Any]:
     return {"resource_type": kind, "resource_name": name, "configs": rows}
 
 
-async def change(line: Line, *resources: dict[str, Any], api: ApiKey = ApiKey.INCREMENTAL_ALTER_CONFIGS, is_trial: bool = False) -> list[int]:
+async def change(
+    line: Line, *resources: dict[str, Any], api: ApiKey = ApiKey.INCREMENTAL_ALTER_CONFIGS, is_trial: bool = False
+) -> list[int]:
     answer = await line.ask(api, resources=list(resources), validate_only=is_trial)
     echoed = [(row.resource_type, row.resource_name) for row in answer.responses]
     assert echoed == [(each["resource_type"], each["resource_name"]) for each in resources]
@@ -84,9 +86,9 @@ async def test_synonyms_are_every_layer_from_the_strongest_to_the_default(servin
     await serving.open(topic_defaults={"retention.ms": "4"})
     line = await serving.line()
     await line.create("a", retention_ms=1)
-    assert await change(line, resource(BROKER, "1", ("topic.retention.ms", "2")), resource(BROKER, "", ("topic.retention.ms", "3"))) == [0, 0]
-    (config,) = (await describe(line, TOPIC, "a", "retention.ms", include_synonyms=True)).configs
     own = "topic.retention.ms"
+    assert await change(line, resource(BROKER, "1", (own, "2")), resource(BROKER, "", (own, "3"))) == [0, 0]
+    (config,) = (await describe(line, TOPIC, "a", "retention.ms", include_synonyms=True)).configs
     default = str(TOPIC_SETTINGS["retention.ms"].default)
     assert [(each.name, each.value, each.source) for each in config.synonyms] == [
         ("retention.ms", "1", 1), (own, "2", 2), (own, "3", 3), (own, "4", 4), ("retention.ms", default, 5),
@@ -266,8 +268,8 @@ async def test_a_trial_says_the_same_and_stores_nothing(serving: Serving) -> Non
     line = await serving.line()
     await line.create("a")
     end = metadata_end(node)
-    asked = [resource(TOPIC, "a", ("retention.ms", "1")), resource(TOPIC, "a2", ("retention.ms", "1")), resource(BROKER, "1", ("node.id", "2"))]
-    assert await change(line, *asked, is_trial=True) == [0, 3, ErrorCode.INVALID_REQUEST]
+    asked = [resource(TOPIC, name, ("retention.ms", "1")) for name in ("a", "a2")]
+    assert await change(line, *asked, resource(BROKER, "1", ("node.id", "2")), is_trial=True) == [0, 3, ErrorCode.INVALID_REQUEST]
     assert (metadata_end(node), node.image.topics["a"].overrides) == (end, {})
     assert await change(line, resource(TOPIC, "a", ("retention.ms", "1"))) == [0]
     end = metadata_end(node)

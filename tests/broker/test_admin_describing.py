@@ -88,7 +88,8 @@ async def test_every_partition_is_told_with_its_size(serving: Serving, version: 
     assert {(row.offset_lag, row.is_future_key) for topic in directory.topics for row in topic.partitions} == {(0, False)}
     if version >= 4:
         assert (directory.total_bytes, directory.usable_bytes > 0) == (-1, True)
-    asked = await line.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=[{"topic": "a", "partitions": [1, 9]}, {"topic": "x", "partitions": [0]}])
+    wishes = [{"topic": "a", "partitions": [1, 9]}, {"topic": "x", "partitions": [0]}]
+    asked = await line.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=wishes)
     assert [(topic.name, [row.partition_index for row in topic.partitions]) for topic in asked.results[0].topics] == [("a", [1])]
 
 
@@ -103,7 +104,7 @@ async def test_the_producers_of_a_partition_are_told_with_their_last_batch(servi
         await line.produce_batch("a", sequenced(7, sequence, timestamp_ms=1_700_000_000_000 + sequence))
     await line.produce_batch("a", sequenced(9, 0, b"1", b"2", epoch=4, timestamp_ms=1_700_000_000_009))
     await line.produce("a", b"nobody's")
-    asked = [{"name": "a", "partition_indexes": [0, 1, 2]}, {"name": "none", "partition_indexes": [0]}, {"name": "b/d", "partition_indexes": [0]}]
+    asked = [{"name": name, "partition_indexes": indexes} for name, indexes in (("a", [0, 1, 2]), ("none", [0]), ("b/d", [0]))]
     answer = await line.ask(ApiKey.DESCRIBE_PRODUCERS, topics=asked)
     rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
     told = [
@@ -112,8 +113,8 @@ async def test_the_producers_of_a_partition_are_told_with_their_last_batch(servi
     ]
     assert told == [(7, 0, 2, 1_700_000_000_002, -1), (9, 4, 1, 1_700_000_000_009, -1)]
     assert (rows["a", 1].error_code, rows["a", 1].active_producers) == (0, ())
-    codes = {name: rows[name].error_code for name in (("a", 2), ("none", 0), ("b/d", 0))}
-    assert list(codes.values()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert rows["a", 2].error_code == rows["none", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert rows["b/d", 0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 async def test_a_thousand_producers_are_told_too(serving: Serving) -> None:

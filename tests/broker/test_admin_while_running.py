@@ -156,7 +156,8 @@ async def test_records_stay_as_they_were_stored_whatever_is_told_later(serving: 
     line = await serving.line()
     await line.create("a")
     await line.produce_batch("a", bytes(encode_batch([Record(key=b"k", value=b"1", timestamp_ms=1_700_000_000_000)])))
-    await tell(line, TOPIC, "a", message_timestamp_type="LogAppendTime", cleanup_policy="compact,delete", flush="interval", index_interval_bytes=1)
+    others = {"cleanup_policy": "compact,delete", "flush": "interval", "index_interval_bytes": 1}
+    await tell(line, TOPIC, "a", message_timestamp_type="LogAppendTime", **others)
     await line.produce_batch("a", bytes(encode_batch([Record(key=b"k", value=b"2", timestamp_ms=5)])))
     await (serving.stop() if is_clean else serving.crash())
     await serving.open()

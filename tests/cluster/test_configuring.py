@@ -18,7 +18,8 @@ TOPIC_ID = bytes(15) + b"\1"
 def controller(**overrides: str) -> Controller:
     made = Controller(ClusterImage(), TopicConfig(), 1, 100)
     told = {name.replace("_", "."): value for name, value in overrides.items()}
-    for command in (RegisterNode(1, "c", "d", "h", 1, was_stopped_cleanly=True), CreateTopics((NewTopic("a", TOPIC_ID, 1, overrides=told),))):
+    register = RegisterNode(1, "c", "d", "h", 1, was_stopped_cleanly=True)
+    for command in (register, CreateTopics((NewTopic("a", TOPIC_ID, 1, overrides=told),))):
         for record in made.decide(command).records:
             made.image.replay(record)
     return made

@@ -165,11 +165,10 @@ def test_a_topic_grows_within_the_bound_and_new_partitions_begin_their_own_epoch
     assert made.image.partition_count == 6
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["create", "grow", "tell", "tell node", "delete", "bury", "block", "unclean"]), st.integers(0, 5)), max_size=40
-    )
-)
+STEPS = ["create", "grow", "tell", "tell node", "delete", "bury", "block", "unclean"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5)), max_size=40))
 def test_a_snapshot_replays_into_the_same_image(steps: list[tuple[str, int]]) -> None:
     made = controller()
     for n, (what, which) in enumerate(steps):

@@ -55,7 +55,8 @@ class SettingView:
 async def describe(router: Router, configured: Configured, deadline: Deadline) -> list[SettingView]:
     wish = {"resource_type": configured.kind, "resource_name": configured.name, "configuration_keys": None}
     body = {"resources": [wish], "include_synonyms": False, "include_documentation": False}
-    answer = await _ask(router, configured, ApiKey.DESCRIBE_CONFIGS, body, f"describe the settings of {configured}", deadline)
+    what = f"describe the settings of {configured}"
+    answer = await _ask(router, configured, ApiKey.DESCRIBE_CONFIGS, body, what=what, deadline=deadline)
     return [SettingView(row.name, row.value, int(row.config_source), bool(row.read_only)) for row in answer.configs]
 
 
@@ -68,10 +69,11 @@ async def change(
     ]
     wish = {"resource_type": configured.kind, "resource_name": configured.name, "configs": rows}
     body = {"resources": [wish], "validate_only": is_trial}
-    await _ask(router, configured, ApiKey.INCREMENTAL_ALTER_CONFIGS, body, f"change the settings of {configured}", deadline)
+    what = f"change the settings of {configured}"
+    await _ask(router, configured, ApiKey.INCREMENTAL_ALTER_CONFIGS, body, what=what, deadline=deadline)
 
 
-async def _ask(router: Router, configured: Configured, api: ApiKey, body: Mapping[str, Any], what: str, deadline: Deadline) -> Any:
+async def _ask(router: Router, configured: Configured, api: ApiKey, body: Mapping[str, Any], *, what: str, deadline: Deadline) -> Any:
     """The row of the answer that tells of this topic or node."""
 
     async def attempt() -> Any:

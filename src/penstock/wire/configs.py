@@ -1,4 +1,4 @@
-"""The numbers of Kafka's config APIs (KIP-133, KIP-226, KIP-339, KIP-569): what has configs, where a value comes from, what becomes of it."""
+"""The numbers of Kafka's config APIs (KIP-133, 226, 339, 569): what has configs, where a value comes from, how it is changed."""
 
 from enum import IntEnum
 
