@@ -112,13 +112,7 @@ async def coordinated(line: Line, group: str = "g") -> None:
 
 async def stable(*members: Member, assignments: Mapping[str, bytes] | None = None, **options: Any) -> None:
     """All join one generation and are assigned: their own ids, if nothing else is said."""
-    for one in members:
-        if not one.member_id and one.instance_id is None:
-            await one.take_id(**options)
-    for one in members:
-        one.send_join(**options)
-    for one in members:
-        assert (await one.joined()).error_code == 0
+    await joined(*members, **options)
     (leader,) = [one for one in members if one.is_leader]
     given = assignments or {one.member_id: one.member_id.encode() for one in members}
     leader.send_sync(assignments=given)
@@ -129,6 +123,26 @@ async def stable(*members: Member, assignments: Mapping[str, bytes] | None = Non
         answer = await one.line.receive()
         assert answer.error_code == 0
         assert answer.assignment == given.get(one.member_id, b"")
+
+
+async def joined(*members: Member, **options: Any) -> None:
+    """All join one generation. The first comes alone, and once more when the others wait for it."""
+    first, *others = members
+    assert (await first.join(**options)).error_code == 0
+    if not others:
+        return
+    for one in others:
+        if not one.member_id and one.instance_id is None:
+            await one.take_id(**options)
+        one.send_join(**options)
+    while True:
+        (group,) = (await first.line.ask(ApiKey.DESCRIBE_GROUPS, groups=[first.group])).groups
+        if len(group.members) >= len(members):
+            break
+    first.send_join(**options)
+    for one in members:
+        assert (await one.joined()).error_code == 0
+    assert len({one.generation for one in members}) == 1
 
 
 async def commit(

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from members import Member, commit, committed_codes, coordinated, member, offsets_of, send_commit, stable
+from members import Member, commit, committed_codes, coordinated, joined, member, offsets_of, send_commit, stable
 from serving import DoorEnv, Line, Serving, started, until, virtually
 
 from penstock.broker import coordinator_snapshots
@@ -19,6 +18,8 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+from penstock.wire.batches import Record, encode_batch
+from penstock.wire.keyed_records import keyed_records
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1, "group_min_session_timeout_ms": 100}
 
@@ -151,8 +152,6 @@ async def test_a_snapshot_of_another_partition_is_not_believed(serving: Serving)
 def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
     """The disk kept the snapshot and lost the end of the log that it stood for: what the log says holds, and what comes after counts."""
     with World(5) as world:
-        disk = world.hosts["node"].disk if "node" in world.hosts else None
-
         async def first(env: SimEnv) -> None:
             node, address = await started(env, **QUICK)
             line = await Line.open(address)
@@ -198,41 +197,40 @@ def _files(disk: SimDisk) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE])
-def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss) -> None:
+def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss, seed: int) -> None:
     """What was acknowledged is there after every cut, whatever became of the snapshot."""
-    for seed in range(12):
-        with World(seed) as world:
-            acknowledged: dict[int, int] = {}
+    acknowledged: dict[int, int] = {}
 
-            async def live(env: SimEnv) -> None:
-                node, address = await started(env, **QUICK)
-                line = await Line.open(address)
-                await coordinated(line)
-                await line.create("a", 3)
-                for offset in range(1_000):
-                    codes = await commit(line, "g", "a", {offset % 3: offset})
-                    assert codes == {offset % 3: 0}
-                    acknowledged[offset % 3] = offset
-                    if offset % 5 == 0:
-                        (coordinator,) = node.groups
-                        await node.groups._save(coordinator)
+    async def live(env: SimEnv) -> None:
+        node, address = await started(env, **QUICK)
+        line = await Line.open(address)
+        await coordinated(line)
+        await line.create("a", 3)
+        for offset in range(1_000):
+            assert await commit(line, "g", "a", {offset % 3: offset}) == {offset % 3: 0}
+            acknowledged[offset % 3] = offset
+            if offset % 5 == 0:
+                (coordinator,) = node.groups
+                await node.groups._save(coordinator)
 
-            async def look(env: SimEnv) -> None:
-                node, address = await started(env, **QUICK)
-                line = await Line.open(address)
-                await until(lambda: not node.groups.is_loading())
-                found = await offsets_of(line, "g", "a", (0, 1, 2))
-                assert all(found[partition] >= offset for partition, offset in acknowledged.items())
-                await node.stop()
+    async def look(env: SimEnv) -> None:
+        node, address = await started(env, **QUICK)
+        line = await Line.open(address)
+        await until(lambda: not node.groups.is_loading())
+        found = await offsets_of(line, "g", "a", (0, 1, 2))
+        assert all(found[partition] >= offset for partition, offset in acknowledged.items())
+        await node.stop()
 
-            world.start("node", live)
-            world.run_for(0.05 + seed * 0.013)
-            world.power_cut("node", loss)
-            world.start("node", look)
-            world.run_for(100)
-            assert acknowledged
-            assert world.hosts["node"].endings[-1] == "returned"
+    with World(seed) as world:
+        world.start("node", live)
+        world.run_for(0.05 + seed * 0.013)
+        world.power_cut("node", loss)
+        world.start("node", look)
+        world.run_for(100)
+        assert acknowledged
+        assert world.hosts["node"].endings[-1] == "returned"
 
 
 # Loading
@@ -247,8 +245,7 @@ async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
     serving.lives.append(DoorEnv(str(serving.directory)))
     serving._node = node = Node(serving.env, NodeSettings(**QUICK))
     reads = serving.env.disk.cold_reads
-    starting = asyncio.get_running_loop().create_task(node.start())
-    await starting
+    await node.start()
     reads.hold()
     for coordinator in node.groups:
         coordinator._reload("as after a start")
@@ -346,22 +343,17 @@ def test_a_full_disk_holds_a_rebalance_up_and_then_it_goes_on() -> None:
         await coordinated(lines[0])
         members = [Member(line, "g") for line in lines]
         disk = world.hosts["node"].disk
-        for one in members:
-            await one.take_id()
-            one.send_join()
-        for one in members:
-            assert (await one.joined()).error_code in (0, 27)
+        await joined(*members)
         roomy, disk.capacity_bytes = disk.capacity_bytes, 0
-        leader = next(one for one in members if one.is_leader)
-        answer = await leader.sync(assignments={leader.member_id: b"all"})
-        assert answer.error_code in (15, 27)
+        leader, follower = sorted(members, key=lambda one: not one.is_leader)
+        follower.send_sync()
+        await asyncio.sleep(0.1)
+        assert (await leader.sync(assignments={leader.member_id: b"all"})).error_code == 15
+        assert (await follower.line.receive()).error_code == 15
         disk.capacity_bytes = roomy
-        for one in members:
-            one.send_join()
-        for one in members:
-            assert (await one.joined()).error_code == 0
-        leader = next(one for one in members if one.is_leader)
+        follower.send_sync()
         assert (await leader.sync(assignments={leader.member_id: b"all"})).assignment == b"all"
+        assert (await follower.line.receive()).error_code == 0
         await node.stop()
 
     virtually(scenario)
@@ -437,13 +429,9 @@ async def test_many_pipelined_commits_are_answered_in_order(serving: Serving) ->
 
 
 def test_keys_found_in_batches_are_those_that_were_put_in() -> None:
-    from penstock.wire.batches import Record, encode_batch
-    from penstock.wire.keyed_records import keyed_records
-
-    records: list[Any] = [Record(b"k%d" % n, None if n % 5 == 0 else b"v" * n, timestamp_ms=1_000 + n) for n in range(300)]
-    batches = b"".join(
-        bytes(encode_batch(records[at : at + 30], base_offset=at, codec=codec)) for at, codec in zip(range(0, 300, 30), [0, 4] * 5, strict=True)
-    )
+    records = [Record(b"k%d" % n, None if n % 5 == 0 else b"v" * n, timestamp_ms=1_000 + n) for n in range(300)]
+    codecs = zip(range(0, 300, 30), [0, 4] * 5, strict=True)
+    batches = b"".join(bytes(encode_batch(records[at : at + 30], base_offset=at, codec=codec)) for at, codec in codecs)
     pairs, end_offset = keyed_records(batches, 45)
     assert pairs == [(record.key, record.value) for record in records[45:]]
     assert end_offset == 300

@@ -15,12 +15,12 @@ from penstock.broker.handlers.alter_configs import alter_configs
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
-from penstock.broker.handlers.delete_records import delete_records
 from penstock.broker.handlers.delete_groups import delete_groups
+from penstock.broker.handlers.delete_records import delete_records
 from penstock.broker.handlers.delete_topics import delete_topics
 from penstock.broker.handlers.describe_cluster import describe_cluster
-from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_configs import describe_configs
+from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
@@ -31,8 +31,8 @@ from penstock.broker.handlers.incremental_alter_configs import incremental_alter
 from penstock.broker.handlers.init_producer_id import init_producer_id
 from penstock.broker.handlers.join_group import join_group
 from penstock.broker.handlers.leave_group import leave_group
-from penstock.broker.handlers.list_groups import list_groups
 from penstock.broker.handlers.list_config_resources import list_config_resources
+from penstock.broker.handlers.list_groups import list_groups
 from penstock.broker.handlers.list_offsets import list_offsets
 from penstock.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from penstock.broker.handlers.metadata import metadata

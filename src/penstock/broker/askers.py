@@ -5,7 +5,7 @@ coordinator cannot answer (loading, gone, out of room). A request whose client h
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.broker.calls import Call
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Body = Mapping[str, Any]
 
 
-class Asker(Protocol):
+class Asker(Hashable, Protocol):
     def answered(self, reply: Any) -> None: ...
 
     def refused(self, code: ErrorCode, reason: str) -> None: ...

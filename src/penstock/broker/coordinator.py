@@ -29,16 +29,17 @@ TIMER_SECONDS_MIN = 0.001
 
 C_contra = TypeVar("C_contra", contravariant=True)
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S", bound="ReplayedState[Any, Any]")
 C = TypeVar("C")
 T = TypeVar("T")
 
 
-class Decision(Protocol[R]):
+class Decision(Protocol[R_co]):
     """What becomes true, and who hears what."""
 
     @property
-    def records(self) -> Sequence[R]: ...
+    def records(self) -> Sequence[R_co]: ...
 
     @property
     def replies(self) -> Sequence[tuple[Any, Any]]: ...

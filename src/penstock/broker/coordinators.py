@@ -1,8 +1,8 @@
 """All coordinators of one kind: one for each partition of their internal topic, found by the hash of a key, as Kafka finds them.
 
-The topic is made when somebody first needs it. Its coordinators are loaded as soon as its partitions are open, a few at a time, while the node
-already serves everything else. A snapshot is due when the log has grown by as much as the last one was large: loading then reads at most
-about twice what the state itself takes, and writing snapshots costs at most as much as writing the log.
+The topic is made when somebody first needs it. Its coordinators are loaded as soon as its partitions are open, a few at a time, while the
+node already serves everything else. A snapshot is due when the log has grown by as much as the last one was large: loading then reads at
+most about twice what the state itself takes, and writing snapshots costs at most as much as writing the log.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Coordinators(Generic[S, C, R]):
     async def stop(self) -> None:
         """Leaves a snapshot of everything, so that the next start is quick. Nobody is served any more."""
         async with self._turn:
-            await together((partial(self._save, coordinator) for coordinator in self._coordinators if self._grown_bytes(coordinator)))
+            await together(partial(self._save, coordinator) for coordinator in self._coordinators if self._grown_bytes(coordinator))
         for coordinator in self._coordinators:
             coordinator.close()
 

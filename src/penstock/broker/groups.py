@@ -1,7 +1,7 @@
 """Consumer groups on this node: their coordinators over `__consumer_offsets`, and how a request gets to one of them.
 
-A group lives with the coordinator of its partition, found by the hash of its name. Requests are put to it as commands and answered as soon as
-the core has a reply and the disk has what stands behind it; a join or a sync may be parked with the core for minutes meanwhile.
+A group lives with the coordinator of its partition, found by the hash of its name. Requests are put to it as commands and answered as soon
+as the core has a reply and the disk has what stands behind it; a join or a sync may be parked with the core for minutes meanwhile.
 Not here: what groups do (groups/), what is said on the wire (handlers/).
 """
 
@@ -32,7 +32,7 @@ OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segme
 
 class Groups(Coordinators[GroupCoordinator, Command, Record]):
     def __init__(self, node: "Node") -> None:
-        kind = Kind(
+        kind: Kind[GroupCoordinator, Command, Record] = Kind(
             topic=CONSUMER_OFFSETS,
             overrides=OVERRIDES,
             new_state=self._new_state,

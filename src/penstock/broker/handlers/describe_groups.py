@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6 (KIP-345 instance ids from 4, KIP-430 authorized operations from 3, KIP-1043 not found from 6).
 
-A group that isn't there is told as Dead, from version 6 on with GROUP_ID_NOT_FOUND. Subscriptions, assignments and the protocol are shown while
-the group is Stable: in a rebalance they are about to change.
+A group that isn't there is told as Dead, from version 6 on with GROUP_ID_NOT_FOUND. Subscriptions and the protocol are shown while the
+group is Stable: in a rebalance they are about to change.
 """
 
 from functools import partial

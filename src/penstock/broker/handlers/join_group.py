@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0 to 9 (KIP-345 static members from 5, KIP-394 known member ids from 4, KIP-559 protocol type from 7, KIP-814 from 9).
+"""JoinGroup, versions 0 to 9 (KIP-394 known member ids from 4, KIP-345 static members from 5, KIP-559 from 7, KIP-814 from 9).
 
 Parked until everybody has joined or the time to join is over. Version 0 has no rebalance time-out; its session time-out serves as one.
 The reason that a client gives from version 8 on is read and dropped.

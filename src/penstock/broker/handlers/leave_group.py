@@ -37,5 +37,7 @@ def _written(version: int, reply: LeaveReply) -> dict[str, Any]:
         code = reply.members[0].error
     return {
         "error_code": code,
-        "members": [{"member_id": left.member_id, "group_instance_id": left.instance_id, "error_code": left.error} for left in reply.members],
+        "members": [
+            {"member_id": left.member_id, "group_instance_id": left.instance_id, "error_code": left.error} for left in reply.members
+        ],
     }

@@ -1,7 +1,7 @@
 """ListGroups, versions 0 to 5 (KIP-518 by state from 4, KIP-848 by type from 5).
 
-Every group of this node. While one of the coordinators is loading the whole answer is COORDINATOR_LOAD_IN_PROGRESS, as at Kafka: a list that
-leaves groups out without a word would be believed. States and types are compared without regard to case; all groups here are classic.
+Every group of this node. While one of the coordinators is loading the whole answer is COORDINATOR_LOAD_IN_PROGRESS, as at Kafka: a list
+that leaves groups out without a word would be believed. States and types are compared without regard to case; all groups here are classic.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,8 @@ async def list_groups(node: "Node", call: Call) -> dict[str, Any]:
         found = await _all_groups(node)
     except Refusal as refusal:
         return {"error_code": refusal.code, "groups": []}
-    return {"error_code": ErrorCode.NONE, "groups": [_row(listed) for listed in found if not states or listed.state.value.lower() in states]}
+    wanted = [listed for listed in found if not states or listed.state.value.lower() in states]
+    return {"error_code": ErrorCode.NONE, "groups": [_row(listed) for listed in wanted]}
 
 
 async def _all_groups(node: "Node") -> list[GroupListed]:

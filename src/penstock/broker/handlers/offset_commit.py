@@ -1,6 +1,6 @@
 """OffsetCommit, versions 2 to 10 (KIP-211 no retention from 5, KIP-320 leader epochs from 6, KIP-345 from 7, KIP-516 topic ids in 10).
 
-Partitions that don't exist are refused each by itself; the others are committed together, in one batch. The reply waits until they are durable.
+Partitions that don't exist are refused each by itself; the others are committed together, in one batch, and answered when that is durable.
 A group that has no members takes commits from anybody (generation -1); in one that has, only its members of this generation may commit.
 """
 

@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 1 to 10 (KIP-709 several groups from 8, KIP-447 stable offsets from 7, KIP-848 members from 9, KIP-516 topic ids in 10).
+"""OffsetFetch, versions 1 to 10 (KIP-447 stable offsets from 7, KIP-709 several groups from 8, KIP-848 from 9, KIP-516 topic ids in 10).
 
 Without a list of topics all of a group's offsets are told. A group or partition that nothing was committed for has offset -1 and no error.
 What is told is durable: the reply waits for commits that are still on their way to the disk, so `require_stable` changes nothing.
@@ -70,13 +70,11 @@ def _wish(node: "Node", version: int, topic: Any) -> _Wish:
 
 def _asked(wishes: Sequence[_Wish], views: Iterable[OffsetView]) -> list[dict[str, Any]]:
     told = iter(views)
-    return [
-        {
-            **wish.named,
-            "partitions": [_row(next(told)) if wish.topic is not None else _nothing(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in wish.partitions],
-        }
-        for wish in wishes
-    ]
+
+    def row(wish: _Wish, index: int) -> dict[str, Any]:
+        return _row(next(told)) if wish.topic is not None else _nothing(index, ErrorCode.UNKNOWN_TOPIC_ID)
+
+    return [{**wish.named, "partitions": [row(wish, index) for index in wish.partitions]} for wish in wishes]
 
 
 def _all(node: "Node", version: int, views: Iterable[OffsetView]) -> list[dict[str, Any]]:
