@@ -1,10 +1,11 @@
 """The examples run as their first lines say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from cli.running import clean_environment
+from cli.running import clean_environment, succeed
 from system import harness
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,5 +30,31 @@ def test_an_unchanged_client_writes_and_reads(node: harness.Node):
     assert sorted(line for line in lines if line.startswith("read")) == [f"read     k{number} = hello {number}" for number in range(5)]
 
 
+def test_the_python_producer_writes_and_a_group_reads_each_order_once(node: harness.Node):
+    succeed("topics", "create", "orders", "--partitions", "3", "--bootstrap", node.bootstrap)
+    assert len(run("producer.py", node.bootstrap).splitlines()) == 6
+    first, second = run("consumer.py", node.bootstrap), run("consumer.py", node.bootstrap)
+    assert sorted(re.findall(r"(\w+) had (.+)", first)) == sorted([
+        ("alice", "2 coffees"), ("alice", "1 water"), ("alice", "the bill"),
+        ("bob", "1 tea"), ("bob", "1 scone"), ("carol", "3 croissants"),
+    ])  # fmt: skip
+    assert [line.split(" had ")[1] for line in first.splitlines() if "alice" in line] == ["2 coffees", "1 water", "the bill"]
+    assert second == "nothing more for now; it had 3 partitions\n"
+
+
+def test_one_event_loop_writes_and_reads(node: harness.Node):
+    lines = run("asyncio_client.py", node.bootstrap).splitlines()
+    written = [f"written tick {number} at offset {number + 1}" for number in range(20)]
+    assert [line for line in lines if line.startswith("written")] == written
+    assert [line for line in lines if "read    tick" in line] == [f"read    tick {number}" for number in range(20)]
+
+
+def test_the_tests_of_the_example_pass():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(EXAMPLES), str(EXAMPLES / "in_tests.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), cwd=EXAMPLES, timeout=120, check=False)
+    assert "3 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
 def test_every_example_is_run_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"demo.py", "confluent_client.py"}
+    names = {"demo.py", "confluent_client.py", "producer.py", "consumer.py", "asyncio_client.py", "in_tests.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == names

@@ -18,11 +18,11 @@
 | `channel` `receipts` | one librdkafka producer with the thread that hears it; what became of a record |
 | `partitioning` | which partition a record goes to, where a caller decides that |
 | `consumer` `async_consumer` | records in |
-| `progress` | what was handed out, and what may be committed of it |
-| `records` `failures` `library` | the values, what can go wrong, and the library behind all this |
+| `source` `progress` | librdkafka's consumer; what was handed out, and what may be committed of it |
+| `records` `options` `failures` `library` | the values, what may be chosen, what can go wrong, and the library behind all this |
 
-Safe unless told otherwise: records are acknowledged by all replicas and stored once, offsets are committed when the caller says so. It speaks to any
-broker that speaks Kafka's protocol, so it knows nothing of a Penstock node. Not here: schemas, transactions, administration.
+Safe unless told otherwise: records are acknowledged by all replicas and stored once, offsets are committed when the caller says so. It
+speaks to any broker that speaks Kafka's protocol, so it knows nothing of a Penstock node. Not here: schemas, transactions, administration.
 """
 
 from penstock.client.async_consumer import AsyncConsumer

@@ -1,7 +1,7 @@
 """The consumer for asyncio: the same names, and the loop is never held up.
 
-librdkafka's consumer belongs to one thread, so this one has a thread of its own and calls go through it one after the other. Cancelling a call is
-safe: records that a cancelled poll() still fetches are handed out by the next one, and a commit that has begun is carried out.
+librdkafka's consumer belongs to one thread, so this one has a thread of its own and calls go through it one after the other. Cancelling a
+call is safe: records that a cancelled poll() still fetches are handed out by the next one, and a commit that has begun is carried out.
 """
 
 import asyncio

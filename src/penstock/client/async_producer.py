@@ -69,13 +69,15 @@ class AsyncProducer:
         """Puts a record into the buffer, waiting for room where that was asked for."""
         if partition is None and self._producer.must_ask(topic):
             partition = await asyncio.to_thread(self._producer.partition_for, topic, as_bytes(key))
-        attempt = self._producer.prepare(topic, value, key, headers, partition, timestamp, acks)
+        record = self._producer.prepare(topic=topic, value=value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+        channel = self._producer.channel(acks)
+        attempt = partial(channel.send, record)
         try:
             return AsyncReceipt(attempt())
         except BufferFull:
             if not self._producer.waits:
                 raise
-        return AsyncReceipt(await self._when_there_is_room(self._producer.channel(acks), attempt))
+        return AsyncReceipt(await self._when_there_is_room(channel, attempt))
 
     async def flush(self, timeout: float | None = None) -> None:
         await _in_thread(partial(self._producer.flush, timeout))

@@ -7,6 +7,7 @@ A failure that nobody has asked about is kept, and `flush()` raises it: a record
 Not here: which channel a record takes (producer.py).
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 from penstock.client.failures import BufferFull, ClientError, Closed, NotDelivered, TimedOut, error_in, failed
 from penstock.client.library import confluent_kafka, log
 from penstock.client.receipts import Receipt
-from penstock.client.records import Placed
+from penstock.client.records import NewRecord, Placed
 
 HEARING_SECONDS = 0.1  # How long closing waits at most for the thread to look up.
 FAILURES_KEPT_MAX = 100
@@ -31,35 +32,29 @@ class Channel:
         self._library = confluent_kafka.Producer({**settings, "error_cb": self._heard_trouble})
         self._waiting_for_room: list[Callable[[], object]] = []
         self._failed: list[Receipt] = []
+        self._under_way = 0  # Records whose receipts are not settled. The library's own count has its errors and log lines in it.
         self._is_closed = False
         self._thread = threading.Thread(target=_hear, args=(self,), name="penstock-producer", daemon=True)
         self._thread.start()
 
-    def send(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[tuple[str, bytes | str | None]],
-        partition: int,
-        timestamp: int,
-    ) -> Receipt:
+    def send(self, record: NewRecord) -> Receipt:
         """Puts a record into the buffer, never waiting. Raises BufferFull, or what is wrong with the record."""
         if self._is_closed:
             raise Closed("the producer is closed", "send before close(), or make another producer")
+        topic, key, value, headers, partition, timestamp = record
         receipt = Receipt(topic, self.lock)
 
         def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
             self._delivered(receipt, error, message)
 
+        self._count(+1)
         try:
             self._library.produce(
                 topic, value=value, key=key, partition=partition, on_delivery=delivered, timestamp=timestamp, headers=headers
             )
-        except BufferError:
-            raise self._full() from None
-        except confluent_kafka.KafkaException as failure:
-            raise failed(NotDelivered, f"a record for topic {topic!r} was not taken", error_in(failure)) from None
+        except BaseException as failure:
+            self._count(-1)
+            raise self._refusal(topic, failure) from None
         if self._is_closed:  # By another thread meanwhile: what closing has not seen must still be settled.
             self._give_up_the_rest()
         return receipt
@@ -81,9 +76,14 @@ class Channel:
 
     def flush(self, timeout: float | None) -> None:
         """Waits until every record is acknowledged or has failed. Raises for those that failed and that nobody has asked about."""
-        left = self._library.flush(-1 if timeout is None else timeout)
-        if left:
-            raise TimedOut(f"{left} records are not acknowledged yet", "they are still under way: flush() again, or give it more time")
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            self._library.flush(max(0.0, min(HEARING_SECONDS, deadline - time.monotonic())))
+            if not self._under_way:
+                break
+            if time.monotonic() >= deadline:
+                problem = f"{self._under_way} records are not acknowledged yet"
+                raise TimedOut(problem, "they are still under way: flush() again, or give it more time")
         with self.lock:
             forgotten, self._failed = [receipt for receipt in self._failed if not receipt.is_watched], []
         if forgotten:
@@ -117,6 +117,7 @@ class Channel:
             trouble = self.trouble if error.code() == confluent_kafka.KafkaError._MSG_TIMED_OUT else ""
             callbacks = receipt.settle(failed(NotDelivered, f"a record for topic {receipt.topic!r} was not delivered", error, trouble))
             self._keep_failure(receipt)
+        self._count(-1)
         for callback in callbacks:
             _call(callback, receipt)
         if self._waiting_for_room:
@@ -134,10 +135,19 @@ class Channel:
         self._library.purge()
         self._library.flush(0)
 
-    def _full(self) -> BufferFull:
+    def _count(self, change: int) -> None:
+        with self.lock:
+            self._under_way += change
+
+    def _refusal(self, topic: str, failure: BaseException) -> BaseException:
+        """What `produce` raises, in our words."""
+        if isinstance(failure, confluent_kafka.KafkaException):
+            return failed(NotDelivered, f"a record for topic {topic!r} was not taken", error_in(failure))
+        if not isinstance(failure, BufferError):
+            return failure
         trouble = f"; the last trouble was {self.trouble}" if self.trouble else ""
         return BufferFull(
-            f"{len(self._library)} records wait for the broker and the buffer is full{trouble}",
+            f"the buffer is full: {self._under_way} records wait for the broker{trouble}",
             "send more slowly, wait for receipts, or make the buffer larger (buffer_records=, buffer_bytes=)",
             "_QUEUE_FULL",
         )

@@ -1,11 +1,11 @@
 """The consumer: records in, offsets committed when the caller says so.
 
 At least once, unless told otherwise: nothing is committed by itself, and what was handed out but not committed is delivered again after a
-crash or when partitions move. `commit()` means: all that poll() or the loop has handed out so far is done. With `auto_commit=True` asking for the
-next records says so, and what is done is committed every few seconds, when partitions move, and on close.
+crash or when partitions move. `commit()` means: all that poll() or the loop has handed out so far is done. With `auto_commit=True` asking
+for the next records says so, and what is done is committed every few seconds, when partitions move, and on close.
 
-With a `group` its members share the partitions. Without one a consumer reads every partition of its topics by itself, beginning at `start`, and
-commits nothing.
+With a `group` its members share the partitions. Without one a consumer reads every partition of its topics by itself, beginning at
+`start`, and commits nothing.
 
 A consumer belongs to one thread at a time. Not here: asyncio (async_consumer.py), what may be committed (progress.py).
 """
@@ -29,9 +29,9 @@ NO_GROUP = "penstock-python-without-group"  # librdkafka wants a name even for o
 class Consumer:
     """Use it in `with`, or close() it: then the group hears at once that its partitions are free.
 
-    `bootstrap` falls back to PENSTOCK_BOOTSTRAP, then to 127.0.0.1:9092. `start` is where to begin where the group has committed nothing. A member with
-    an `instance` of its own may be restarted within `session_seconds` without its partitions moving. All members of a group need the same
-    `assignment`. `settings` are librdkafka's own, by its names, and win over ours.
+    `bootstrap` falls back to PENSTOCK_BOOTSTRAP, then to 127.0.0.1:9092. `start` is where to begin where the group has committed nothing.
+    A member with an `instance` of its own may be restarted within `session_seconds` without its partitions moving. All members of a group
+    need the same `assignment`. `settings` are librdkafka's own, by its names, and win over ours.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ class Consumer:
         lost = [place for place in offsets if place not in self._progress.assigned]
         if lost:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in lost)
-            raise CommitFailed(f"{names} now belongs to another member of {self.group!r}", "leave it: its records are delivered there again")
+            problem = f"{names} now belongs to another member of group {self.group!r}"
+            raise CommitFailed(problem, "leave it: its records are delivered there again")
         if offsets:
             self._source.commit(offsets, f"group {self.group!r} did not commit")
             self._progress.committed(offsets)
@@ -113,7 +114,7 @@ class Consumer:
         self._progress.sought(place, offset)
 
     def position(self, topic: str, partition: int) -> int | None:
-        """The offset of the next record from this partition: after what was handed out, or else what the group has committed. None: not known."""
+        """The offset of the next record: after what was handed out or sought, or else what the group has committed. None: not known."""
         self._must_be_open()
         known = self._progress.position((topic, partition))
         return known if known is not None or self.group is None else self._source.committed((topic, partition))

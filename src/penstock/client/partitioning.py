@@ -4,8 +4,8 @@ Unless told otherwise: with a key, where Java's client puts it (murmur2 of the k
 lives; without one, some partition for a few milliseconds and then another, so that batches fill up. librdkafka does both when told
 to; its own default hashes keys differently.
 
-A caller may decide instead, with a function of topic, key and number of partitions. librdkafka has no door for that in Python, so the number is
-asked for here, and kept for a while.
+A caller may decide instead, with a function of topic, key and number of partitions. librdkafka has no door for that in Python, so the
+number is asked for here, and kept for a while.
 """
 
 import time

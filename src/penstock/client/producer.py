@@ -29,7 +29,7 @@ from penstock.client.library import common_settings, log
 from penstock.client.options import Acks, Compression, WhenFull
 from penstock.client.partitioning import ANY_PARTITION, AS_JAVA, PartitionCounts, Partitioner, choose
 from penstock.client.receipts import Receipt
-from penstock.client.records import Content, Headers, as_bytes, header_pairs
+from penstock.client.records import Content, Headers, NewRecord, as_bytes, header_pairs
 
 FAREWELL_SECONDS = 5.0  # What a producer that was never closed gets to deliver the rest when the interpreter ends.
 NOW = 0  # librdkafka's word for it.
@@ -89,7 +89,8 @@ class Producer:
         acks: Acks | None = None,
     ) -> Receipt:
         """Puts a record into the buffer, and returns before it is sent. `timestamp` is in milliseconds since 1970; without it: now."""
-        attempt = self.prepare(topic, value, key, headers, partition, timestamp, acks)
+        record = self.prepare(topic=topic, value=value, key=key, headers=headers, partition=partition, timestamp=timestamp)
+        attempt = partial(self.channel(acks).send, record)
         try:
             return attempt()
         except BufferFull:
@@ -120,19 +121,12 @@ class Producer:
     # For AsyncProducer, which waits in another way.
 
     def prepare(
-        self,
-        topic: str,
-        value: Content,
-        key: Content,
-        headers: Headers | None,
-        partition: int | None,
-        timestamp: int | None,
-        acks: Acks | None,
-    ) -> Callable[[], Receipt]:
+        self, *, topic: str, value: Content, key: Content, headers: Headers | None, partition: int | None, timestamp: int | None
+    ) -> NewRecord:
         """Everything but the sending, which may have to be tried more than once."""
         key = as_bytes(key)
         where = self.partition_for(topic, key) if partition is None else partition
-        return partial(self.channel(acks).send, topic, key, as_bytes(value), header_pairs(headers), where, timestamp or NOW)
+        return NewRecord(topic, key, as_bytes(value), header_pairs(headers), where, timestamp or NOW)
 
     def channel(self, acks: Acks | None) -> Channel:
         wanted = self._acks if acks is None else acks

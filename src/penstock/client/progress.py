@@ -1,7 +1,8 @@
 """How far a consumer has come: what was handed to the caller, and what may be committed of it.
 
-The offset to commit is the one after the last record handed out: everything below it counts as done when the caller says so. A partition that
-is taken away is forgotten at once: to commit it later could set its new owner back, or make it skip what this one never finished.
+The offset to commit is the one after the last record handed out: everything below it counts as done when the caller says so. A
+partition that is taken away is forgotten at once: to commit it later could set its new owner back, or make it skip what this one never
+finished.
 No thread, no library, no waiting: plain bookkeeping.
 """
 

@@ -23,6 +23,17 @@ class Message(NamedTuple):
     timestamp: int | None  # Milliseconds since 1970, UTC: the producer's clock, or the broker's where the topic says so.
 
 
+class NewRecord(NamedTuple):
+    """A record as it goes out."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | str | None]]
+    partition: int
+    timestamp: int
+
+
 class Placed(NamedTuple):
     """Where a record ended up."""
 

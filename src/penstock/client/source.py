@@ -22,6 +22,8 @@ RETRY_SECONDS = 0.01
 
 KafkaError, TopicPartition = confluent_kafka.KafkaError, confluent_kafka.TopicPartition
 
+Told = Callable[[list[Place]], None]
+
 # Told by the library although it goes on by itself.
 PASSING = frozenset({
     KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF, KafkaError._TIMED_OUT, KafkaError._TRANSPORT,
@@ -29,7 +31,7 @@ PASSING = frozenset({
 
 
 class Source:
-    def __init__(self, settings: dict[str, Any], on_assigned: Callable[[list[Place]], None], on_revoked: Callable[[list[Place]], None]) -> None:
+    def __init__(self, settings: dict[str, Any], on_assigned: Told, on_revoked: Told) -> None:
         self._library = confluent_kafka.Consumer({**settings, "error_cb": self._heard_trouble})
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked

@@ -60,7 +60,7 @@ class Broker:
         self.directory = None if directory is None else Path(directory)
         self._settings = TEST_SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 # It lives as long as this does.
         self._end: Callable[[], int | None] = lambda: None
 
     def start(self) -> Self:

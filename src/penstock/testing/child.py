@@ -11,10 +11,16 @@ import shutil
 import signal
 import sys
 import threading
+from types import ModuleType
+from typing import cast
 
-from penstock.server.complaints import Complaint
-from penstock.server.configuration import configure
-from penstock.server.process import run
+# kio offers its types to Hypothesis wherever that is installed, as it is beside many tests. A node has no use for it, and importing it
+# takes a quarter of the time until clients may come.
+sys.modules["hypothesis"] = cast(ModuleType, None)
+
+from penstock.server.complaints import Complaint  # noqa: E402
+from penstock.server.configuration import configure  # noqa: E402
+from penstock.server.process import run  # noqa: E402
 
 
 def main() -> int:

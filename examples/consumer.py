@@ -1,0 +1,31 @@
+"""Read records as a member of a group: handled, then committed, so that a crash in between repeats some and loses none.
+
+    python examples/consumer.py [127.0.0.1:9092]
+
+Start it twice to see two members share the partitions; run it again to see that what was committed does not come back.
+Ends when nothing has come for five seconds. Needs `pip install 'penstock[client]'`.
+"""
+
+import sys
+
+from penstock.client import Consumer, Message
+
+IDLE_SECONDS = 5.0
+
+
+def main(bootstrap: str) -> None:
+    with Consumer(group="billing", topics=["orders"], bootstrap=bootstrap) as consumer:
+        while messages := consumer.poll(max_records=500, timeout=IDLE_SECONDS):
+            for message in messages:
+                bill(message)
+            consumer.commit()
+        print(f"nothing more for now; it had {len(consumer.assignment())} partitions")
+
+
+def bill(message: Message) -> None:
+    who, what = (content.decode() if content is not None else "nobody" for content in (message.key, message.value))
+    print(f"partition {message.partition}, offset {message.offset}: {who} had {what}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092")

@@ -1,0 +1,53 @@
+"""What the tests of the Python face share: topics to write to, everything that is in one, and an address where nobody listens.
+
+Not here: claims.
+"""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.client import Consumer, Message, Producer
+from penstock.testing import Broker
+
+SECONDS_MAX = 30.0
+
+
+def write(broker: Broker, topic: str, *values: bytes, partition: int | None = None, key: str | None = None) -> None:
+    with Producer(broker.bootstrap) as producer:
+        for value in values:
+            producer.send(topic=topic, value=value, key=key, partition=partition)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%05d" % number for number in range(start, start + count)]
+
+
+def poll_count(consumer: Consumer, count: int) -> list[Message]:
+    """The next `count` records, and no more than came with them."""
+    found: list[Message] = []
+    while len(found) < count:
+        batch = consumer.poll(timeout=SECONDS_MAX)
+        assert batch, f"only {len(found)} of {count} records came"
+        found += batch
+    return found
+
+
+def read_all(broker: Broker, topic: str, count: int) -> list[Message]:
+    """Everything in a topic, which must be `count` records."""
+    with Consumer(topics=[topic], bootstrap=broker.bootstrap) as consumer:
+        found = poll_count(consumer, count)
+        assert len(found) == count, f"{len(found)} records instead of {count}"
+        return found
+
+
+def values(messages: list[Message]) -> list[bytes | None]:
+    return [message.value for message in messages]
+
+
+@contextmanager
+def silent_address() -> Iterator[str]:
+    """Nobody listens there, and nobody else will: it is bound."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{bound.getsockname()[1]}"

@@ -1,0 +1,279 @@
+"""The consumer: every record at least once, in order, and committed only when the caller says so."""
+
+from uuid import uuid4
+
+import pytest
+from client.client_side import SECONDS_MAX, numbered, poll_count, silent_address, values, write
+
+from penstock.client import Closed, CommitFailed, Consumer, Message, Producer, ReadFailed
+from penstock.testing import Broker
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid4().hex[:8]}"
+
+
+def join(consumer: Consumer, count: int) -> None:
+    """Polls until it has so many partitions; there must be nothing to read."""
+    for _ in range(300):
+        assert consumer.poll(timeout=0.1) == []
+        if len(consumer.assignment()) == count:
+            return
+    raise AssertionError(f"it has {consumer.assignment()} instead of {count} partitions")
+
+
+# Alone, without a group.
+
+
+def test_without_a_group_it_reads_every_partition_from_the_start(penstock_broker: Broker):
+    topic = penstock_broker.create_topic(partitions=3)
+    for partition in range(3):
+        write(penstock_broker, topic, *numbered(10, start=10 * partition), partition=partition)
+    with Consumer(topics=[topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        found = poll_count(consumer, 30)
+        assert consumer.assignment() == [(topic, 0), (topic, 1), (topic, 2)]
+    for partition in range(3):
+        assert values([message for message in found if message.partition == partition]) == numbered(10, start=10 * partition)
+
+
+def test_without_a_group_there_is_nowhere_to_commit_to(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, b"v")
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        poll_count(consumer, 1)
+        with pytest.raises(CommitFailed, match="give it a group="):
+            consumer.commit()
+
+
+@pytest.mark.timeout(60)
+def test_poll_returns_as_soon_as_there_is_something(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, *numbered(3))
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert consumer.poll(max_records=500, timeout=3_600)
+
+
+def test_poll_gives_no_more_than_asked_and_loses_nothing_of_the_rest(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, *numbered(100))
+    found: list[Message] = []
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        while len(found) < 100:
+            batch = consumer.poll(max_records=7, timeout=SECONDS_MAX)
+            assert 1 <= len(batch) <= 7
+            found += batch
+    assert values(found) == numbered(100)
+
+
+def test_poll_gives_nothing_when_nothing_comes(penstock_broker: Broker, penstock_topic: str):
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest") as consumer:
+        assert consumer.poll(timeout=0.3) == []
+        with pytest.raises(ValueError, match="1 or more"):
+            consumer.poll(max_records=0)
+
+
+def test_latest_begins_at_what_comes_next(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, b"old")
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest") as consumer:
+        assert consumer.poll(timeout=1.0) == []
+        write(penstock_broker, penstock_topic, b"new")
+        assert values(poll_count(consumer, 1)) == [b"new"]
+
+
+def test_seek_goes_to_an_offset_the_start_or_the_end(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert len(poll_count(consumer, 10)) == 10
+        assert consumer.position(penstock_topic, 0) == 10
+        consumer.seek(penstock_topic, 0, 6)
+        assert consumer.position(penstock_topic, 0) == 6
+        assert values(poll_count(consumer, 4)) == numbered(4, start=6)
+        consumer.seek(penstock_topic, 0, "earliest")
+        assert values(poll_count(consumer, 10)) == numbered(10)
+        consumer.seek(penstock_topic, 0, "latest")
+        write(penstock_broker, penstock_topic, b"new")
+        assert values(poll_count(consumer, 1)) == [b"new"]
+
+
+def test_seek_works_before_the_first_poll(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, *numbered(5))
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        consumer.seek(penstock_topic, 0, 3)
+        assert values(poll_count(consumer, 2)) == numbered(2, start=3)
+
+
+def test_seek_inside_a_loop_forgets_what_was_fetched_ahead(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    seen: list[int] = []
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        for message in consumer:
+            seen.append(message.offset)
+            if seen == [0, 1, 2]:
+                consumer.seek(penstock_topic, 0, 8)
+            if len(seen) == 5:
+                break
+    assert seen == [0, 1, 2, 8, 9]
+
+
+def test_a_partition_that_is_not_assigned_cannot_be_sought(penstock_broker: Broker, penstock_topic: str):
+    consumer = Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap)
+    with consumer, pytest.raises(ReadFailed, match=f"{penstock_topic}-5 is not assigned"):
+        consumer.seek(penstock_topic, 5, 0)
+
+
+def test_a_topic_that_is_not_there_is_told(penstock_broker: Broker, group: str):
+    for its_group in (None, group):
+        consumer = Consumer(topics=["never-made"], group=its_group, bootstrap=penstock_broker.bootstrap)
+        with consumer, pytest.raises(ReadFailed, match="create the topic"):
+            poll_count(consumer, 1)
+
+
+def test_where_nobody_listens_it_says_so():
+    with silent_address() as address, Consumer(topics=["t"], bootstrap=address) as consumer, pytest.raises(ReadFailed, match="bootstrap="):
+        consumer.poll()
+
+
+def test_a_closed_consumer_does_nothing_more(penstock_broker: Broker, penstock_topic: str):
+    consumer = Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap)
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, consumer.commit, lambda: consumer.seek(penstock_topic, 0, 0), lambda: consumer.position(penstock_topic, 0)):
+        with pytest.raises(Closed):
+            call()
+    assert list(consumer) == []
+
+
+def test_one_topic_in_place_of_a_list_is_refused():
+    with pytest.raises(TypeError, match=r"topics=\['orders'\]"):
+        Consumer(topics="orders")
+
+
+# As a member of a group.
+
+
+def test_a_group_goes_on_where_it_committed(penstock_broker: Broker, penstock_topic: str, group: str):
+    write(penstock_broker, penstock_topic, *numbered(20))
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert values(poll_count(consumer, 20)) == numbered(20)
+        consumer.commit()
+        consumer.commit()  # Nothing new is done: nothing happens.
+    write(penstock_broker, penstock_topic, *numbered(5, start=20))
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert values(poll_count(consumer, 5)) == numbered(5, start=20)
+
+
+def test_what_was_not_committed_is_delivered_again(penstock_broker: Broker, penstock_topic: str, group: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    for _ in range(2):
+        with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+            assert values(poll_count(consumer, 10)) == numbered(10)
+
+
+def test_some_messages_can_be_committed_without_the_rest(penstock_broker: Broker, penstock_topic: str, group: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        found = poll_count(consumer, 10)
+        consumer.commit(found[3])
+        consumer.commit(found[2:6])
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert consumer.position(penstock_topic, 0) == 6
+        assert values(poll_count(consumer, 4)) == numbered(4, start=6)
+
+
+def test_in_a_loop_only_what_the_caller_has_seen_is_committed(penstock_broker: Broker, penstock_topic: str, group: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        for message in consumer:
+            if message.offset == 6:
+                break
+        consumer.commit()
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert values(poll_count(consumer, 3)) == numbered(3, start=7)
+
+
+def test_automatic_commits_count_what_was_asked_beyond_as_done(penstock_broker: Broker, penstock_topic: str, group: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, auto_commit=True) as consumer:
+        assert len(poll_count(consumer, 10)) == 10
+    write(penstock_broker, penstock_topic, b"new")
+    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        assert values(poll_count(consumer, 1)) == [b"new"]
+
+
+def test_automatic_commits_leave_out_what_the_caller_failed_at(penstock_broker: Broker, penstock_topic: str, group: str):
+    write(penstock_broker, penstock_topic, *numbered(10))
+    options = {"group": group, "topics": [penstock_topic], "bootstrap": penstock_broker.bootstrap, "auto_commit": True}
+    with pytest.raises(RuntimeError, match="cannot bill"), Consumer(**options) as consumer:
+        first: list[Message] = []
+        while len(first) < 4:
+            first += consumer.poll(max_records=4 - len(first), timeout=SECONDS_MAX)
+        consumer.poll(max_records=3, timeout=SECONDS_MAX)
+        raise RuntimeError("cannot bill")
+    with Consumer(**options) as consumer:
+        assert values(poll_count(consumer, 6)) == numbered(6, start=4)
+
+
+def test_members_share_the_partitions_and_a_newcomer_gets_its_part(penstock_broker: Broker, group: str):
+    topic = penstock_broker.create_topic(partitions=4)
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+    with Consumer(**options) as first:
+        join(first, 4)
+        with Consumer(**options) as second:
+            for _ in range(300):
+                assert first.poll(timeout=0.05) == second.poll(timeout=0.05) == []
+                if len(first.assignment()) == len(second.assignment()) == 2:
+                    break
+            assert sorted(first.assignment() + second.assignment()) == [(topic, partition) for partition in range(4)]
+        join(first, 4)
+
+
+def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_broker: Broker, group: str):
+    topic = penstock_broker.create_topic(partitions=2)
+    for partition in range(2):
+        write(penstock_broker, topic, *numbered(5), partition=partition)
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+    with Consumer(**options) as first:
+        found = poll_count(first, 10)
+        with Consumer(**options) as second:
+            theirs: list[Message] = []
+            for _ in range(300):
+                first.poll(timeout=0.05)
+                theirs += second.poll(timeout=0.05)
+                if len(first.assignment()) == 1 and len(theirs) == 5:
+                    break
+            (lost,) = second.assignment()
+            assert {(message.topic, message.partition) for message in theirs} == {lost}
+            assert values(theirs) == numbered(5)
+            first.commit()
+            assert second.position(*lost) == 5, "the new owner was set back or forward"
+            with pytest.raises(CommitFailed, match="belongs to another member"):
+                first.commit([message for message in found if (message.topic, message.partition) == lost])
+            assert first.position(*first.assignment()[0]) == 5
+
+
+def test_a_member_with_an_instance_comes_back_to_its_partitions(penstock_broker: Broker, group: str):
+    topic = penstock_broker.create_topic(partitions=2)
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+    with Consumer(**options, instance="one") as first:
+        join(first, 2)
+        with Consumer(**options, instance="two") as second:
+            for _ in range(300):
+                assert first.poll(timeout=0.05) == second.poll(timeout=0.05) == []
+                if len(first.assignment()) == len(second.assignment()) == 1:
+                    break
+            before = second.assignment()
+            kept = first.assignment()
+        with Consumer(**options, instance="two") as second:
+            join(second, 1)
+            assert second.assignment() == before
+            assert first.poll(timeout=0.2) == []
+            assert first.assignment() == kept
+
+
+def test_a_group_reads_on_while_records_keep_coming(penstock_broker: Broker, penstock_topic: str, group: str):
+    with (
+        Producer(penstock_broker.bootstrap) as producer,
+        Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer,
+    ):
+        for value in numbered(30):
+            producer.send(topic=penstock_topic, value=value).result(SECONDS_MAX)
+            assert values(poll_count(consumer, 1)) == [value]
+            consumer.commit()
