@@ -32,8 +32,9 @@ def test_what_cannot_be_altered_is_told_with_its_reason(node: harness.Node):
         (["fixed", "--config", "retention.mss=1"], "retention.mss"),
         (["fixed", "--config", "retention.ms=soon"], "INVALID_CONFIG"),
         (["nowhere", "--partitions", "3"], "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["nowhere", "--config", "retention.ms=1"], "UNKNOWN_TOPIC_OR_PARTITION"),
     ):
-        ended = penstock("topics", "alter", *arguments, *where)
+        ended = penstock("topics", "alter", *arguments, *where, seconds=20)
         assert (ended.code, word in ended.err, "Traceback" in ended.err) == (1, True, False), ended.err
     ended = penstock("topics", "alter", "fixed", *where)
     assert (ended.code, "say what to alter" in ended.err) == (2, True)

@@ -67,7 +67,8 @@ async def delete_topic(router: Router, topic: str, deadline: Deadline) -> None:
 async def _ask_controller(
     router: Router, api: ApiKey, body: Mapping[str, Any], what: str, deadline: Deadline, *, done_already: ErrorCode
 ) -> None:
-    """`done_already` is the refusal that means: there is nothing left to do. Asked again it would stay so."""
+    """`done_already` is the refusal that means: there is nothing left to do. Asked again it would stay so, and so would a topic that isn't
+    there: the controller knows them all."""
 
     async def attempt() -> None:
         try:
@@ -78,7 +79,7 @@ async def _ask_controller(
             check_code(row.error_code, what, getattr(row, "error_message", None))
         except PeerFailure as failure:
             router.doubt_controller()
-            if isinstance(failure, Refused) and failure.code == done_already:
+            if isinstance(failure, Refused) and failure.code in (done_already, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 failure.is_retriable = False
             raise
 

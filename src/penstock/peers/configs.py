@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from penstock.errors import ErrorCode
 from penstock.peers.connection import Connection
-from penstock.peers.failures import BadAnswer, PeerFailure, check_code
+from penstock.peers.failures import BadAnswer, PeerFailure, Refused, check_code
 from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
 from penstock.wire.api_keys import ApiKey
@@ -85,8 +86,10 @@ async def _ask(router: Router, configured: Configured, api: ApiKey, body: Mappin
                 raise BadAnswer(f"{connection.address} left {configured} out of its answer")
             check_code(rows[0].error_code, what, rows[0].error_message)
             return rows[0]
-        except PeerFailure:
+        except PeerFailure as failure:
             router.doubt_controller()
+            if isinstance(failure, Refused) and failure.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                failure.is_retriable = False  # The controller knows them all.
             raise
 
     return await router.retry(what, deadline, attempt)
