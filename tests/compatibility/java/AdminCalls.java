@@ -176,7 +176,7 @@ public class AdminCalls {
         require(admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(4))).lowWatermarks().get(where).get().lowWatermark() == 4, "low");
         require(admin.listOffsets(Map.of(where, OffsetSpec.earliest())).partitionResult(where).get().offset() == 4, "earliest");
         require(admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(-1))).lowWatermarks().get(where).get().lowWatermark() == 6, "all");
-        refused(OffsetOutOfRangeException.class, () -> admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(7))).all());
+        refused(org.apache.kafka.common.errors.OffsetOutOfRangeException.class, () -> admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(7))).all());
         var kept = new TopicPartition(topic(1, Map.of("cleanup.policy", "compact")), 0);
         refused(PolicyViolationException.class, () -> admin.deleteRecords(Map.of(kept, RecordsToDelete.beforeOffset(0))).all());
     }
