@@ -1,4 +1,4 @@
-"""Builds the compiled parts, `penstock.wire._records` and `penstock.wire._requests`, where that can be done.
+"""Builds the compiled parts, `penstock.wire._records`, `_requests` and `_sieve`, where that can be done.
 
 Everything else about the package is said in pyproject.toml. Each extension is a faster twin of code in Python, so that a machine without a
 C compiler (or with Cython missing) still gets a working install, and is told what it lost.
@@ -60,14 +60,23 @@ def extensions() -> list[Extension]:
         extra_compile_args=["-O3"],
         optional=True,
     )
-    try:
-        from Cython.Build import cythonize
+    sieve = Extension(
+        "penstock.wire._sieve",
+        ["src/penstock/wire/_sieve.pyx"],
+        depends=["src/penstock/wire/_sieve.pyx", "src/penstock/wire/_crc32c.h", "src/penstock/wire/_siphash.h"],
+        include_dirs=["src/penstock/wire"],
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+    built: list[Extension] = []
+    for extension in (records, requests, sieve):
+        try:
+            from Cython.Build import cythonize
 
-        built: list[Extension] = cythonize([records, requests])
-        return built
-    except Exception as failure:
-        print(SLOWER.format(reason=f"Cython: {failure}"), file=sys.stderr)
-        return []
+            built += cythonize([extension])
+        except Exception as failure:
+            print(SLOWER.format(reason=f"Cython: {failure}"), file=sys.stderr)
+    return built
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildWhatCanBeBuilt})

@@ -31,6 +31,7 @@ _CODEC_BITS = 0x07
 _APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_HORIZON_BIT = 0x40  # The base timestamp is a delete horizon; records count their time from it all the same.
 
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
@@ -70,6 +71,11 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta + 1
 
     @property
+    def newest_timestamp(self) -> int:
+        """The highest timestamp of a record that is in it: a batch that compaction has emptied keeps its header, but has none."""
+        return self.max_timestamp if self.record_count else -1
+
+    @property
     def codec(self) -> int:
         """0 to 7: not every value is a `Codec`."""
         return self.attributes & _CODEC_BITS
@@ -85,6 +91,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may take the batch's tombstones (KIP-534); None while none is set."""
+        return self.base_timestamp if self.attributes & _HORIZON_BIT else None
 
 
 class Record(NamedTuple):
