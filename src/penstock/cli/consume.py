@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 import click
 
 from penstock.cli.faults import Fault
+from penstock.cli.progress import Progress
 from penstock.cli.tables import print_json, record_as_json
 from penstock.cli.talking import bootstrap_option, talk
+from penstock.cli.times import parse_time
 from penstock.peers.client import Client
 from penstock.peers.positions import FROM_EARLIEST, FROM_LATEST, ReadRecord, Start, at_offset, at_timestamp
 from penstock.peers.reader import Reader, ReaderSettings
@@ -87,11 +89,16 @@ async def _starts(client: Client, topic: str, partitions: tuple[int, ...], start
 
 async def _print(reader: Reader, records_max: int | None, show: Show) -> None:
     left = records_max if records_max is not None else sys.maxsize
-    while left and (records := await reader.read()):
-        for record in records[:left]:
-            show(record)
-        left -= min(left, len(records))
-        sys.stdout.buffer.flush()  # Whoever follows wants to see it now.
+    progress = Progress(is_shown=sys.stderr.isatty() and not sys.stdout.isatty())
+    try:
+        while left and (records := await reader.read()):
+            for record in records[:left]:
+                show(record)
+            progress.add(min(left, len(records)), sum(len(record.key or b"") + len(record.value or b"") for record in records[:left]))
+            left -= min(left, len(records))
+            sys.stdout.buffer.flush()  # Whoever follows wants to see it now.
+    finally:
+        progress.end()
 
 
 def _start(text: str) -> Start:
@@ -99,13 +106,10 @@ def _start(text: str) -> Start:
         return FROM_EARLIEST if text == "earliest" else FROM_LATEST
     if text.isascii() and text.isdigit():
         return at_offset(int(text))
-    if text.startswith("@") and text[1:].isdigit():
-        return at_timestamp(int(text[1:]))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(f"--from {text!r} is neither earliest, latest, an offset, @milliseconds nor an ISO 8601 time") from None
-    return at_timestamp(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+    time_ms = parse_time(text)
+    if time_ms is None:
+        raise click.UsageError(f"--from {text!r} is neither earliest, latest, an offset, @milliseconds nor an ISO 8601 time")
+    return at_timestamp(time_ms)
 
 
 def _show_json(record: ReadRecord) -> None:

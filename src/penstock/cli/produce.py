@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import click
 
 from penstock.cli.faults import Fault
+from penstock.cli.progress import Progress
 from penstock.cli.tables import print_json
 from penstock.cli.talking import bootstrap_option, json_option, pairs, talk
 from penstock.peers.appending import ACKS_ALL
@@ -95,26 +96,29 @@ def produce(
 
 async def _write(producing: Producer, topic: str, lines: AsyncIterator[bytes], shape: Shape, *, as_json: bool) -> Counter[int]:
     counts: Counter[int] = Counter()
-    untold: deque[asyncio.Future[Delivered]] = deque()
+    untold: deque[tuple[asyncio.Future[Delivered], int]] = deque()
+    progress = Progress(is_shown=sys.stderr.isatty() and not sys.stdin.isatty() and not (as_json and sys.stdout.isatty()))
 
     async def tell_oldest() -> None:
-        delivered = await _told_while_waiting(untold.popleft())
+        record, size = untold.popleft()
+        delivered = await _told_while_waiting(record)
         counts[delivered.partition] += 1
+        progress.add(1, size)
         if as_json:
             print_json({"partition": delivered.partition, "offset": delivered.offset})
 
     async with producing as producer:
         async for line in lines:
             key, value = shape.split(line)
-            untold.append(
-                await producer.send(
-                    topic, value, key=key, partition=shape.partition, headers=shape.headers, timestamp_ms=shape.timestamp_ms
-                )
+            sent = await producer.send(
+                topic, value, key=key, partition=shape.partition, headers=shape.headers, timestamp_ms=shape.timestamp_ms
             )
-            while untold and (untold[0].done() or len(untold) > UNTOLD_MAX):
+            untold.append((sent, len(line)))
+            while untold and (untold[0][0].done() or len(untold) > UNTOLD_MAX):
                 await tell_oldest()
         while untold:
             await tell_oldest()
+    progress.end()
     return counts
 
 

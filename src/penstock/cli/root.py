@@ -11,10 +11,13 @@ from penstock.cli.faults import exit_code_of
 NOUNS = {
     "serve": "penstock.cli.serve:serve",
     "topics": "penstock.cli.topics:topics",
+    "configs": "penstock.cli.configs:configs",
     "produce": "penstock.cli.produce:produce",
     "consume": "penstock.cli.consume:consume",
+    "groups": "penstock.cli.groups:groups",
     "log": "penstock.cli.log:log",
     "simulate": "penstock.cli.simulate:simulate",
+    "completion": "penstock.cli.completion:completion",
 }
 
 

@@ -12,7 +12,7 @@ from penstock.wire.batches import Record
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in [list(head), *texts]) for place in range(len(head))]
-    is_number = [bool(rows) and all(isinstance(row[place], int) for row in rows) for place in range(len(head))]
+    is_number = [_is_number_column([row[place] for row in rows]) for place in range(len(head))]
     for row in [[name.upper() for name in head], *texts]:
         cells = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, is_number, strict=True)]
         click.echo("  ".join(cells).rstrip())
@@ -40,6 +40,10 @@ def _bytes_as_json(content: bytes | None) -> object:
         return content.decode()
     except UnicodeDecodeError:
         return {"hex": content.hex()}
+
+
+def _is_number_column(cells: Sequence[object]) -> bool:
+    return any(isinstance(cell, int) for cell in cells) and all(cell is None or isinstance(cell, int) for cell in cells)
 
 
 def _text(cell: object) -> str:

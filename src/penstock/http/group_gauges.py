@@ -32,9 +32,10 @@ async def group_gauges(node: Node) -> list[Sample]:
         for name in shown
         if (view := group_now(node, name)) is not None
     ]
-    samples.append(_sample("groups_left_out", "Consumer groups without samples of their own: there are too many.", len(listed) - len(shown)))
+    left_out = len(listed) - len(shown)
+    samples.append(_sample("groups_left_out", "Consumer groups without samples of their own: there are too many.", left_out))
     taken: list[CommittedOffset] = []
-    left_out = 0
+    left_out = 0  # Partitions of the groups that are shown.
     async for committed in offsets_now(node, shown):
         if len(taken) < OFFSETS_MAX:
             taken.append(committed)
@@ -50,7 +51,8 @@ def topic_gauges(node: Node) -> Iterator[Sample]:
     topics = node.partitions.by_name
     for name in islice(sorted(topics), TOPICS_MAX):
         ends = sum(each.high_watermark for each in topics[name])
-        yield _sample("topic_end_offset", "Where a topic ends, added up over its partitions: it grows by one with each record.", ends, topic=name)
+        reason = "Where a topic ends, added up over its partitions: it grows by one with each record."
+        yield _sample("topic_end_offset", reason, ends, topic=name)
         yield _sample("topic_bytes", "Bytes in a topic's logs.", sum(each.log.size_bytes for each in topics[name]), topic=name)
     yield _sample("topics_left_out", "Topics without samples of their own: there are too many.", max(0, len(topics) - TOPICS_MAX))
 
@@ -61,7 +63,8 @@ def _lag_samples(row: PartitionLag) -> Iterator[Sample]:
     labels = {"group": row.group, "topic": row.where.topic, "partition": str(row.where.partition)}
     yield _sample("group_lag", "Records from a group's committed offset to the end.", row.lag.records, **labels)
     if row.lag.time_ms is not None:
-        yield _sample("group_lag_seconds", "The age of the next record that a group will read; 0 when there is none.", row.lag.time_ms / 1000, **labels)
+        reason = "The age of the next record that a group will read; 0 when there is none."
+        yield _sample("group_lag_seconds", reason, row.lag.time_ms / 1000, **labels)
     if row.lag.loss_ms is not None:
         reason = "How long until retention may take the next record that a group has not read."
         yield _sample("group_retention_loss_seconds", reason, row.lag.loss_ms / 1000, **labels)

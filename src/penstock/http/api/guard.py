@@ -1,6 +1,6 @@
 """What keeps a web page of somebody else from using this API through a visitor's browser.
 
-A node on loopback or in a private network is out of a stranger's reach, but not out of reach of the browser of somebody inside. Three rules:
+A node on loopback or in a private network is out of a stranger's reach, but not out of reach of a browser inside. Three rules:
 - The Host header must be an address, `localhost`, the advertised host, or a name from the setting `http.hosts`. A page that lets its own
   name point here (DNS rebinding) still sends its own name.
 - What changes something must not come from another origin: browsers say so in Origin and Sec-Fetch-Site. Tools send neither.

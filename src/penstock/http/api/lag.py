@@ -24,8 +24,8 @@ LAG_ROW = shape(
         "end_offset": or_null(integer("The next offset that consumers will see.")),
         "lag": or_null(integer("Records from the committed offset to the end.")),
         "lost": or_null(integer("Of those: gone before the group read them.")),
-        "time_lag_ms": or_null(integer("The age of the next record that the group will read; 0 when there is none, null when nobody knows.")),
-        "retention_loss_ms": or_null(integer("How long until retention may take that record; null when nothing is dropped by age, or unread.")),
+        "time_lag_ms": or_null(integer("The age of the next record that the group will read; 0: there is none; null: nobody knows.")),
+        "retention_loss_ms": or_null(integer("How long until retention may take that record; null: never, or there is none.")),
     }
 )
 _TOTALS: Mapping[str, Schema] = {

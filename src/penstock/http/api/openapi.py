@@ -13,7 +13,8 @@ ABOUT = (
     "A request body is application/json. Names in paths are percent-encoded, a slash in a group's name too."
 )
 _MEANINGS = {
-    200: "Done.", 201: "Made.", 400: "The request is not as documented, or asks for something impossible.", 403: "From a page of another site.",
+    200: "Done.", 201: "Made.",
+    400: "The request is not as documented, or asks for something impossible.", 403: "From a page of another site.",
     404: "There is no such thing.", 409: "Not in its present state.", 415: "The body is not JSON.", 421: "This node goes by another name.",
     503: "Not now: the node or the group's coordinator is not ready.", 507: "The disk has no room, or failed.",
 }  # fmt: skip

@@ -67,7 +67,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/topics/{topic}/partitions", topics.list_partitions, "A topic's partitions.", named("Partitions"), refusals=(404,)),
     Route("GET", "/topics/{topic}/configs", configs.list_configs, "Every setting of a topic.", named("Configs"), refusals=(404,)),
     Route(
-        "PATCH", "/topics/{topic}/configs", configs.change_configs, "Change settings of a topic; they hold at once. What is not named stays.",
+        "PATCH", "/topics/{topic}/configs", configs.change_configs,
+        "Change settings of a topic; they hold at once. What is not named stays.",
         named("ConfigsChanged"), body=named("ConfigChanges"), refusals=(404, 507),
     ),
     Route("GET", "/groups", groups.list_groups, "Consumer groups, by name.", named("Groups"), query=PAGE),

@@ -11,7 +11,8 @@ Schema = Mapping[str, Any]
 
 _REFERENCE = "#/components/schemas/"
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,), "array": (list,), "null": (type(None),),
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,), "array": (list,),
+    "null": (type(None),),
 }  # fmt: skip
 
 

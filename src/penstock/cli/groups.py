@@ -1,0 +1,183 @@
+"""`penstock groups`: list, describe with lag, members, reset offsets, delete."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from penstock.cli.faults import Fault
+from penstock.cli.group_lag import LagRow, lag_rows
+from penstock.cli.reset_offsets import reset_offsets
+from penstock.cli.tables import print_json, print_table
+from penstock.cli.talking import bootstrap_option, json_option, talk
+from penstock.cli.times import spoken
+from penstock.peers.client import Client
+from penstock.peers.groups import DescribedGroup, ListedGroup
+
+
+@click.group()
+def groups() -> None:
+    """Look at consumer groups and how far they are behind; set where they read on; delete them.
+
+    \b
+      penstock groups list
+      penstock groups describe billing
+      penstock groups reset-offsets billing --topic orders --to-earliest
+      penstock groups delete billing --yes
+    """
+
+
+groups.add_command(reset_offsets)
+
+
+@groups.command("list")
+@bootstrap_option
+@json_option
+def list_groups(bootstrap: str, as_json: bool) -> None:
+    """List the groups of the cluster."""
+
+    async def conversation(client: Client) -> Sequence[ListedGroup]:
+        return await client.list_groups()
+
+    found = talk(bootstrap, conversation)
+    if as_json:
+        print_json([{"group": each.group, "state": each.state, "type": each.protocol_type, "node": each.coordinator} for each in found])
+    elif found:
+        rows = [[each.group, each.state, each.protocol_type or None, each.coordinator] for each in found]
+        print_table(["group", "state", "type", "node"], rows)
+    else:
+        click.echo("there are no groups yet", err=True)
+
+
+@groups.command()
+@click.argument("group")
+@bootstrap_option
+@json_option
+def describe(group: str, bootstrap: str, as_json: bool) -> None:
+    """Show how far GROUP is behind in each partition.
+
+    \b
+      penstock groups describe billing
+      penstock groups describe billing --json
+
+    LAG counts records, TIME LAG is the age of the next one that the group will read, LOSS IN how long until retention may take it.
+    """
+
+    async def conversation(client: Client) -> tuple[DescribedGroup, list[LagRow]]:
+        described = await client.describe_group(group)
+        return described, await lag_rows(client, described)
+
+    described, rows = talk(bootstrap, conversation)
+    if as_json:
+        return print_json(_summary(described) | {"lag": _total(rows), "partitions": [_row_as_json(row) for row in rows]})
+    click.echo(_headline(described, rows))
+    if rows:
+        head = ["topic", "partition", "committed", "end", "lag", "time lag", "loss in", "member"]
+        print_table(head, [_row_as_cells(row) for row in rows])
+    _warn_of_losses(rows)
+
+
+@groups.command()
+@click.argument("group")
+@bootstrap_option
+@json_option
+def members(group: str, bootstrap: str, as_json: bool) -> None:
+    """Show who is in GROUP, and which partitions each member has."""
+    described = talk(bootstrap, lambda client: client.describe_group(group))
+    if as_json:
+        return print_json(_summary(described) | {"members": [_member_as_json(described, place) for place in range(len(described.members))]})
+    if not described.members:
+        return click.echo(f"group {group} has no members ({described.state})", err=True)
+    rows = [
+        [each.member_id, each.instance_id, each.client_id, each.client_host, _partitions(each.assignment)] for each in described.members
+    ]
+    print_table(["member", "instance", "client", "host", "partitions"], rows)
+
+
+@groups.command()
+@click.argument("group")
+@click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+@bootstrap_option
+def delete(group: str, yes: bool, bootstrap: str) -> None:
+    """Delete GROUP and its committed offsets. It must have no members."""
+    if not yes and not sys.stdin.isatty():
+        raise Fault(f"deleting group {group!r} destroys its committed offsets", "say so: add --yes")
+    if not yes:
+        click.confirm(f"Delete group {group!r} and its committed offsets?", abort=True, err=True)
+    talk(bootstrap, lambda client: client.delete_group(group))
+    click.echo(f"{group} is deleted")
+
+
+def _summary(described: DescribedGroup) -> dict[str, Any]:
+    return {
+        "group": described.group,
+        "state": described.state,
+        "type": described.protocol_type,
+        "protocol": described.protocol,
+        "node": described.coordinator,
+        "members": len(described.members),
+    }
+
+
+def _headline(described: DescribedGroup, rows: Sequence[LagRow]) -> str:
+    count = len(described.members)
+    words = [described.group, described.state, f"{count} member{'s' if count != 1 else ''}"]
+    return "  ".join([*words, *([described.protocol] if described.protocol else []), f"lag {_total(rows)}"])
+
+
+def _total(rows: Sequence[LagRow]) -> int:
+    return sum(row.lag.records for row in rows if row.lag is not None)
+
+
+def _row_as_cells(row: LagRow) -> list[object]:
+    lag = row.lag
+    return [
+        *row.where,
+        row.committed,
+        None if row.span is None else row.span.end_offset,
+        None if lag is None else lag.records,
+        None if lag is None else spoken(lag.time_ms),
+        None if lag is None else "lost" if lag.lost else spoken(lag.loss_ms),
+        row.member,
+    ]
+
+
+def _row_as_json(row: LagRow) -> dict[str, Any]:
+    span, lag = row.span, row.lag
+    return {
+        "topic": row.where.topic,
+        "partition": row.where.partition,
+        "committed": row.committed,
+        "start": None if span is None else span.start_offset,
+        "end": None if span is None else span.end_offset,
+        "lag": None if lag is None else lag.records,
+        "lost": None if lag is None else lag.lost,
+        "time_lag_ms": None if lag is None else lag.time_ms,
+        "retention_loss_ms": None if lag is None else lag.loss_ms,
+        "member": row.member,
+    }
+
+
+def _warn_of_losses(rows: Sequence[LagRow]) -> None:
+    lost = sum(row.lag.lost for row in rows if row.lag is not None)
+    if lost:
+        click.echo(f"{lost} records were dropped by retention before the group read them", err=True)
+
+
+def _member_as_json(described: DescribedGroup, place: int) -> dict[str, Any]:
+    member = described.members[place]
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.client_host,
+        "topics": member.topics,
+        "assignment": member.assignment,
+    }
+
+
+def _partitions(assignment: dict[str, list[int]] | None) -> list[str] | None:
+    if assignment is None:
+        return None
+    return [f"{topic}-{partition}" for topic, partitions in sorted(assignment.items()) for partition in sorted(partitions)]

@@ -1,0 +1,101 @@
+"""The status page: it needs nothing from elsewhere, lets nothing else run, and asks only for what the API has."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from http_talk import Http, with_http
+from serving import Serving
+
+from penstock.http.api.routes import PREFIX, ROUTES
+from penstock.http.status_page import policy_of, status_page
+
+CONTENT = files("penstock.http").joinpath("status.html").read_text(encoding="utf-8")
+SCRIPT = "".join(re.findall(r"<script>(.*?)</script>", CONTENT, re.DOTALL))
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(CONTENT)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_comes_with_its_policy(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: Http) -> None:
+        page = await http.get("/")
+        assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert page.text == CONTENT
+        assert page.headers["content-security-policy"] == policy_of(CONTENT)
+        assert page.headers["x-content-type-options"] == "nosniff"
+
+    with_http(tmp_path, story)
+
+
+def test_nothing_comes_from_elsewhere_and_nothing_else_may_run() -> None:
+    policy = status_page().headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    for tag, attributes in Elements().found:
+        assert "src" not in attributes, tag
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], "the policy would not let it work"
+        target = attributes.get("href")
+        assert target is None or target == "data:," or target.startswith("/"), target
+
+
+def test_what_the_node_says_never_becomes_markup() -> None:
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "setAttribute(\"on"):
+        assert way not in SCRIPT, way
+
+
+def test_everything_that_the_script_looks_for_is_in_the_page() -> None:
+    ids = {attributes["id"] for _, attributes in Elements().found if "id" in attributes}
+    wanted = set(re.findall(r'byId\("([\w-]+)"\)', SCRIPT)) | set(re.findall(r'fill\("([\w-]+)"', SCRIPT))
+    assert wanted
+    assert wanted <= ids
+
+
+def test_it_asks_only_for_what_the_api_has(tmp_path: Path) -> None:
+    """And gets it: a page against an API that has moved on would show nothing."""
+    asked = re.findall(r'ask\("([^"]+)"', SCRIPT)
+    paths = {route.path for route in ROUTES}
+    assert {path.partition("?")[0] for path in asked} == {"/nodes", "/topics", "/lag", "/topics/"}
+    assert {"/nodes", "/topics", "/lag", "/topics/{topic}/partitions"} <= paths
+
+    async def story(serving: Serving, http: Http) -> None:
+        await (await serving.line()).create("orders")
+        for path in ("/nodes", "/topics?limit=500", "/lag?limit=500", "/topics/orders/partitions"):
+            assert (await http.get(PREFIX + path)).status == 200
+
+    with_http(tmp_path, story)
+
+
+def test_every_field_that_it_shows_is_in_an_answer() -> None:
+    from penstock.http.api import lag, nodes, topics
+
+    def fields(value: object) -> set[str]:
+        if not isinstance(value, dict):
+            return set()
+        return set(value.get("properties", {})).union(*map(fields, value.values()))
+
+    answers = (lag.LAGS, lag.GROUP_LAG, lag.LAG_ROW, nodes.NODES, topics.TOPICS, topics.TOPIC_SUMMARY, topics.PARTITION)
+    known = set().union(*map(fields, answers))
+    known |= {"rate"}  # The page reckons it itself.
+    shown = set(re.findall(r"\b(?:each|group|topic|node|nodes|lags|topics)\.([a-z_]+)", SCRIPT)) - {"map", "length", "get", "has"}
+    assert shown
+    assert shown <= known, shown - known
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no JavaScript engine in PATH")
+def test_the_script_parses(tmp_path: Path) -> None:
+    script = tmp_path / "status.js"
+    script.write_text(SCRIPT, encoding="utf-8")
+    checked = subprocess.run(["node", "--check", str(script)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
