@@ -1,1 +1,1 @@
-"""Classic consumer groups and committed offsets: what was decided (records), what holds now (image), and what may be forgotten (membership)."""
+"""Classic consumer groups and committed offsets: what is wanted (commands), recorded (image), may be forgotten (group), and is decided."""

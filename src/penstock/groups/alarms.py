@@ -9,7 +9,6 @@ from heapq import heappop, heappush
 from penstock.groups.group import NEVER
 from penstock.vocabulary import Instant
 
-
 _SKIPPED_MAX = 1_000  # Entries that don't count any more, beyond as many as do. Whoever joins and leaves all day must not fill the memory.
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from penstock.settings import MIB, MINUTE_MS, NodeSettings
 
-# How long the join of a new member may wait before it is told to come again. As Kafka's: below JoinGroup version 4 such a member doesn't know
-# its id yet and cannot send heartbeats, so nothing else would tell that it is gone.
+# How long the join of a new member may wait before it is told to come again. As Kafka's: below JoinGroup version 4 such a member doesn't
+# know its id yet and cannot send heartbeats, so nothing else would tell that it is gone.
 NEW_MEMBER_JOIN_MS = 5 * MINUTE_MS
 
 # Member ids given away and not yet used, for each group. Past it the oldest is forgotten; its holder is told to begin anew.
@@ -17,7 +17,8 @@ PENDING_MEMBERS_MAX = 1_000
 # Groups that somebody belongs to or is about to join, for each coordinator. Past it a group that isn't there yet must wait.
 GROUPS_MAX = 20_000
 
-# What one member may say about itself in all its protocols, and what one group may take as a record. Kafka's bound is the topic's largest batch.
+# What one member may say about itself in all its protocols, and what one group may take as a record.
+# Kafka's bound is the largest batch of the topic, 1 MiB by default.
 SUBSCRIPTION_BYTES_MAX = 1 * MIB
 GROUP_BYTES_MAX = 16 * MIB
 

@@ -42,11 +42,14 @@ class GroupsImage:
         if key[:2] != _OFFSET_KEY:
             self.replay(records.decode(key, value))
             return
-        group, topic, partition = records.read_offset_key(key)
-        if value is None:
-            self._remove(group, topic, partition)
-        else:
-            self._put(group, topic, partition, records.read_offset(value))
+        try:
+            group, topic, partition = records.read_offset_key(key)
+            if value is None:
+                self._remove(group, topic, partition)
+            else:
+                self._put(group, topic, partition, records.read_offset(value))
+        except records.NOT_A_RECORD as wrong:
+            raise records.unreadable(wrong) from None
 
     def holds(self, group: str) -> bool:
         return group in self.saved or group in self.offsets

@@ -33,10 +33,7 @@ def abandon(group: Group, member_id: str, command: Abandoned, draft: Draft) -> N
 def _remove(group: Group | None, one: Leaving, draft: Draft) -> ErrorCode:
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if not one.member_id and one.instance_id is not None:
-        member_id = group.statics.get(one.instance_id, "")
-    else:
-        member_id = one.member_id
+    member_id = one.member_id or group.statics.get(one.instance_id or "", "")
     if member_id in group.pending:
         drop(group, member_id, draft)
         return ErrorCode.NONE

@@ -1,7 +1,7 @@
 """How a rebalance goes: it begins, members join, a generation starts, and members that don't keep up are left behind.
 
 The three steps that every request and every time-out ends in: `begin_rebalance`, `settle` (look whether a join phase can end) and
-`complete_join`. Nothing is recorded on the way except that a group has become empty; the new generation is recorded when its leader assigns.
+`complete_join`. Nothing is recorded on the way except that a group has become empty; a generation is recorded when its leader assigns.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ def settle(group: Group, draft: Draft) -> None:
 
 
 def join_time_is_up(group: Group, draft: Draft) -> None:
-    """The initial delay goes on while newcomers arrive, up to the rebalance time-out; otherwise those who joined go on without the others."""
+    """The initial delay goes on while newcomers arrive, up to the rebalance time-out; otherwise whoever joined goes on alone."""
     first = group.first_join
     if first is None or not first.has_newcomers or not first.left_ms:
         complete_join(group, draft)

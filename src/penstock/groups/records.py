@@ -21,6 +21,8 @@ GROUP_VERSION = 1
 OFFSET_VERSION = 1
 BY_RETENTION = -1  # `expires_ms` of an offset that is kept as long as the node's settings say.
 
+NOT_A_RECORD = (struct.error, UnicodeDecodeError)  # What reading raises on bytes that were never written by `encode`.
+
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _LENGTH = struct.Struct(">I")
@@ -100,13 +102,19 @@ def decode(key: bytes, value: bytes | None) -> Record:
         kind = _SHORT.unpack_from(key)[0]
         if kind == OFFSET_KIND:
             group, topic, partition = read_offset_key(key)
-            return OffsetDeleted(group, topic, partition) if value is None else OffsetCommitted(group, topic, partition, *read_offset(value))
+            if value is None:
+                return OffsetDeleted(group, topic, partition)
+            return OffsetCommitted(group, topic, partition, *read_offset(value))
         if kind == GROUP_KIND:
             group = _Reader(key, _SHORT.size).text()
             return GroupDeleted(group) if value is None else _read_group(group, value)
-    except (struct.error, UnicodeDecodeError) as wrong:
-        raise BrokenPromise(f"a group record does not read back: {wrong}") from None
+    except NOT_A_RECORD as wrong:
+        raise unreadable(wrong) from None
     raise _unknown("key", kind)
+
+
+def unreadable(wrong: Exception) -> BrokenPromise:
+    return BrokenPromise(f"a group record does not read back: {wrong}")
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:

@@ -1,4 +1,4 @@
-"""What the askers hear: one shape for each API, with the fields of its newest version. Everything asked for is answered, in the order asked."""
+"""What the askers hear: one shape for each API, with the fields of its newest version. All that was asked is answered, in that order."""
 
 from dataclasses import dataclass
 

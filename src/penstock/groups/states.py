@@ -19,11 +19,12 @@ class GroupState(StrEnum):
 
 MOVES: dict[tuple[GroupState, GroupState], str] = {
     (GroupState.EMPTY, GroupState.PREPARING): "the first member joins; others may come during the initial rebalance delay",
-    (GroupState.PREPARING, GroupState.COMPLETING): "everybody has joined, or the time to join is over: a new generation begins, and its leader assigns",
+    (GroupState.PREPARING, GroupState.COMPLETING): "everybody has joined, or the time to join is over: a generation begins",
     (GroupState.PREPARING, GroupState.EMPTY): "nobody is left",
     (GroupState.COMPLETING, GroupState.STABLE): "the leader's assignment is stored",
-    (GroupState.COMPLETING, GroupState.PREPARING): "a member joins, leaves, lapses, changes its subscription, or doesn't ask for its assignment in time",
-    (GroupState.STABLE, GroupState.PREPARING): "a member joins, leaves, lapses or changes its subscription, the leader joins again, "
-    "or a member doesn't ask for its assignment in time",
+    (GroupState.COMPLETING, GroupState.PREPARING): "a member joins, leaves, lapses, changes its subscription, "
+    "or doesn't ask for its assignment in time",
+    (GroupState.STABLE, GroupState.PREPARING): "a member joins, leaves, lapses, changes its subscription, "
+    "or doesn't ask for its assignment in time; or the leader joins again",
     (GroupState.EMPTY, GroupState.DEAD): "the group is deleted, or it is empty and its last offset has expired",
 }

@@ -7,7 +7,7 @@ leader forgot get an empty assignment. What others than the leader send as assig
 from penstock.errors import ErrorCode
 from penstock.groups.commands import Heartbeat, SyncGroup
 from penstock.groups.draft import Draft
-from penstock.groups.group import NEVER, Group, Member
+from penstock.groups.group import NEVER, Group
 from penstock.groups.joining import is_too_large
 from penstock.groups.phases import answer_syncs, begin_rebalance
 from penstock.groups.replies import HeartbeatReply, SyncReply
