@@ -209,8 +209,8 @@ def test_a_file_of_a_newer_format_is_refused_by_name(module: object) -> None:
         disk = SimDisk()
         bench = await write(disk)
         victim = CHECKPOINT if module is checkpoint else INDEX
-        disk.restore(victim, seal(module._KIND, 2, b"what this means is not known yet"))  # type: ignore[attr-defined]
-        with pytest.raises(NewerFormat, match="has format 2, this Penstock knows 1"):
+        disk.restore(victim, seal(module._KIND, module.VERSION + 1, b"what this means is not known yet"))  # type: ignore[attr-defined]
+        with pytest.raises(NewerFormat, match=f"has format {module.VERSION + 1}, this Penstock knows {module.VERSION}"):
             await bench.open(is_clean=True)
             await bench.log.read_later(13, bytes_max=1, end_offset=ALL)
 

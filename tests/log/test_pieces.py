@@ -11,7 +11,7 @@ from penstock.log.epochs import NEVER, NO_EPOCH, Epochs
 from penstock.log.faults import NewerFormat
 from penstock.log.index import ENTRIES_MAX, SparseIndex
 from penstock.log.open_files import OpenFiles
-from penstock.log.segment import base_offset_of
+from penstock.log.segment import SegmentName, segment_name, standing
 from penstock.log.small_files import seal, unseal
 from penstock.simulator.disk import SimDisk
 
@@ -163,16 +163,34 @@ def test_a_forgotten_file_can_be_read_until_its_last_reader_is_done() -> None:
 
 
 def test_only_names_of_twenty_digits_are_segments() -> None:
-    assert base_offset_of("00000000000000000042.log") == 42
+    assert segment_name("00000000000000000042.log") == SegmentName(42)
+    assert segment_name("00000000000000000042-00000000000000000050-00000003.log") == SegmentName(42, 50, 3)
     for name in (
         "42.log",
         "00000000000000000042.index",
         "0000000000000000004x.log",
         "+0000000000000000042.log",
         "checkpoint",
+        "00000000000000000042-00000000000000000050.log",
+        "00000000000000000042-00000000000000000050-3.log",
         "٠" * 20 + ".log",
     ):
-        assert base_offset_of(name) is None
+        assert segment_name(name) is None
+
+
+def test_of_segments_that_stand_for_the_same_offsets_the_latest_holds() -> None:
+    plain = [SegmentName(0), SegmentName(10), SegmentName(20), SegmentName(30)]
+    first, second = SegmentName(0, 20, 1), SegmentName(0, 30, 2)
+    assert standing(plain) == (plain, [])
+    assert standing([first, *plain]) == ([first, *plain[2:]], plain[:2])
+    assert standing([*plain, first, second])[0] == [second, SegmentName(30)]
+
+
+def test_what_was_replaced_itself_replaces_nothing() -> None:
+    """A compacted segment was cut at offset 15; then the log went on. The old one was kept from going by a crash."""
+    before, after, active = SegmentName(0, 30, 1), SegmentName(0, 15, 2), SegmentName(15)
+    assert standing([before, active]) == ([before], [active]), "without the shorter one nothing was cut"
+    assert standing([before, after, active]) == ([after, active], [before])
 
 
 @pytest.mark.parametrize("segment_bytes", [0, -1, 2**31])

@@ -3,6 +3,9 @@
 A checkpoint stands for everything below its end offset, is written only once all of that is flushed, and carries beside the log's own
 facts some bytes of its owner (`extra`: what the owner would otherwise have to replay from the first batch).
 Two are kept. The older one serves when the newer one is damaged.
+
+What it lists of segments may be older than a swap of compaction: the names in the directory tell (recovery.py).
+Format 2 has names of compacted segments and how far compaction came; format 1 is read as if there were none.
 """
 
 from dataclasses import dataclass
@@ -14,16 +17,18 @@ from penstock.log import index_files
 from penstock.log.config import LogIdentity
 from penstock.log.epochs import Epochs
 from penstock.log.index import SparseIndex
-from penstock.log.segment import Segment, Shelf
-from penstock.log.small_files import read_whole, replace_file, seal, unseal
+from penstock.log.segment import Segment, SegmentName, Shelf
+from penstock.log.small_files import read_whole, replace_file, seal, unseal, version_of
 
 CHECKPOINT = "checkpoint"
 PREVIOUS = "checkpoint.previous"
-VERSION = 1
+VERSION = 2
 
 _KIND = b"pnstk-cp"
-_HEAD = Struct("<16siqqqI")  # topic id, partition, start offset, end offset, gaps below, segments
-_SEGMENT = Struct("<qqqq")  # base offset, bytes, highest timestamp, opened at
+_HEAD = Struct("<16siqqqqI")  # topic id, partition, start offset, end offset, gaps below, clean end, segments
+_SEGMENT = Struct("<qqqqqI")  # base offset, bytes, highest timestamp, opened at, end offset and generation of a compacted one
+_HEAD_1 = Struct("<16siqqqI")  # In format 1: without clean end.
+_SEGMENT_1 = Struct("<qqqq")
 _EXTRA = Struct("<I")
 
 
@@ -34,6 +39,7 @@ class Checkpoint:
     number: int  # In the order of capture: an older one never replaces a newer one.
     end_offset: int
     start_offset: int
+    last_base: int  # Of the segment that was active.
     appended_bytes: int
     content: bytes
 
@@ -48,25 +54,27 @@ class Remembered:
     segments: list[Segment]  # The last one was active; its size is where the scan goes on.
     epochs: Epochs
     extra: bytes
+    clean_end: int = 0
     is_newest: bool = True  # False: a newer one was there and cannot be read.
 
 
 def capture(
     number: int, identity: LogIdentity, shelf: Shelf, epochs: Epochs,
-    *, start_offset: int, end_offset: int, gaps_below: int, appended_bytes: int, extra: bytes,
+    *, start_offset: int, end_offset: int, gaps_below: int, clean_end: int, appended_bytes: int, extra: bytes,
 ) -> Checkpoint:  # fmt: skip
     # Segments wholly below the start are on their way out; a start must not miss them.
     segments = shelf.segments[shelf.place_of(start_offset) :]
-    content = encode(identity, Remembered(start_offset, end_offset, gaps_below, segments, epochs, extra))
-    return Checkpoint(number, end_offset, start_offset, appended_bytes, content)
+    content = encode(identity, Remembered(start_offset, end_offset, gaps_below, segments, epochs, extra, clean_end))
+    return Checkpoint(number, end_offset, start_offset, shelf.active.base_offset, appended_bytes, content)
 
 
 def encode(identity: LogIdentity, remembered: Remembered) -> bytes:
     segments, extra = remembered.segments, remembered.extra
     head = _HEAD.pack(
-        identity.topic_id, identity.partition, remembered.start_offset, remembered.end_offset, remembered.gaps_below, len(segments)
-    )
-    rows = [_SEGMENT.pack(segment.base_offset, segment.size, segment.max_timestamp, segment.opened_ms) for segment in segments]
+        identity.topic_id, identity.partition, remembered.start_offset, remembered.end_offset, remembered.gaps_below, remembered.clean_end,
+        len(segments),
+    )  # fmt: skip
+    rows = [_SEGMENT.pack(each.base_offset, each.size, each.max_timestamp, each.opened_ms, *each.name[1:]) for each in segments]
     index = (segments[-1].index if segments else None) or SparseIndex(1)
     return seal(_KIND, VERSION, b"".join((head, *rows, remembered.epochs.encode(), index.encode(), _EXTRA.pack(len(extra)), extra)))
 
@@ -114,17 +122,18 @@ def _decode(content: bytes, directory: str, identity: LogIdentity, path: str) ->
     if body is None:
         return None
     try:
-        return _read(body, directory, identity)
+        return _read(body, directory, identity, is_first_format=version_of(content) == 1)
     except (error, ValueError):
         return None
 
 
-def _read(body: memoryview, directory: str, identity: LogIdentity) -> Remembered | None:
-    topic_id, partition, start_offset, end_offset, gaps_below, count = _HEAD.unpack_from(body)
+def _read(body: memoryview, directory: str, identity: LogIdentity, *, is_first_format: bool) -> Remembered | None:
+    head, row = (_HEAD_1, _SEGMENT_1) if is_first_format else (_HEAD, _SEGMENT)
+    topic_id, partition, start_offset, end_offset, gaps_below, *clean_end, count = head.unpack_from(body)
     if (topic_id, partition) != (identity.topic_id, identity.partition):
         return None
-    at = _HEAD.size + count * _SEGMENT.size
-    segments = [_read_segment(body, _HEAD.size + number * _SEGMENT.size, directory) for number in range(count)]
+    at = head.size + count * row.size
+    segments = [_segment(directory, row.unpack_from(body, head.size + number * row.size)) for number in range(count)]
     epochs, at = Epochs.decode(body, at)
     index, at = SparseIndex.decode(body, at)
     if segments:
@@ -133,12 +142,12 @@ def _read(body: memoryview, directory: str, identity: LogIdentity) -> Remembered
     extra = bytes(body[at + _EXTRA.size :])
     if extra_bytes != len(extra):
         return None
-    return Remembered(start_offset, end_offset, gaps_below, segments, epochs, extra)
+    return Remembered(start_offset, end_offset, gaps_below, segments, epochs, extra, *clean_end)
 
 
-def _read_segment(body: memoryview, at: int, directory: str) -> Segment:
-    base_offset, size, max_timestamp, opened_ms = _SEGMENT.unpack_from(body, at)
-    segment = Segment(directory, base_offset, opened_ms, None)
+def _segment(directory: str, row: tuple[int, ...]) -> Segment:
+    base_offset, size, max_timestamp, opened_ms, *compacted = row
+    segment = Segment(directory, SegmentName(base_offset, *compacted), opened_ms, None)
     segment.size = size
     segment.closed_max_timestamp = max_timestamp
     return segment

@@ -3,6 +3,8 @@
 First the checkpoint says where the log starts now, and that is flushed. Then the files are renamed and that is flushed. Then they go.
 """
 
+from itertools import takewhile
+
 from penstock.env import Disk, SyncFailures
 from penstock.log.checkpoint import encode, load
 from penstock.log.config import LogIdentity
@@ -12,8 +14,12 @@ from penstock.log.segment import DELETED, Segment, Shelf
 
 
 def still_going(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
-    """The plan's segments as far as they still stand first. The last one stays if it has grown since, closed by now or not."""
-    going = [segment for segment, planned in zip(shelf.segments, plan.segments, strict=False) if segment is planned]
+    """The plan's segments as far as they still stand first. The last one stays if it has grown since, closed by now or not.
+
+    What compaction has replaced since, and all after it, waits for the next plan.
+    """
+    stands = zip(shelf.segments, plan.segments, strict=False)
+    going = [segment for segment, _ in takewhile(lambda pair: pair[0] is pair[1], stands)]
     if going and shelf.end_of(len(going) - 1, end_offset) > plan.start_offset:
         going.pop()
     return going

@@ -29,11 +29,11 @@ class FlushTicket(NamedTuple):
 class Unflushed:
     """The files with unflushed bytes, each pinned so that it can be flushed, and the directories with unflushed names."""
 
-    __slots__ = ("_files", "_lineage", "directories", "held")
+    __slots__ = ("_files", "directories", "held", "lineage")
 
     def __init__(self, files: OpenFiles) -> None:
         self._files = files
-        self._lineage = 0
+        self.lineage = 0  # How often bytes were cut off.
         self.held: dict[Segment, OpenFile] = {}
         self.directories: tuple[str, ...] = ()
 
@@ -53,11 +53,11 @@ class Unflushed:
             self.directories,
             end_offset,
             tuple((segment, segment.size) for segment in self.held),
-            self._lineage,
+            self.lineage,
         )
 
     def is_void(self, ticket: FlushTicket) -> bool:
-        return ticket.lineage != self._lineage
+        return ticket.lineage != self.lineage
 
     def settle(self, ticket: FlushTicket) -> None:
         """The ticket's flush succeeded."""
@@ -71,7 +71,7 @@ class Unflushed:
         self.directories = tuple(dict.fromkeys((*self.directories, *directories)))
 
     def void_tickets(self) -> None:
-        self._lineage += 1
+        self.lineage += 1
 
     def let_go(self, segment: Segment) -> None:
         """The segment is going; nothing of it needs to be flushed."""

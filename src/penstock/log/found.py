@@ -21,12 +21,15 @@ class Found:
     start_offset: int = 0
     end_offset: int = 0
     gaps_below: int = 0  # Below this offset compaction may have left gaps between batches.
+    clean_end: int = 0  # Compaction has seen to everything below this.
     segments: list[Segment] = field(default_factory=list)
     epochs: Epochs = field(default_factory=Epochs)
     report: Report = field(default_factory=Report)
     failure: str | None = None
     checkpoint_bases: tuple[int, ...] = ()  # Base offsets of the segments that the checkpoint lists.
     checkpoint_end: int = -1
+    generation: int = 0  # The highest of any compacted segment in the directory, also of those that are gone now.
+    lists_replaced: bool = False  # The checkpoint on the disk lists segments that compaction has replaced.
     is_saved: bool = False  # The checkpoint on the disk says all of this.
 
     @property

@@ -73,7 +73,7 @@ async def _follow(walk: Walk, index: SparseIndex, *, gaps: bool) -> tuple[int, i
         for at, header in chunk.headers():
             if header.base_offset != offset and not gaps:
                 return at, offset
-            index.note(header.base_offset, at, header.max_timestamp)
+            index.note(header.base_offset, at, header.newest_timestamp)
             position, offset = at + header.size, header.end_offset
     return position, offset
 

@@ -5,7 +5,7 @@ Rules:
 - A write or flush that failed sets `failure`. The log then takes no more appends, whatever the disk says later; reads go on. Only opening
   it again makes it trusted. A full disk is no failure: the append is undone and may be tried again.
 - Batches are stored as they come. Their offset, epoch and checksum are the caller's doing.
-- Reads, lookups, flushes and checkpoints may overlap with appends and with each other.
+- Reads, lookups, flushes, checkpoints and compaction may overlap with appends and with each other.
 
 `append` and `read` are on the hot path: no object per batch beyond a tuple, one call of the disk each. Holding small batches back to write
 several at once would save 1.1 µs of 1.4 for each, and a full disk would be found out only after the append had been promised.
@@ -31,6 +31,7 @@ from penstock.log.recovery import EPOCH_MAX, Opening, ancestors, recover
 from penstock.log.retention import Expired, ages_out_ms, find_expired
 from penstock.log.segment import Segment, Shelf
 from penstock.log.streaming import Stream
+from penstock.log.swapping import Swaps
 from penstock.vocabulary import Buffer, Offset
 from penstock.wire.batches import BatchHeader
 
@@ -42,9 +43,10 @@ _NEVER = -1
 
 class Log:
     __slots__ = (
-        "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env", "_files",
-        "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_turn", "_unflushed", "_write", "_writing",
-        "_written_number", "directory", "end_offset", "epochs", "failure", "flushed_end", "identity", "report", "start_offset",
+        "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
+        "_files", "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_swaps", "_turn", "_unflushed", "_write",
+        "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure", "flushed_end", "identity", "report",
+        "start_offset",
     )  # fmt: skip
 
     def __init__(self, opening: Opening, found: Found) -> None:
@@ -62,7 +64,10 @@ class Log:
         self.epochs: Epochs = found.epochs
         self.failure: str | None = found.failure  # Why no more appends are taken.
         self.report: Report = found.report  # How opening it went.
-        self._shelf = Shelf(found.segments or [self._new_segment()])
+        self.clean_end = found.clean_end  # Compaction has seen to everything below.
+        has_active = bool(found.segments) and not found.segments[-1].name.is_compacted
+        self._shelf = Shelf(found.segments if has_active else [*found.segments, self._new_segment()])
+        self._swaps = Swaps(self._disk, self._files, found.generation, is_listed=found.lists_replaced)
         self._index: SparseIndex = self._shelf.active.index or SparseIndex(self._config.index_interval_bytes)  # The active segment's.
         self._reader = Reader(
             self._disk, self._files, self._shelf, self.epochs, identity=self.identity, config=self._config, gaps_below=found.gaps_below
@@ -76,8 +81,9 @@ class Log:
         self._written_number = 0
         self._checkpoint_end = found.checkpoint_end  # What the checkpoint on the disk covers, and where it lets the log begin.
         self._checkpoint_start = found.start_offset if found.is_saved else _NEVER
+        self._checkpoint_base = found.checkpoint_bases[-1] if found.checkpoint_bases else _NEVER  # The last segment that it lists.
         self._checkpointed_bytes = self._shelf.active.size - found.report.scanned_bytes
-        self._turn: asyncio.Lock | None = None  # Checkpoints, deletions and truncations take turns.
+        self._turn: asyncio.Lock | None = None  # Checkpoints, deletions, swaps and truncations take turns.
 
     @classmethod
     async def open(
@@ -294,7 +300,8 @@ class Log:
     def wants_checkpoint(self) -> bool:
         """Whether a start after a crash would have much to scan, or would have to take a new epoch on trust."""
         unsaved_bytes = self.appended_bytes - self._checkpointed_bytes
-        return unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
+        is_due = unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
+        return is_due or self._swaps.is_listed
 
     def has_saved_start(self, offset: int) -> bool:
         """Whether the next start will let the log begin at this offset or later."""
@@ -306,7 +313,7 @@ class Log:
         number, self._next_number = self._next_number, self._next_number + 1
         return capture(
             number, self.identity, self._shelf, self.epochs, start_offset=max(self.start_offset, start_offset), end_offset=self.end_offset,
-            gaps_below=self._reader.gaps_below, appended_bytes=self.appended_bytes, extra=extra,
+            gaps_below=self._reader.gaps_below, clean_end=self.clean_end, appended_bytes=self.appended_bytes, extra=extra,
         )  # fmt: skip
 
     async def write_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -319,7 +326,9 @@ class Log:
             await self._replace_checkpoint(checkpoint.content, also=self._shelf.closed_with_index())
             self._written_number = checkpoint.number
             self._checkpoint_end, self._checkpoint_start = checkpoint.end_offset, checkpoint.start_offset
+            self._checkpoint_base = checkpoint.last_base
             self._checkpointed_bytes = checkpoint.appended_bytes
+            self._swaps.checkpoint_written(checkpoint.number)
             self._has_news = max(self._shelf.active.base_offset, self.epochs.latest_start) >= checkpoint.end_offset
 
     async def _replace_checkpoint(self, content: bytes, also: list[Segment]) -> None:
@@ -361,6 +370,7 @@ class Log:
             self._check_alive()
             if self._checkpoint_end < plan.start_offset:
                 raise DiskFailed(f"{self.directory}: no checkpoint covers the segments before offset {plan.start_offset}")
+            self._swaps.remove()
             going = deleting.still_going(plan, self._shelf, self.end_offset)
             if not going:
                 return
@@ -375,8 +385,7 @@ class Log:
             self._closed_bytes -= sum(segment.size for segment in self._shelf.remove_first(len(going)))
             self.epochs.drop_below(self.start_offset)
             for segment in going:
-                self._unflushed.let_go(segment)
-                self._files.forget(segment.path)
+                self._drop(segment)
             failures = await deleting.remove_files(self._disk, self.directory, going)
             if failures:
                 self._fail(f"{failures[0][0]}: {failures[0][1]}")
@@ -398,13 +407,17 @@ class Log:
             try:
                 index = await self._reader.index_of(segment, held)
                 cut = await truncating.find_cut(self._disk, held.file, segment, index, offset)
+                self._swaps.remove()
                 await truncating.forget_checkpoints(self._disk, self.directory)
-                for later in self._shelf.remove_from(place + 1):
-                    self._unflushed.let_go(later)
-                    self._files.forget(later.path)
+                for later in self._shelf.segments[place + 1 :]:
+                    self._drop(later)
                     truncating.drop_file(self._disk, later)
-                self._disk.truncate(held.file, cut.position)
-                held.index = None
+                self._shelf.remove_from(place + 1)
+                if segment.name.is_compacted:
+                    segment, cut = await self._cut_compacted(segment, held, cut)
+                else:
+                    self._disk.truncate(held.file, cut.position)
+                    held.index = None
             except DiskFailed as failure:
                 self._fail(str(failure))
                 raise
@@ -413,18 +426,40 @@ class Log:
             self._settle_cut(segment, cut)
             await self.flush()
 
+    async def _cut_compacted(self, segment: Segment, held: OpenFile, cut: truncating.Cut) -> tuple[Segment, truncating.Cut]:
+        """What stays of a compacted segment is another one. The log goes on in a segment of its own after it."""
+        front = Segment(self.directory, segment.name.cut(cut.end_offset, self._swaps.next_generation()), segment.opened_ms, cut.index_left)
+        front.size, self.end_offset = cut.position, Offset(cut.end_offset)
+        active = self._new_segment()
+        if cut.end_offset > segment.base_offset:
+            await truncating.copy_front(self._disk, held.file, cut.position, front)
+        self._unflushed.hold(active)
+        if failures := await self._disk.sync((), [self.directory]):
+            raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+        self._drop(segment)
+        truncating.drop_file(self._disk, segment)
+        self._shelf.cut_off_last([front] if cut.end_offset > segment.base_offset else [], active)
+        return active, truncating.Cut(0, cut.end_offset, active.index or cut.index_left)
+
+    def _drop(self, segment: Segment) -> None:
+        """The segment is going: nobody opens it any more."""
+        self._unflushed.let_go(segment)
+        self._files.forget(segment.path)
+
     def _settle_cut(self, segment: Segment, cut: truncating.Cut) -> None:
         segment.size, segment.index, self._index = cut.position, cut.index_left, cut.index_left
         self.end_offset = Offset(cut.end_offset)
         self.flushed_end = min(self.flushed_end, self.end_offset)
         self.start_offset = min(self.start_offset, self.end_offset)  # It may have stood inside the batch that was cut.
+        self.clean_end = min(self.clean_end, self.end_offset)
         self.epochs.cut(self.end_offset)
         self._reader.forget_places()
+        self._reader.gaps_below = min(self._reader.gaps_below, self.end_offset)
         self._unflushed.void_tickets()
         self._unflushed.add_names([self.directory])
         self._writing = self._unflushed.hold(segment)
         self._closed_bytes = self._shelf.size_bytes - segment.size
-        self._checkpoint_end = self._checkpoint_start = _NEVER
+        self._checkpoint_end = self._checkpoint_start = self._checkpoint_base = _NEVER
         self._checkpointed_bytes = self._rolled_bytes
         self._written_number = self._next_number  # Checkpoints that were captured before the cut are never written.
         self._next_number += 1
@@ -435,7 +470,7 @@ class Log:
         """Flushes, leaves a checkpoint if anything is new, and lets go of everything. One that cannot be flushed raises, and is closed."""
         try:
             await self.flush()
-            is_saved = (self._checkpoint_start, self._checkpoint_end) == (self.start_offset, self.end_offset)
+            is_saved = (self._checkpoint_start, self._checkpoint_end) == (self.start_offset, self.end_offset) and not self._swaps.is_listed
             if not is_saved and self.end_offset:
                 await self.write_checkpoint(self.begin_checkpoint(extra))
         finally:
@@ -448,6 +483,7 @@ class Log:
         self._unflushed.let_all_go()
         for segment in self._shelf.segments:
             self._files.forget(segment.path)
+        self._swaps.let_go()
 
     def _taking_turn(self) -> asyncio.Lock:
         self._turn = self._turn or asyncio.Lock()

@@ -121,7 +121,7 @@ class Lookup:
 
     async def _highest_in_batch(self, batch: FoundBatch) -> int:
         if self._wanted.holds(batch.offsets):
-            return batch.header.max_timestamp
+            return batch.header.newest_timestamp
         return await self._env.offload(_highest_timestamp, batch.bytes, *self._wanted)
 
     async def _batches(self, stretch: Part, held: OpenFile) -> list[FoundBatch]:

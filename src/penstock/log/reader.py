@@ -3,6 +3,8 @@
 Consumers read on where they stopped, so the places where reads ended are remembered (a few of them): the next read needs no index and
 reads nothing twice. Otherwise the index says where to begin to look.
 Read-now answers None wherever it would wait for the disk; read-later is the same, off the loop. Files are opened on the loop, in both.
+A read that waits may be overtaken by compaction. It goes on in the file that it has, which stands for the same offsets; but what it learns
+of places there is not remembered, and where that file ends it looks for its offset anew.
 """
 
 from bisect import bisect_right
@@ -73,6 +75,8 @@ class Reader:
                 batches, next_offset, position = done.value
         finally:
             self._files.unpin(held)
+        if segment.is_replaced:
+            return batches or await self.read_later(offset, bytes_max, end_offset)
         if batches or not self._goes_on(segment, next_offset, end_offset):
             return self._remember(segment, batches, next_offset, position)
         return await self.read_later(self._next_base(segment), bytes_max, end_offset)

@@ -2,6 +2,7 @@
 
 1. The newest checkpoint that can be believed tells everything below its end. Nothing below is ever cut; what is missing there takes the
    log offline for writes.
+   Where compaction has been at work since, the names of the files tell (reconciling.py).
 2. After a clean stop nothing lies above it, and nothing is read. Otherwise every batch above it is read, verified and replayed.
 3. Where that ends before the bytes do, tail.py judges: cut off, or damaged. Damage takes the log offline for writes and is left as it is.
 4. What was found may be in the kernel's memory only (the process was killed, the machine lived), so it is flushed before anybody hears
@@ -21,8 +22,9 @@ from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.found import Found
 from penstock.log.index import SparseIndex
 from penstock.log.open_files import OpenFiles
-from penstock.log.segment import DROPPED, Segment
-from penstock.log.sweeping import size_on_disk, sweep, sweep_below
+from penstock.log.reconciling import is_overtaken, learn, reconcile
+from penstock.log.segment import DROPPED, Segment, SegmentName
+from penstock.log.sweeping import last_generation, size_on_disk, sweep, sweep_below
 from penstock.log.tail import Rule, Stretch, Verdict, judge
 from penstock.log.tail_scan import FlushFailed, TailScan
 from penstock.wire.batches import BatchHeader
@@ -67,12 +69,13 @@ async def _recover(opening: Opening) -> Found:
     is_doubtful = doubt.DOUBT in names
     if is_doubtful:  # Before anything is removed on its word, the checkpoint must be one that the disk has too.
         await doubt.name_anew(disk, directory, checkpoint.CHECKPOINT)
-    bases = sweep(disk, directory, names)
+    stay = await sweep(disk, directory, opening.identity, names, is_doubtful=is_doubtful)
     remembered = checkpoint.load(disk, directory, opening.identity, names)
-    found = _believe(opening, remembered, bases)
-    above = _list_above(opening, found, bases)
+    found = await _believe(opening, remembered, stay)
+    found.generation = last_generation(names)
+    above = _list_above(opening, found, stay)
     if opening.is_clean and not above and not is_doubtful and _is_as_left(opening, found):
-        found.is_saved = remembered is not None and remembered.is_newest
+        found.is_saved = remembered is not None and remembered.is_newest and not found.lists_replaced
         return found
     was_checkpointed = checkpoint.CHECKPOINT in names or checkpoint.PREVIOUS in names
     await _look_above(opening, found, above, may_drop_files=remembered is not None or not was_checkpointed)
@@ -95,42 +98,51 @@ async def _make(opening: Opening) -> None:
         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 
-def _believe(opening: Opening, remembered: Remembered | None, bases: list[int]) -> Found:
-    """What is known without reading a batch."""
-    if remembered is not None and not remembered.is_newest and _is_outlived(remembered, bases):
+async def _believe(opening: Opening, remembered: Remembered | None, names: list[SegmentName]) -> Found:
+    """What is known without reading a batch; except of what compaction has put in place since the checkpoint."""
+    gaps_below = max((name.end_offset for name in names), default=0)
+    if remembered is not None and (is_overtaken(remembered.segments, names) or _is_outlived(remembered, names)):
         remembered = None
     if remembered is None:
         opening.restore(b"")
-        start_offset = bases[0] if bases else 0
-        return Found(start_offset, start_offset)
+        start_offset = names[0].base_offset if names else 0
+        return Found(start_offset, start_offset, max(0, gaps_below))
     opening.restore(remembered.extra)
-    found = Found(remembered.start_offset, remembered.end_offset, remembered.gaps_below, remembered.segments, remembered.epochs)
-    found.checkpoint_bases = tuple(segment.base_offset for segment in remembered.segments)
+    disk, directory = opening.env.disk, opening.directory
+    segments, unknown = reconcile(disk, directory, remembered.segments, names)
+    found = Found(remembered.start_offset, remembered.end_offset, max(remembered.gaps_below, gaps_below), remembered.clean_end, segments)
+    found.epochs = remembered.epochs
+    found.lists_replaced = bool(unknown)
+    found.checkpoint_bases = tuple(segment.base_offset for segment in segments)
     found.checkpoint_end = remembered.end_offset
     if not remembered.is_newest:
         found.report.notes.append("the newest checkpoint cannot be read; the one before it was used")
-        while len(found.segments) > 1 and found.segments[0].base_offset < bases[0]:
+        while len(found.segments) > 1 and found.segments[0].base_offset < names[0].base_offset:
             found.segments.pop(0)  # Retention has taken it since.
             found.start_offset = max(found.start_offset, found.segments[0].base_offset)
-    sweep_below(opening.env.disk, opening.directory, found.segments[0].base_offset if found.segments else found.end_offset, bases)
+    sweep_below(disk, directory, found.segments[0].base_offset if found.segments else found.end_offset, names)
+    for segment in unknown:
+        await learn(disk, segment, opening.identity, opening.config.index_interval_bytes)
     return found
 
 
-def _is_outlived(remembered: Remembered, bases: list[int]) -> bool:
+def _is_outlived(remembered: Remembered, names: list[SegmentName]) -> bool:
     """Whether retention has passed the older checkpoint. What its owner remembers does not fit the batches that are left."""
-    return not bases or (bool(remembered.segments) and remembered.segments[-1].base_offset < bases[0])
+    if remembered.is_newest:
+        return False
+    return not names or (bool(remembered.segments) and remembered.segments[-1].base_offset < names[0].base_offset)
 
 
-def _list_above(opening: Opening, found: Found, bases: list[int]) -> list[Segment]:
+def _list_above(opening: Opening, found: Found, names: list[SegmentName]) -> list[Segment]:
     """The segments that came after the checkpoint. What the checkpoint lists and the disk lacks is damage, and so is a stranger between."""
-    here = dict.fromkeys(bases)
+    here = dict.fromkeys(names)
     last = found.segments[-1].base_offset if found.segments else -1
     for segment in found.segments:
-        if segment.base_offset not in here and segment.size:
+        if segment.name not in here and segment.size:
             found.failure = f"{segment.path} is missing"
-        here.pop(segment.base_offset, None)
+        here.pop(segment.name, None)
     now_ms, interval_bytes = opening.env.wall_ms(), opening.config.index_interval_bytes
-    above = [Segment(opening.directory, base, now_ms, SparseIndex(interval_bytes)) for base in here]
+    above = [Segment(opening.directory, name, now_ms, SparseIndex(interval_bytes)) for name in here]
     if above and above[0].base_offset <= last:
         found.failure = f"{above[0].path} is not in the checkpoint"
     return above
@@ -167,6 +179,8 @@ async def _look_above(opening: Opening, found: Found, above: list[Segment], *, m
 async def _settle(opening: Opening, found: Found, scan: TailScan, bad: Stretch, *, unread: list[Segment], may_drop_files: bool) -> None:
     """The good batches end before the bytes do: cuts, or finds the log damaged."""
     disk = opening.env.disk
+    if any(segment.name.is_compacted for segment in unread):
+        scan.is_contradicted = True  # Compaction touches nothing that is not flushed, and all before it was flushed too.
     later = [Stretch(held.file, 0, disk.size(held.file)) for held in map(scan.hold, unread)]
     verdict = await judge(disk, bad, later, Rule(found.end_offset, found.epochs.latest, opening.epoch_max))
     where = f"{bad.file.path}, position {bad.position}, offset {found.end_offset}"

@@ -29,7 +29,8 @@ def find_expired(
         segment_end = shelf.end_of(place, end_offset)
         excess_bytes -= segment.size
         is_needless = segment_end <= start_offset or excess_bytes >= 0 or _is_old(shelf, place, config, wall_ms)
-        if not segment.size or not is_needless or segment_end > end_offset_max:
+        is_empty = not segment.size and segment is shelf.active  # Compaction may have left nothing of one that is closed.
+        if is_empty or not is_needless or segment_end > end_offset_max:
             break
         taken.append(segment)
         new_start = max(new_start, segment_end)

@@ -36,6 +36,11 @@ def unseal(content: bytes, kind: bytes, version: int, path: str) -> memoryview |
     return body
 
 
+def version_of(content: bytes) -> int:
+    """The format version of a file that was unsealed."""
+    return int(_SEAL.unpack_from(content)[1])
+
+
 def read_whole(disk: Disk, path: str) -> bytes | None:
     """The content of a small file; None when it is not there. Waits for the disk: for starting up."""
     try:

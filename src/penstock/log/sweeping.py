@@ -1,31 +1,47 @@
-"""What earlier lives of a log left behind: names that a crash kept from being removed, or from becoming final."""
+"""What earlier lives of a log left behind: names that a crash kept from being removed, or from becoming final.
+
+Segments that a compacted one has replaced go only when the name of that one is surely on the disk: it may be in the memory of the
+kernel alone, if a process was killed in the middle of the swap, or not even there for good, if a flush had failed (doubt.py).
+"""
 
 from penstock.env import Disk
-from penstock.log.segment import BATCHES, DELETED, DROPPED, INDEX, Segment, base_offset_of
+from penstock.errors import DiskFailed
+from penstock.log import doubt
+from penstock.log.config import LogIdentity
+from penstock.log.segment import BATCHES, DELETED, DROPPED, INDEX, Segment, SegmentName, segment_name, standing
 from penstock.log.small_files import TEMPORARY
 
 
-def sweep(disk: Disk, directory: str, names: list[str]) -> list[int]:
-    """Removes it, and returns the base offsets of the segments that stay, in order."""
-    for name in names:
-        if name.endswith((TEMPORARY, DROPPED)):
-            disk.unlink(f"{directory}/{name}")
-    bases = [base for name in names if (base := base_offset_of(name)) is not None]
-    deleted = [base for name in names if (base := base_offset_of(name, BATCHES + DELETED)) is not None]
+async def sweep(disk: Disk, directory: str, identity: LogIdentity, names: list[str], *, is_doubtful: bool) -> list[SegmentName]:
+    """Removes it, and returns the segments that stay, in order of their offsets."""
+    for file_name in names:
+        if file_name.endswith((TEMPORARY, DROPPED)):
+            disk.unlink(f"{directory}/{file_name}")
+    stay, replaced = standing(name for file_name in names if (name := segment_name(file_name)) is not None)
+    if replaced:
+        successors = [name for name in stay if any(map(name.replaces, replaced))]
+        await _make_sure(disk, directory, identity, successors, is_doubtful=is_doubtful)
+        for name in replaced:
+            _remove(disk, directory, name)
+    deleted = [name for file_name in names if (name := segment_name(file_name, BATCHES + DELETED)) is not None]
     if deleted:
         # Retention takes from the front: what stands before a segment that it took was meant to go too.
-        sweep_below(disk, directory, max(deleted) + 1, bases)
-    for base in deleted:
-        disk.unlink(_path(directory, base) + DELETED)
-    return bases
+        sweep_below(disk, directory, max(max(name.base_offset + 1, name.end_offset) for name in deleted), stay)
+    for name in deleted:
+        disk.unlink(_path(directory, name) + DELETED)
+    return stay
 
 
-def sweep_below(disk: Disk, directory: str, offset: int, bases: list[int]) -> None:
-    """Removes the segments that begin below the offset, also from `bases`."""
-    while bases and bases[0] < offset:
-        path = _path(directory, bases.pop(0))
-        disk.unlink(path.removesuffix(BATCHES) + INDEX)
-        disk.unlink(path)
+def sweep_below(disk: Disk, directory: str, offset: int, names: list[SegmentName]) -> None:
+    """Removes the segments that begin below the offset, also from `names`."""
+    while names and names[0].base_offset < offset:
+        _remove(disk, directory, names.pop(0))
+
+
+def last_generation(names: list[str]) -> int:
+    """The highest that any file in the directory has, whatever has become of it."""
+    found = (segment_name(file_name.partition(BATCHES)[0] + BATCHES) for file_name in names)
+    return max((name.generation for name in found if name is not None), default=0)
 
 
 def size_on_disk(disk: Disk, path: str) -> int:
@@ -40,5 +56,23 @@ def size_on_disk(disk: Disk, path: str) -> int:
         disk.close(file)
 
 
-def _path(directory: str, base_offset: int) -> str:
-    return Segment(directory, base_offset, 0, None).path
+async def _make_sure(disk: Disk, directory: str, identity: LogIdentity, compacted: list[SegmentName], *, is_doubtful: bool) -> None:
+    """Has the names of these segments on the disk, or raises and has removed nothing."""
+    if is_doubtful:
+        for name in compacted:
+            segment = Segment(directory, name, 0, None)
+            segment.size = size_on_disk(disk, segment.path)
+            await doubt.write_anew(disk, segment)
+    if failures := await disk.sync((), [directory]):
+        doubt.leave_note(disk, directory, identity, 0)
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+
+
+def _remove(disk: Disk, directory: str, name: SegmentName) -> None:
+    path = _path(directory, name)
+    disk.unlink(path.removesuffix(BATCHES) + INDEX)
+    disk.unlink(path)
+
+
+def _path(directory: str, name: SegmentName) -> str:
+    return Segment(directory, name, 0, None).path

@@ -1,7 +1,9 @@
 """Reads what lies above the checkpoint, batch by batch, and takes it in as if it were appended again.
 
 It stops at the first batch that is not whole, does not follow the one before it, or claims an epoch that it cannot have. What that
-means is for tail.py to say. Segments that were read to their end are flushed and let go on the way, so that a long scan holds little.
+means is for tail.py to say. A compacted segment was whole before it got its name, so nothing in it can be torn: what is wrong there
+is damage. It may have gaps, and ends where its name says.
+Segments that were read to their end are flushed and let go on the way, so that a long scan holds little.
 """
 
 from collections.abc import Callable
@@ -75,6 +77,8 @@ class TailScan:
         if end == segment.size and self._found.is_checkpointed(segment):
             return None
         self.is_changed = True
+        if segment.name.is_compacted:
+            self.is_contradicted = True  # Until it has been followed to its end.
         walk = Walk(self._disk, file, segment.size, end, first_offset=self._found.end_offset, verify=True)
         while (chunk := await walk.next_chunk()).scan.batches:
             for position, header in chunk.headers():
@@ -84,7 +88,12 @@ class TailScan:
                 if not self._fits(header):
                     return Stretch(file, position, end)
                 self._take(segment, position, header)
-        return Stretch(file, segment.size, end) if segment.size < end else None
+        if segment.size < end:
+            return Stretch(file, segment.size, end)
+        if segment.name.is_compacted:
+            self.is_contradicted = False
+            self._found.end_offset = segment.name.end_offset
+        return None
 
     def _fits(self, header: BatchHeader) -> bool:
         found = self._found
@@ -104,7 +113,7 @@ class TailScan:
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
         found = self._found
         assert segment.index is not None, "a segment that is followed has its index"
-        segment.index.note(header.base_offset, position, header.max_timestamp)
+        segment.index.note(header.base_offset, position, header.newest_timestamp)
         if header.leader_epoch != found.epochs.latest:
             found.epochs.begin(header.leader_epoch, header.base_offset)
         self._replay(header)

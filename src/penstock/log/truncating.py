@@ -8,7 +8,8 @@ from penstock.log.checkpoint import CHECKPOINT, PREVIOUS
 from penstock.log.faults import LogDamaged
 from penstock.log.index import SparseIndex
 from penstock.log.segment import DROPPED, Segment
-from penstock.log.walking import Walk
+from penstock.log.small_files import TEMPORARY, write_fresh
+from penstock.log.walking import CHUNK_BYTES, Walk
 
 
 class Cut(NamedTuple):
@@ -20,6 +21,8 @@ class Cut(NamedTuple):
 async def find_cut(disk: Disk, file: File, segment: Segment, index: SparseIndex, offset: int) -> Cut:
     """Where the batch that holds the offset begins. The index is made again from its last whole stretch on."""
     entry = index.find(offset)
+    if entry < 0 and segment.name.is_compacted:
+        return Cut(0, segment.base_offset, SparseIndex(index.interval_bytes))  # Compaction took what stood before the first batch.
     if entry < 0:
         raise LogDamaged(f"{segment.path}: the batches before offset {offset} cannot be followed")
     position, end_offset = index.positions[entry], index.offsets[entry]
@@ -30,9 +33,28 @@ async def find_cut(disk: Disk, file: File, segment: Segment, index: SparseIndex,
         for at, header in chunk.headers():
             if header.end_offset > offset:
                 return Cut(at, end_offset, kept)
-            kept.note(header.base_offset, at, header.max_timestamp)
+            kept.note(header.base_offset, at, header.newest_timestamp)
             end_offset = header.end_offset
+    if segment.name.is_compacted and walk.position == segment.size:
+        return Cut(segment.size, end_offset, kept)  # Compaction took what stood at the offset, and all after it.
     raise LogDamaged(f"{segment.path}: the batch at position {walk.position} is not what was written")
+
+
+async def copy_front(disk: Disk, source: File, size: int, target: Segment) -> None:
+    """Makes what stays of a compacted segment a segment of its own: its name tells where it ends, so it cannot be cut where it is.
+
+    The caller flushes the name, before it drops the old one.
+    """
+    copy = write_fresh(disk, target.path + TEMPORARY, b"")
+    try:
+        for position in range(0, size, CHUNK_BYTES):
+            disk.append(copy, (await disk.read_later(source, position, min(CHUNK_BYTES, size - position)),))
+        failures = await disk.sync([copy])
+    finally:
+        disk.close(copy)
+    if failures:
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+    disk.rename(target.path + TEMPORARY, target.path)
 
 
 async def forget_checkpoints(disk: Disk, directory: str) -> None:

@@ -1,0 +1,85 @@
+"""A log from whose closed segments compaction may leave out what nobody needs. All that it does to the log as a whole is here.
+
+`compaction.py` says how a round goes and why it is safe; this says which segments it may touch, and puts what it made in their place.
+Every topic's log is one of these, since a topic can become a compacted one at any time.
+"""
+
+from collections.abc import Sequence
+
+from penstock.errors import DiskFailed, require
+from penstock.log.compaction import Account, Compaction, CopyFailed, Order, pack_ends
+from penstock.log.dirt import Dirt, find_dirt
+from penstock.log.log import Log
+from penstock.log.segment import Segment
+from penstock.log.swapping import put_in_place
+from penstock.vocabulary import Instant
+
+__all__ = ["Account", "CompactedLog", "Dirt"]
+
+
+class CompactedLog(Log):
+    __slots__ = ()
+
+    def dirt(self, wall_ms: int, end_offset_max: int) -> Dirt | None:
+        """What compaction could see to, all below `end_offset_max`; None when there is nothing."""
+        return find_dirt(
+            self._shelf, self._config, start_offset=self.start_offset, clean_end=self.clean_end, log_end=self.end_offset,
+            end_offset_max=min(end_offset_max, self.flushed_end), wall_ms=wall_ms,
+        )  # fmt: skip
+
+    def covers(self, dirt: Dirt) -> bool:
+        """Whether the checkpoint on the disk knows all of these segments as closed. Compaction touches no others."""
+        return self._checkpoint_base >= dirt.end_offset
+
+    async def compact(
+        self, dirt: Dirt, *, last_offsets: Sequence[int], keys_bytes_max: int, spare_bytes: int = 0, replaced_stay_seconds: float = 0.0
+    ) -> Account:
+        """One round of compaction. The batches with these last offsets stay, though perhaps empty: their producers are known by them."""
+        order = Order(
+            dirt, self.directory, self.clean_end, self._env.wall_ms(), self._config.delete_retention_ms, self._config.segment_bytes,
+            self._config.index_interval_bytes, keys_bytes_max, spare_bytes, pack_ends([*last_offsets, dirt.end_offset - 1]),
+        )  # fmt: skip
+        lineage = self._unflushed.lineage
+
+        async def swap(group: Sequence[Segment], compacted: Segment) -> bool:
+            return await self._swap(group, compacted, lineage, replaced_stay_seconds)
+
+        compaction = Compaction(self._env, self._reader, self.epochs, order, generation=self._next_generation, swap=swap)
+        try:
+            account = await compaction.run()
+        except CopyFailed as failure:
+            self._fail(str(failure))
+            raise
+        except FileNotFoundError:
+            raise DiskFailed(f"{self.directory} is gone") from None
+        if lineage == self._unflushed.lineage:
+            self.clean_end = max(self.clean_end, account.clean_end)
+        return account
+
+    def remove_replaced(self, now: Instant | None = None) -> None:
+        """Removes files that compaction has replaced: those that have stayed for long enough, or all."""
+        self._swaps.remove(now)
+
+    def _next_generation(self) -> int:
+        self._check_alive()
+        return self._swaps.next_generation()
+
+    async def _swap(self, group: Sequence[Segment], compacted: Segment, lineage: int, stay_seconds: float) -> bool:
+        """Puts the compacted segment in the place of the group; False when that is not there any more as it was."""
+        async with self._taking_turn():
+            self._check_alive()
+            place = self._shelf.place_of(compacted.base_offset)
+            if lineage != self._unflushed.lineage or self._shelf.segments[place : place + len(group)] != list(group):
+                return False
+            require(compacted.name.end_offset <= self._checkpoint_base, "compaction touches only what the checkpoint lists as closed")
+            try:
+                await put_in_place(self._disk, self.directory, compacted)
+            except DiskFailed as failure:
+                self._fail(str(failure))
+                raise
+            replaced = self._shelf.replace(place, len(group), compacted)
+            self._closed_bytes += compacted.size - sum(segment.size for segment in replaced)
+            self._reader.gaps_below = max(self._reader.gaps_below, compacted.name.end_offset)
+            self._reader.forget_places()
+            self._swaps.swapped(replaced, Instant(self._env.now() + stay_seconds), self._next_number)
+            return True

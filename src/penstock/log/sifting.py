@@ -1,0 +1,157 @@
+"""What compaction does to the batches of one chunk: checks them, enters their keys, or leaves out what nobody needs.
+
+Plain functions over bytes, run away from the loop. Nearly all of the work is the compiled sieve's (wire/sieve.py), which takes plain
+batches. Compressed ones are made plain, sifted, and packed again with their own codec if anything changed; otherwise they stay byte for
+byte. Transactional and control batches are neither read for keys nor changed: which transactions were aborted is not known here, and the
+value of an aborted one must not take the place of one that holds.
+Everything is verified before it is copied, as by every reader: checksums, order, epochs. What is damaged is never copied.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.errors import MalformedInput
+from penstock.log.epochs import Epochs
+from penstock.log.faults import LogDamaged
+from penstock.log.key_map import KeyMap
+from penstock.wire.batches import HEADER_BYTES, BatchHeader, read_header
+from penstock.wire.records import ScanFault, scan_batches
+from penstock.wire.repacking import packed, unpacked
+from penstock.wire.sieve import Sifted, Stop, sift_batches
+
+UNPACKED_BYTES_MAX = 1 << 30  # More than any batch that was ever admitted unpacks to.
+_ANY_OFFSET = 2**63 - 1
+
+
+class Chunk(NamedTuple):
+    """Some bytes of a segment, from where a batch begins."""
+
+    path: str
+    position: int  # In the file.
+    content: bytes
+    offset: int  # The first batch has at least this offset.
+    is_dense: bool  # No offset is missing.
+    epochs: Epochs  # A copy: nobody else touches it.
+
+
+class Checked(NamedTuple):
+    size: int  # Bytes of whole batches.
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    keys: KeyMap
+    wall_ms: int
+    horizon_ms: int  # Until when tombstones stay that are met for the first time.
+    kept_ends: bytes  # Last offsets of batches that stay even if they are empty; see wire/sieve.py.
+
+
+@dataclass(slots=True)
+class Left:
+    """What is left of a chunk."""
+
+    pieces: list[bytes] = field(default_factory=list)
+    marks: list[tuple[int, int, int]] = field(default_factory=list)  # For the index: offset, position, highest timestamp.
+    size: int = 0
+    records_removed: int = 0
+    batches_changed: int = 0
+
+    def add(self, content: bytes, marks: list[tuple[int, int, int]]) -> None:
+        self.marks += [(offset, self.size + position, newest) for offset, position, newest in marks]
+        self.pieces.append(content)
+        self.size += len(content)
+
+
+def check(chunk: Chunk) -> Checked:
+    """The whole batches that the chunk begins with, one at least, and each of them what was written."""
+    content, at, offset = chunk.content, 0, chunk.offset
+    while len(content) - at >= HEADER_BYTES:
+        epoch = chunk.epochs.epoch_at(read_header(content, at).base_offset)
+        scan = scan_batches(
+            content, start=at, first_offset=offset, end_offset_max=_ANY_OFFSET, bytes_max=len(content),
+            is_dense=chunk.is_dense, leader_epoch=epoch,
+        )  # fmt: skip
+        at, offset = at + scan.valid_bytes, scan.end_offset
+        is_at_next_epoch = scan.fault == ScanFault.EPOCH and scan.batches
+        if scan.fault not in (ScanFault.NONE, ScanFault.TRUNCATED) and not is_at_next_epoch:
+            raise LogDamaged(f"{chunk.path}: the batch at position {chunk.position + at} is not what was written")
+        if not is_at_next_epoch:
+            break
+    if not at:
+        raise LogDamaged(f"{chunk.path}: the batch at position {chunk.position} is not what was written")
+    return Checked(at, offset)
+
+
+def note(chunk: Chunk, keys: KeyMap) -> tuple[Checked, bool]:
+    """Enters the keys of the chunk's batches; what of it was entered, and whether the map is full."""
+    checked = check(chunk)
+    at = 0
+    while at < checked.size:
+        at, stop = keys.note(chunk.content, at, checked.size)[::2]
+        if stop == Stop.SPECIAL:
+            header = read_header(chunk.content, at)
+            if not _is_left_alone(header):
+                plain = _unpacked(chunk, at, header)
+                stop = keys.note(plain, 0, len(plain)).stop
+            if stop != Stop.FULL:
+                at += header.size
+        if stop == Stop.FULL:
+            return Checked(at, read_header(chunk.content, at).base_offset), True
+        _check_stop(chunk, at, stop)
+    return checked, False
+
+
+def sift(chunk: Chunk, sieve: Sieve, mark_bytes: int) -> tuple[Checked, Left]:
+    """Leaves out what nobody needs of the chunk's batches."""
+    checked, left, at = check(chunk), Left(), 0
+    while at < checked.size:
+        sifted = _sift(chunk.content, at, checked.size, sieve, mark_bytes)
+        left.add(sifted.content, sifted.marks)
+        left.records_removed += sifted.records_removed
+        left.batches_changed += sifted.batches_changed
+        at = sifted.position
+        if sifted.stop == Stop.SPECIAL:
+            header = read_header(chunk.content, at)
+            _sift_special(chunk, at, header, sieve, left)
+            at += header.size
+        _check_stop(chunk, at, sifted.stop)
+    return checked, left
+
+
+def _sift_special(chunk: Chunk, at: int, header: BatchHeader, sieve: Sieve, left: Left) -> None:
+    batch = chunk.content[at : at + header.size]
+    if _is_left_alone(header):
+        left.add(batch, [(header.base_offset, 0, header.newest_timestamp)])
+        return
+    plain = _unpacked(chunk, at, header)
+    sifted = _sift(plain, 0, len(plain), sieve, 1)
+    _check_stop(chunk, at, sifted.stop)
+    left.records_removed += sifted.records_removed
+    left.batches_changed += sifted.batches_changed
+    if sifted.content:
+        left.add(packed(sifted.content, header.codec) if sifted.batches_changed else batch, sifted.marks)
+
+
+def _sift(content: bytes, at: int, end: int, sieve: Sieve, mark_bytes: int) -> Sifted:
+    keys = sieve.keys
+    return sift_batches(
+        content, at, end, keys.table, seed=keys.seed, map_end=keys.end_offset, wall_ms=sieve.wall_ms, horizon_ms=sieve.horizon_ms,
+        kept_ends=sieve.kept_ends, mark_bytes=mark_bytes,
+    )  # fmt: skip
+
+
+def _is_left_alone(header: BatchHeader) -> bool:
+    return header.is_transactional or header.is_control
+
+
+def _unpacked(chunk: Chunk, at: int, header: BatchHeader) -> bytes:
+    try:
+        return unpacked(memoryview(chunk.content)[at : at + header.size], bytes_max=UNPACKED_BYTES_MAX)
+    except MalformedInput as malformed:
+        raise LogDamaged(f"{chunk.path}: the batch at position {chunk.position + at} cannot be unpacked: {malformed}") from None
+
+
+def _check_stop(chunk: Chunk, at: int, stop: int) -> None:
+    if stop == Stop.MALFORMED:
+        raise LogDamaged(f"{chunk.path}: the records of the batch at position {chunk.position + at} do not parse")
