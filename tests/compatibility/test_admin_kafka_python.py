@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from compatibility.waiting import until
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidPartitionsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -41,22 +42,24 @@ def test_settings_of_a_topic_are_told_changed_and_reset(admin: KafkaAdminClient)
     told = settings_of(admin, "topic", topic)
     assert (told["retention.ms"]["value"], told["retention.ms"]["config_source"]) == ("60000", "DYNAMIC_TOPIC_CONFIG")
     assert (told["retention.ms"]["config_type"], told["cleanup.policy"]["config_type"]) == ("LONG", "LIST")
-    assert [each["source"] for each in told["retention.ms"]["synonyms"]][-1] == "DEFAULT_CONFIG"
+    assert told["retention.ms"]["synonyms"][0]["source"] == "DYNAMIC_TOPIC_CONFIG"
+    assert [each["source"] for each in told["segment.bytes"]["synonyms"]] == ["DEFAULT_CONFIG"]
     assert set(settings_of(admin, "topic", topic, "modified")) == {"retention.ms"}
     changes = {"segment.ms": "5000", "cleanup.policy": ("APPEND", "compact")}
     assert admin.alter_configs([ConfigResource("topic", topic, changes)]) == {"topic": {topic: "OK"}}
+    until(lambda: len(settings_of(admin, "topic", topic, "modified")) == 3)
     after = settings_of(admin, "topic", topic, "modified")
     assert {name: each["value"] for name, each in after.items()} == {
         "retention.ms": "60000", "segment.ms": "5000", "cleanup.policy": "delete,compact",
     }  # fmt: skip
     admin.reset_configs([ConfigResource("topic", topic, ["segment.ms", "cleanup.policy"])])
-    assert set(settings_of(admin, "topic", topic, "modified")) == {"retention.ms"}
+    until(lambda: set(settings_of(admin, "topic", topic, "modified")) == {"retention.ms"})
 
 
 def test_the_old_way_replaces_what_it_knows_of(admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, retention_ms="60000")
     admin.alter_configs([ConfigResource("topic", topic, {"segment.ms": "5000"})], incremental=False)
-    assert set(settings_of(admin, "topic", topic, "modified")) == {"retention.ms", "segment.ms"}, "it sends what it found along"
+    until(lambda: set(settings_of(admin, "topic", topic, "modified")) == {"retention.ms", "segment.ms"})  # It sends what it found along.
 
 
 def test_what_cannot_be_is_answered_for_each_resource(admin: KafkaAdminClient) -> None:
@@ -85,8 +88,7 @@ def test_what_can_be_configured_is_listed(admin: KafkaAdminClient) -> None:
 def test_a_topic_grows(broker: Broker, admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, partitions=2)
     admin.create_partitions({topic: 4})
-    (described,) = admin.describe_topics([topic])
-    assert len(described["partitions"]) == 4
+    until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 4)
     produce(broker, topic, b"v", partition=3)
     with pytest.raises(InvalidPartitionsError):
         admin.create_partitions({topic: 4})
@@ -96,6 +98,7 @@ def test_a_topic_grows(broker: Broker, admin: KafkaAdminClient) -> None:
 
 def test_topics_are_described_in_pieces(admin: KafkaAdminClient) -> None:
     names = sorted(make_topic(admin, partitions=3) for _ in range(2))
+    until(lambda: all(topic["partitions"] for topic in admin.describe_topic_partitions(names)["topics"]))
     first = admin.describe_topic_partitions(names, response_partition_limit=4)
     assert [(topic["name"], len(topic["partitions"])) for topic in first["topics"]] == [(names[0], 3), (names[1], 1)]
     rest = admin.describe_topic_partitions(names, cursor=first["next_cursor"])
