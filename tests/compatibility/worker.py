@@ -24,6 +24,7 @@ def tell(who: int, what: str, **more: Any) -> None:
 def run_confluent(who: int, options: dict[str, Any]) -> None:
     from confluent_kafka import Consumer, KafkaError, KafkaException
 
+    fatal: list[str] = []
     config = {
         "bootstrap.servers": options["bootstrap"],
         "group.id": options["group"],
@@ -34,6 +35,7 @@ def run_confluent(who: int, options: dict[str, Any]) -> None:
         "partition.assignment.strategy": options["strategy"],
         "socket.timeout.ms": 5_000,
         "reconnect.backoff.max.ms": 500,
+        "error_cb": lambda error: fatal.append(error.str()) if error.fatal() else None,
     }
     if options["instance_ids"]:
         config["group.instance.id"] = options["instance_ids"][who]
@@ -51,10 +53,10 @@ def run_confluent(who: int, options: dict[str, Any]) -> None:
                 tell(who, "failed", error=failure.args[0].name())
                 return
             records = [one for one in read if one.error() is None]
-            for one in read:
-                if one.error() is not None and (one.error().fatal() or one.error().code() == KafkaError.FENCED_INSTANCE_ID):
-                    tell(who, "failed", error=one.error().str())
-                    return
+            fatal += [one.error().str() for one in read if one.error() is not None and one.error().code() == KafkaError._FATAL]
+            if fatal:
+                tell(who, "failed", error=fatal[0])
+                return
             if records:
                 tell(who, "read", records=[[one.partition(), one.offset(), one.value().decode()] for one in records])
                 try:
