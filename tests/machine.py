@@ -39,7 +39,18 @@ def cc() -> str | None:
     return None if shutil.which("cc") or shutil.which("gcc") else "there is no C compiler in PATH"
 
 
-PROBES: dict[str, Callable[[], str | None]] = {"fuse": fuse, "netns": netns, "java": java, "spark": spark, "cc": cc}
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+
+
+def browser() -> str | None:
+    if any(shutil.which(name) for name in BROWSERS):
+        return None
+    return "there is no Chromium in PATH (Debian: chromium-headless-shell)"
+
+
+PROBES: dict[str, Callable[[], str | None]] = {
+    "fuse": fuse, "netns": netns, "java": java, "spark": spark, "cc": cc, "browser": browser,
+}  # fmt: skip
 
 
 @cache
