@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.running import clean_environment, succeed
+from cli.running import clean_environment
 from system import harness
+
+from penstock.testing import Broker
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -30,20 +32,20 @@ def test_an_unchanged_client_writes_and_reads(node: harness.Node):
     assert sorted(line for line in lines if line.startswith("read")) == [f"read     k{number} = hello {number}" for number in range(5)]
 
 
-def test_the_python_producer_writes_and_a_group_reads_each_order_once(node: harness.Node):
-    succeed("topics", "create", "orders", "--partitions", "3", "--bootstrap", node.bootstrap)
-    assert len(run("producer.py", node.bootstrap).splitlines()) == 6
-    first, second = run("consumer.py", node.bootstrap), run("consumer.py", node.bootstrap)
+def test_the_python_producer_writes_and_a_group_reads_each_order_once(penstock_broker: Broker):
+    penstock_broker.create_topic("orders", partitions=3)
+    assert len(run("producer.py", penstock_broker.bootstrap).splitlines()) == 6
+    first, second = run("consumer.py", penstock_broker.bootstrap, "5"), run("consumer.py", penstock_broker.bootstrap, "5")
     assert sorted(re.findall(r"(\w+) had (.+)", first)) == sorted([
         ("alice", "2 coffees"), ("alice", "1 water"), ("alice", "the bill"),
         ("bob", "1 tea"), ("bob", "1 scone"), ("carol", "3 croissants"),
     ])  # fmt: skip
     assert [line.split(" had ")[1] for line in first.splitlines() if "alice" in line] == ["2 coffees", "1 water", "the bill"]
-    assert second == "nothing more for now; it had 3 partitions\n"
+    assert second == "nothing more for now from 3 partitions\n"
 
 
-def test_one_event_loop_writes_and_reads(node: harness.Node):
-    lines = run("asyncio_client.py", node.bootstrap).splitlines()
+def test_one_event_loop_writes_and_reads(penstock_broker: Broker):
+    lines = run("asyncio_client.py", penstock_broker.bootstrap).splitlines()
     written = [f"written tick {number} at offset {number + 1}" for number in range(20)]
     assert [line for line in lines if line.startswith("written")] == written
     assert [line for line in lines if "read    tick" in line] == [f"read    tick {number}" for number in range(20)]

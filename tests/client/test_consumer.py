@@ -9,6 +9,9 @@ from penstock.client import Closed, CommitFailed, Consumer, Message, Producer, R
 from penstock.testing import Broker
 
 
+ATTENTIVE = {"heartbeat.interval.ms": 200}  # How soon a member hears that the others have changed.
+
+
 @pytest.fixture
 def group() -> str:
     return f"group-{uuid4().hex[:8]}"
@@ -213,7 +216,7 @@ def test_automatic_commits_leave_out_what_the_caller_failed_at(penstock_broker: 
 
 def test_members_share_the_partitions_and_a_newcomer_gets_its_part(penstock_broker: Broker, group: str):
     topic = penstock_broker.create_topic(partitions=4)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
     with Consumer(**options) as first:
         join(first, 4)
         with Consumer(**options) as second:
@@ -229,7 +232,7 @@ def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_br
     topic = penstock_broker.create_topic(partitions=2)
     for partition in range(2):
         write(penstock_broker, topic, *numbered(5), partition=partition)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
     with Consumer(**options) as first:
         found = poll_count(first, 10)
         with Consumer(**options) as second:
@@ -251,7 +254,7 @@ def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_br
 
 def test_a_member_with_an_instance_comes_back_to_its_partitions(penstock_broker: Broker, group: str):
     topic = penstock_broker.create_topic(partitions=2)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
     with Consumer(**options, instance="one") as first:
         join(first, 2)
         with Consumer(**options, instance="two") as second:
