@@ -91,6 +91,17 @@ def test_a_group_that_comes_back_in_time_keeps_its_offsets() -> None:
     assert scene.offsets() == {("t", 0): 1}
 
 
+def test_what_an_admin_commits_for_an_empty_group_is_kept_as_long() -> None:
+    scene = Scene()
+    member = member_of(scene, "t")
+    scene.commit(NewOffset("t", 0, 1), NewOffset("t", 1, 1), member_id=member, generation=scene.generation)
+    scene.leave(Leaving(member))
+    scene.wait(6 * DAY)
+    scene.commit(NewOffset("t", 0, 5))
+    scene.wait(2 * DAY)
+    assert scene.offsets() == {("t", 0): 5}
+
+
 def test_an_empty_group_that_never_committed_goes_at_the_next_look() -> None:
     scene = Scene()
     scene.leave(Leaving(member_of(scene, "t")))

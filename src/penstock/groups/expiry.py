@@ -3,6 +3,7 @@
 As Kafka since KIP-211: a group keeps all its offsets while it has members that read the topic, and for the retention after it became
 empty. In a Stable consumer group the offsets of topics that nobody reads any more go by the time of their last commit, and so do those
 of consumers without a group. An offset that was committed with an end of its own goes then. An empty group goes with its last offset.
+Unlike Kafka, what an admin commits for an empty group counts from that commit: a reset would otherwise be lost within the hour.
 
 A sweep looks at everything once, in slices, for there may be much. One topic of one group is looked at in one go, as it is at that moment.
 """
@@ -58,18 +59,18 @@ class Sweep:
         if group is None or _keeps(group, topic):
             return []
         saved = self._image.saved.get(name)
-        empty_since_ms = saved.since_ms if saved is not None and group.state is GroupState.EMPTY else None
+        empty_since_ms = saved.since_ms if saved is not None and group.state is GroupState.EMPTY else 0
         return [
             OffsetDeleted(name, topic, partition)
             for partition, committed in partitions.items()
             if self._ends_at(committed, empty_since_ms) <= wall_ms
         ]
 
-    def _ends_at(self, committed: Committed, empty_since_ms: int | None) -> int:
+    def _ends_at(self, committed: Committed, empty_since_ms: int) -> int:
         *_, committed_ms, expires_ms = committed
         if expires_ms != BY_RETENTION:
             return expires_ms
-        return (committed_ms if empty_since_ms is None else empty_since_ms) + self._retention_ms
+        return max(committed_ms, empty_since_ms) + self._retention_ms
 
     def _group_if_over(self, name: str) -> list[Record]:
         group = self._open_group(name)

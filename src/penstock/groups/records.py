@@ -28,6 +28,7 @@ _INT = struct.Struct(">i")
 _LENGTH = struct.Struct(">I")
 _LONG = struct.Struct(">q")
 _OFFSET = struct.Struct(">hqiqq")  # version, offset, leader epoch, committed at, expires at; the metadata is the rest
+_OFFSET_BYTES = _OFFSET.size
 _NULL = 0xFFFF_FFFF
 
 
@@ -120,8 +121,7 @@ def unreadable(wrong: Exception) -> BrokenPromise:
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
     """The group, topic and partition whose offset this key stands for."""
     group_end = 6 + int.from_bytes(key[2:6], "big")
-    topic_end = len(key) - 4
-    return str(key[6:group_end], "utf-8"), str(key[group_end:topic_end], "utf-8"), _INT.unpack_from(key, topic_end)[0]
+    return key[6:group_end].decode(), key[group_end:-4].decode(), int.from_bytes(key[-4:], "big", signed=True)
 
 
 def read_offset(value: bytes) -> tuple[int, int, str, int, int]:
@@ -129,7 +129,7 @@ def read_offset(value: bytes) -> tuple[int, int, str, int, int]:
     version, offset, leader_epoch, committed_ms, expires_ms = _OFFSET.unpack_from(value)
     if version != OFFSET_VERSION:
         raise _unknown("offset", version)
-    return offset, leader_epoch, str(value[_OFFSET.size :], "utf-8"), committed_ms, expires_ms
+    return offset, leader_epoch, value[_OFFSET_BYTES:].decode(), committed_ms, expires_ms
 
 
 def _offset_key(group: str, topic: str, partition: int) -> bytes:
