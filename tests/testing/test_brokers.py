@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,23 @@ def test_an_impossible_value_is_told_with_what_the_node_said():
         broker(num_partitions=0).start()
     with pytest.raises(BrokerFailed, match="must be one of ack, interval, os"):
         broker(flush="sometimes").start()
+
+
+def test_a_topic_that_cannot_be_made_is_told_with_what_to_do():
+    with broker() as node:
+        assert node.create_topic("once") == "once"
+        with pytest.raises(BrokerFailed, match="choose another name"):
+            node.create_topic("once")
+        with pytest.raises(BrokerFailed, match="letters, digits"):
+            node.create_topic("not a name")
+    with pytest.raises(BrokerFailed, match="not running"):
+        node.create_topic()
+
+
+def test_many_threads_may_make_topics():
+    with broker() as node, ThreadPoolExecutor(8) as threads:
+        names = list(threads.map(lambda _: node.create_topic(), range(40)))
+        assert len(set(names)) == 40
 
 
 def test_a_directory_in_use_is_told(tmp_path: Path):

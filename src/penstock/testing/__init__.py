@@ -15,7 +15,7 @@ and `penstock_topic` (a fresh topic for each test) are there as soon as Penstock
 | `async_brokers` | the same without ever holding up an event loop |
 | `child` | the process behind it, which ends with its parent |
 | `names` | settings as Python spells them |
-| `topics` | making a topic from any thread |
+| `topics` | making a topic |
 | `plugin` | the pytest fixtures |
 
 Not here: fakes. What a test talks to is what production talks to.

@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from uuid import uuid4
 from penstock.testing.names import node_texts, topic_texts
 
 READY_SECONDS_MAX = 30.0  # A fraction of a second as a rule; a crowded machine may take long.
+ANSWER_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 QUOTED_LINES = 20
 
@@ -39,7 +41,7 @@ TEST_SETTINGS = {
 
 
 class BrokerFailed(Exception):
-    """The node could not start, or did not end as it should. What it said stands in the message."""
+    """The node could not start, did not do what it was asked for, or did not end as it should. What it said stands in the message."""
 
 
 def broker(*, flush: str = "ack", directory: str | os.PathLike[str] | None = None, **settings: object) -> "Broker":
@@ -61,6 +63,7 @@ class Broker:
         self._settings = TEST_SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 # It lives as long as this does.
+        self._asking = threading.Lock()
         self._end: Callable[[], int | None] = lambda: None
 
     def start(self) -> Self:
@@ -83,10 +86,11 @@ class Broker:
 
     def create_topic(self, name: str | None = None, *, partitions: int = 1, **config: object) -> str:
         """Makes a topic, `retention_ms=1000` being the setting `retention.ms`, and returns its name: a fresh one when none is given."""
-        from penstock.testing.topics import create_topic  # Most tests leave topics to their fixture or to auto-creation.
-
         name = name or f"topic-{uuid4().hex[:12]}"
-        create_topic(self.bootstrap, name, partitions, topic_texts(config))
+        wanted = {"bootstrap": self.bootstrap, "topic": name, "partitions": partitions, "config": topic_texts(config)}
+        told = self._ask(wanted)
+        if told:
+            raise BrokerFailed(f"{told['problem']}\n  {told['advice']}")
         return name
 
     @property
@@ -111,8 +115,22 @@ class Broker:
             if failure is None:  # What the test itself died of is the better story.
                 raise
 
+    def _ask(self, wanted: dict[str, object]) -> dict[str, str]:
+        """One question at a time, whichever thread asks."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdin.closed:
+            raise BrokerFailed("the broker is not running; start() it, or use it in `with`")
+        with self._asking:
+            try:
+                process.stdin.write(json.dumps(wanted).encode() + b"\n")
+                process.stdin.flush()
+                answer: dict[str, str] = json.loads(_read_line(process, ANSWER_SECONDS_MAX))
+            except (OSError, ValueError):
+                raise BrokerFailed(f"the node does not answer{self._quoted()}") from None
+        return answer
+
     def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> str:
-        line = _first_line(process, READY_SECONDS_MAX)
+        line = _read_line(process, READY_SECONDS_MAX)
         if not line.startswith("penstock ready "):
             self._end()
             raise BrokerFailed(f"the node did not start{self._quoted()}")
@@ -134,8 +152,8 @@ def _spawn(told: dict[str, object], log: IO[bytes]) -> "subprocess.Popen[bytes]"
     )
 
 
-def _first_line(process: "subprocess.Popen[bytes]", seconds: float) -> str:
-    """What the node announces itself with; less than a line when it ended, or time is up, before it did."""
+def _read_line(process: "subprocess.Popen[bytes]", seconds: float) -> str:
+    """The node's next line; less than one when it ended, or time is up, before that."""
     assert process.stdout is not None
     deadline, line = time.monotonic() + seconds, b""
     while not line.endswith(b"\n"):

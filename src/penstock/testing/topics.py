@@ -1,12 +1,8 @@
-"""Making a topic from any thread, whether or not that thread runs an event loop.
-
-The nodes' own client is asyncio; here it runs on a loop of its own in a thread of its own, so that no test's loop is touched.
-"""
+"""Making a topic, in the node's own process: there the client for it is loaded already, and the test's process need not load it."""
 
 import asyncio
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 from penstock.peers.client import Client
@@ -29,11 +25,10 @@ class CallerEnv:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Returns when every partition has a leader."""
+    """Returns when every partition has a leader. For a thread that runs no loop."""
 
     async def whole() -> None:
         async with Client(CallerEnv(), bootstrap, client_id="penstock-testing") as client:
             await client.create_topic(topic, partitions=partitions, config=config, deadline_s=SECONDS_MAX)
 
-    with ThreadPoolExecutor(1, "penstock-testing") as thread:
-        thread.submit(lambda: asyncio.run(whole())).result()
+    asyncio.run(whole())
