@@ -1,17 +1,21 @@
-"""Writes docs/reference/settings.md from the code, or says that it is out of date.
+"""Writes docs/reference/ from the code (settings.md, http.md), or says that a page is out of date.
 
     python scripts/reference.py [--check]
 
-A page written by hand would be wrong within a month; this one cannot be, because `make check` compares it.
+A page written by hand would be wrong within a month; these cannot be, because `make check` compares them.
 """
 
 import sys
 from pathlib import Path
 
+from penstock.http.api.openapi import statuses_of
+from penstock.http.api.requests import Route
+from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
+from penstock.http.api.schemas import Schema
 from penstock.server.configuration import PLACES
 from penstock.settings import KAFKA_NAMES_WITHOUT_EFFECT, LONG_MAX, NODE_SETTINGS, TOPIC_SETTINGS, Setting, Value
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
 HEAD = """\
 # Settings
@@ -74,7 +78,7 @@ flush = "ack"
 """
 
 
-def page() -> str:
+def settings_page() -> str:
     places = "".join(
         f"| `{name}` | `--{name.replace('.', '-')}` | {_code(default)} | {what} |\n" for name, (default, what) in PLACES.items()
     )
@@ -115,16 +119,107 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else "none"
 
 
+HTTP_HEAD = """\
+# HTTP
+
+<!-- Made by `make reference` from src/penstock/http/api/routes.py; do not edit. -->
+
+One port (`--http`, loopback unless told otherwise) serves all of it. There is no access control yet: it belongs on a network that you
+trust.
+
+| path | what it is |
+|---|---|
+| `/` | the status page: nodes, topics with offsets, lag per group, live and read-only |
+| `/health` | 200 while the process lives |
+| `/ready` | 200 when clients are served, otherwise 503 with the reason |
+| `/metrics` | what the node counts, as Prometheus reads it; lag is explained in [groups and lag](../guide/groups-and-lag.md) |
+| `/api/v1/openapi.json` | the admin API below as an OpenAPI 3.1 document |
+| `/api/v1/…` | the admin API |
+
+## Rules of the admin API
+
+- A body is JSON and says so: `Content-Type: application/json`. It has the fields below and no others.
+- Names in paths are percent-encoded, a slash in a group's name too: `/groups/a%2Fb`.
+- Errors have one shape: `{{"error": "<a word for programs>", "message": "<a sentence for people>"}}`.
+- Lists come in pages: `limit` and `after`; `next` of an answer is the `after` of the next page, null on the last.
+- What changes something is refused from pages of other sites, and a `Host` that is not this node's is refused everywhere but at `/health`,
+  `/ready` and `/metrics`: an address, `localhost`, the advertised host, or a name in the setting `http.hosts`. So no web page can use the
+  API through a visitor's browser.
+
+```
+curl localhost:8080{prefix}/groups/billing/lag
+curl localhost:8080{prefix}/topics --json '{{"name": "orders", "partitions": 3}}'
+curl localhost:8080{prefix}/groups/billing/offsets --json '{{"to": "earliest", "dry_run": false}}'
+```
+
+## Paths
+
+| | below `{prefix}` | |
+|---|---|---|
+"""
+
+
+def http_page() -> str:
+    rows = "".join(f"| {route.method} | [`{route.path}`](#{_anchor(route)}) | {route.summary} |\n" for route in ROUTES)
+    return HTTP_HEAD.format(prefix=PREFIX) + rows + "".join(map(_route, ROUTES)) + _shapes()
+
+
+def _route(route: Route) -> str:
+    text = f"\n### {route.method} {route.path}\n\n{route.summary}\n"
+    if route.query:
+        text += "\n| parameter | default | meaning |\n|---|---|---|\n"
+        text += "".join(
+            f"| `{each.name}` | {_code(str(each.default).lower())} | {each.schema['description']} |\n" for each in route.query
+        )
+    if route.body is not None:
+        text += f"\nTakes {_kind(route.body)}.\n" if "$ref" in route.body else f"\nTakes:\n\n{_fields(route.body)}"
+    statuses = ", ".join(str(status) for status in statuses_of(route))
+    return text + f"\nAnswers {_kind(route.answer)}. Statuses: {statuses}.\n"
+
+
+def _shapes() -> str:
+    return "\n## Shapes\n" + "".join(f"\n### {name}\n\n{_fields(schema)}" for name, schema in COMPONENTS.items())
+
+
+def _fields(schema: Schema) -> str:
+    required = schema.get("required", ())
+    rows = [
+        f"| `{name}` | {_kind(field)}{'' if name in required else ', may be left out'} | {field.get('description', '')} |\n"
+        for name, field in schema["properties"].items()
+    ]
+    return "| field | | meaning |\n|---|---|---|\n" + "".join(rows)
+
+
+def _kind(schema: Schema) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    words = [f"list of {_kind(schema['items'])}" if kind == "array" else str(kind) for kind in kinds]
+    choices = f" ({', '.join(schema['enum'])})" if "enum" in schema else ""
+    return " or ".join(words) + choices
+
+
+def _anchor(route: Route) -> str:
+    """As GitHub makes it of the heading."""
+    heading = f"{route.method} {route.path}".lower()
+    return "".join("-" if letter == " " else letter for letter in heading if letter.isalnum() or letter in " -_")
+
+
+PAGES = {"settings.md": settings_page, "http.md": http_page}
+
+
 def main() -> int:
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            print(f"{PAGE.name} is out of date\n  make it anew: make reference", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    is_check, outdated = "--check" in sys.argv[1:], 0
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        path = REFERENCE / name
+        if is_check and (not path.exists() or path.read_text(encoding="utf-8") != page()):
+            print(f"{name} is out of date\n  make it anew: make reference", file=sys.stderr)
+            outdated += 1
+        elif not is_check:
+            path.write_text(page(), encoding="utf-8")
+    return 1 if outdated else 0
 
 
 if __name__ == "__main__":

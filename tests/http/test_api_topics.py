@@ -125,6 +125,22 @@ def test_lists_come_in_pages_and_internal_topics_only_when_asked_for(tmp_path: P
     with_http(tmp_path, story)
 
 
+def test_the_clusters_own_topics_can_only_be_looked_at(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: Http) -> None:
+        await serving.node.groups.prepare()
+        path = f"{API}/topics/__consumer_offsets"
+        before = (await http.get(path)).json
+        for answer in (
+            await http.ask("DELETE", path),
+            await http.ask("PATCH", path, {"partitions": 99}),
+            await http.post(f"{API}/topics", {"name": "__transaction_state"}),
+        ):
+            assert (answer.status, answer.json["error"]) == (409, "policy_violation")
+        assert (await http.get(path)).json == before
+
+    with_http(tmp_path, story)
+
+
 def test_nodes_tell_what_this_one_is_like(tmp_path: Path) -> None:
     async def story(serving: Serving, http: Http) -> None:
         await http.post(f"{API}/topics", {"name": "orders", "partitions": 3})

@@ -2,6 +2,7 @@
 
 from penstock import __version__
 from penstock.broker.node import Node
+from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.http.answers import OK, Answer
 from penstock.http.api.requests import ApiRequest
 from penstock.http.api.schemas import flag, integer, listing, or_null, shape, text
@@ -45,7 +46,7 @@ async def get_nodes(node: Node, request: ApiRequest) -> Answer:
                 {"id": node_id, "host": host, "port": port, "rack": rack, "is_this": node_id == own_id}
                 for node_id, host, port, rack in node.endpoints()
             ],
-            "topics": sum(not name.startswith("__") for name in node.image.topics),
+            "topics": sum(name not in INTERNAL_TOPICS for name in node.image.topics),
             "partitions": len(partitions),
             "partitions_offline": sum(each.log.failure is not None for each in partitions),
             "connections": len(node.connections),

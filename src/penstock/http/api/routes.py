@@ -49,7 +49,7 @@ async def get_openapi(node: Node, request: ApiRequest) -> Answer:
 _INTERNAL = Parameter("internal", flag("Also the cluster's own topics."), False)
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/openapi.json", get_openapi, "This document.", {"type": "object"}),
+    Route("GET", "/openapi.json", get_openapi, "All of this API as an OpenAPI 3.1 document.", {"type": "object"}),
     Route("GET", "/nodes", nodes.get_nodes, "The cluster's nodes, and what the one that answers is like.", named("Nodes")),
     Route("GET", "/topics", topics.list_topics, "Topics, by name.", named("Topics"), query=(_INTERNAL, *PAGE)),
     Route(
@@ -62,7 +62,8 @@ ROUTES: tuple[Route, ...] = (
         named("TopicOutcome"), body=topics.WIDER, refusals=(404, 409, 507),
     ),
     Route(
-        "DELETE", "/topics/{topic}", topics.delete_topic, "Delete a topic and all its records.", named("Deleted"), refusals=(404, 507),
+        "DELETE", "/topics/{topic}", topics.delete_topic, "Delete a topic and all its records.", named("Deleted"),
+        refusals=(404, 409, 507),
     ),
     Route("GET", "/topics/{topic}/partitions", topics.list_partitions, "A topic's partitions.", named("Partitions"), refusals=(404,)),
     Route("GET", "/topics/{topic}/configs", configs.list_configs, "Every setting of a topic.", named("Configs"), refusals=(404,)),

@@ -1,6 +1,7 @@
 """Topics and their partitions: listed, shown, made, widened, deleted.
 
 Counts of records are offsets from the start to the end; a compacted log holds fewer.
+The cluster's own topics can be looked at only: what stands in them is the nodes' business.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from penstock.broker.patience import Patience
 from penstock.cluster import records
 from penstock.cluster.controller import AddPartitions, CreateTopics, DeleteTopic, MorePartitions, NewTopic
 from penstock.cluster.image import PartitionState, Topic
+from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.errors import ErrorCode, Refusal
 from penstock.http.answers import CREATED, OK, Answer
 from penstock.http.api.deciding import VALIDATE_ONLY, decide, topic_called
 from penstock.http.api.paging import NEXT, page_of
@@ -72,7 +75,7 @@ DELETED = shape({"deleted": text("What is gone.")})
 
 
 async def list_topics(node: Node, request: ApiRequest) -> Answer:
-    wanted = (name for name in node.image.topics if request.query["internal"] or not is_internal(name))
+    wanted = (name for name in node.image.topics if request.query["internal"] or name not in INTERNAL_TOPICS)
     names, next_name = page_of(wanted, request.query)
     patience, rows = Patience(node.env), []
     for name in names:
@@ -85,6 +88,7 @@ async def list_topics(node: Node, request: ApiRequest) -> Answer:
 
 async def create_topic(node: Node, request: ApiRequest) -> Answer:
     body = request.body
+    _check_not_internal(body["name"])
     wish = NewTopic(
         body["name"], node.new_topic_id(), body.get("partitions", -1), body.get("replication_factor", -1), dict(body.get("configs", {}))
     )
@@ -102,6 +106,7 @@ async def get_topic(node: Node, request: ApiRequest) -> Answer:
 
 async def widen_topic(node: Node, request: ApiRequest) -> Answer:
     topic, is_trial = topic_called(node, request.parts["topic"]), request.body.get("validate_only", False)
+    _check_not_internal(topic.name)
     wish = MorePartitions(topic.name, request.body["partitions"])
     added = await decide(node, AddPartitions((wish,)), is_trial=is_trial)
     assert isinstance(added, records.PartitionsAdded)
@@ -110,6 +115,7 @@ async def widen_topic(node: Node, request: ApiRequest) -> Answer:
 
 async def delete_topic(node: Node, request: ApiRequest) -> Answer:
     topic = topic_called(node, request.parts["topic"])
+    _check_not_internal(topic.name)
     await decide(node, DeleteTopic(topic.topic_id), is_trial=False)
     return Answer(OK, {"deleted": topic.name})
 
@@ -119,8 +125,9 @@ async def list_partitions(node: Node, request: ApiRequest) -> Answer:
     return Answer(OK, {"topic": topic.name, "partitions": _partitions(node, topic)})
 
 
-def is_internal(name: str) -> bool:
-    return name.startswith("__")
+def _check_not_internal(name: str) -> None:
+    if name in INTERNAL_TOPICS:
+        raise Refusal(ErrorCode.POLICY_VIOLATION, f"topic {name!r} is the cluster's own")
 
 
 def _summary(node: Node, topic: Topic) -> dict[str, Any]:
@@ -128,7 +135,7 @@ def _summary(node: Node, topic: Topic) -> dict[str, Any]:
     return {
         "name": topic.name,
         "id": topic.topic_id.hex(),
-        "is_internal": is_internal(topic.name),
+        "is_internal": topic.name in INTERNAL_TOPICS,
         "partition_count": len(topic.partitions),
         "replicas": max((len(state.replicas) for state in topic.partitions), default=0),
         "records": sum(each.high_watermark - each.log.start_offset for each in held),
