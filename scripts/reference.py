@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code (settings.md, http.md), or says that a page is out of date.
+"""Writes docs/reference/ from the code (settings.md, http.md, groups.md), or says that a page is out of date.
 
     python scripts/reference.py [--check]
 
@@ -8,6 +8,7 @@ A page written by hand would be wrong within a month; these cannot be, because `
 import sys
 from pathlib import Path
 
+from penstock.groups.states import MOVES
 from penstock.http.api.openapi import statuses_of
 from penstock.http.api.requests import Route
 from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
@@ -206,7 +207,23 @@ def _anchor(route: Route) -> str:
     return "".join("-" if letter == " " else letter for letter in heading if letter.isalnum() or letter in " -_")
 
 
-PAGES = {"settings.md": settings_page, "http.md": http_page}
+GROUPS_HEAD = """\
+# States of a consumer group
+
+<!-- Made by `make reference` from src/penstock/groups/states.py; do not edit. -->
+
+As Kafka names them, and as `penstock groups describe` and Kafka's tools show them. A group that isn't there is Dead.
+
+| from | to | when |
+|---|---|---|
+"""
+
+
+def groups_page() -> str:
+    return GROUPS_HEAD + "".join(f"| {before} | {after} | {cause} |\n" for (before, after), cause in MOVES.items())
+
+
+PAGES = {"settings.md": settings_page, "http.md": http_page, "groups.md": groups_page}
 
 
 def main() -> int:
