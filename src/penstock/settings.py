@@ -89,8 +89,9 @@ class TopicConfig:
 
     cleanup_policy: str = _setting(
         "cleanup.policy", "delete", choices=("delete", "compact", "compact,delete", "delete,compact"),
-        reason="delete: old segments are dropped by age and size. compact: every record must have a key and nothing is dropped by age; "
-        "rewriting the log so that it keeps only the last record of a key is not built yet, so such a topic grows.",
+        reason="delete: old segments are dropped by age and size. compact: every record must have a key, nothing is dropped by age, and of the "
+        "records with one key only the last is kept for good; a record without a value deletes its key. compact,delete: both. A topic that "
+        "becomes a compacted one loses its records without a key when they are compacted.",
     )
     compression_type: str = _setting(
         "compression.type", "producer", choices=("producer",),
@@ -152,7 +153,21 @@ class TopicConfig:
     )
     delete_retention_ms: int = _setting(
         "delete.retention.ms", DAY_MS, bounds=(0, LONG_MAX),
-        reason="How long a compacted topic keeps the mark of a deleted key. Without effect until compaction is there.",
+        reason="How long a compacted topic keeps the mark of a deleted key after compaction has first met it. Whoever reads the topic from its "
+        "start must come to its end within this time, or may miss that a key was deleted.",
+    )
+    min_cleanable_dirty_ratio: float = _setting(
+        "min.cleanable.dirty.ratio", 0.5, bounds=(0, 1),
+        reason="A compacted topic is compacted when more than this part of it is new since the last time. Lower keeps it smaller and rewrites it "
+        "more often.",
+    )
+    min_compaction_lag_ms: int = _setting(
+        "min.compaction.lag.ms", 0, bounds=(0, LONG_MAX),
+        reason="A record stays for at least this long though a later one has its key, so that readers can see every change.",
+    )
+    max_compaction_lag_ms: int = _setting(
+        "max.compaction.lag.ms", LONG_MAX, bounds=(1, LONG_MAX),
+        reason="Compact a segment at the latest this long after it was begun, however little of the topic is new: for what must be gone in time.",
     )
 
     @property
@@ -200,9 +215,8 @@ def _as_text(value: Value) -> str:
 
 # Kafka's other topic settings. Tools set them without asking; they are taken and kept so that those tools work, and change nothing here.
 KAFKA_NAMES_WITHOUT_EFFECT = frozenset({
-    "file.delete.delay.ms", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas", "max.compaction.lag.ms",
-    "message.downconversion.enable", "message.format.version", "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "preallocate",
-    "segment.index.bytes", "segment.jitter.ms", "unclean.leader.election.enable",
+    "file.delete.delay.ms", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
+    "message.downconversion.enable", "message.format.version", "preallocate", "segment.index.bytes", "segment.jitter.ms", "unclean.leader.election.enable",
 })  # fmt: skip
 
 
@@ -271,6 +285,14 @@ class NodeSettings:
     )
     retention_check_ms: int = _setting(
         "log.retention.check.interval.ms", 5 * MINUTE_MS, bounds=(1, LONG_MAX), dynamic=True, reason="How often old segments are looked for.",
+    )
+    cleaner_backoff_ms: int = _setting(
+        "log.cleaner.backoff.ms", 15 * SECOND_MS, bounds=(10, LONG_MAX), dynamic=True,
+        reason="How often compacted topics are looked at for something to compact.",
+    )
+    cleaner_keys_bytes: int = _setting(
+        "log.cleaner.dedupe.buffer.size", 64 * MIB, bounds=(1 * KIB, 16 * GIB), dynamic=True,
+        reason="The most memory for the keys of one compaction: 32 bytes or so each. With less it takes more rounds over a log with many keys.",
     )
     checkpoint_bytes: int = _setting(
         "checkpoint.interval.bytes", 64 * MIB, bounds=(1 * KIB, GIB),

@@ -212,8 +212,8 @@ def test_the_last_batch_of_a_producer_stays_though_it_is_empty() -> None:
         await bench.open()
         for sequence in range(3):
             bench.put((b"a", b"%d" % sequence), producer_id=7, sequence=sequence)
-        for number in range(40):
-            bench.put((b"a", b"later" + VALUE), producer_id=-1)
+        for _ in range(40):
+            bench.put((b"a", b"later" + VALUE))
         await bench.compact()
         headers = headers_in(await bench.batches())
         assert [(one.base_offset, one.record_count, one.base_sequence) for one in headers if one.producer_id == 7] == [(2, 0, 2)]
@@ -233,8 +233,7 @@ def test_the_last_batch_of_the_clean_part_stays_though_it_is_empty() -> None:
     async def story() -> None:
         bench = await filled(SimDisk(), rounds=12, keys=1)
         end = bench.log._shelf.active.base_offset
-        for number in range(1):
-            bench.put((b"key-0", b"last"))
+        bench.put((b"key-0", b"last"))
         bench.log.config = replace(SMALL, segment_bytes=10_000)
         await bench.compact()
         headers = headers_in(await bench.batches())
@@ -492,13 +491,14 @@ def test_appends_flushes_and_checkpoints_go_on_during_a_round() -> None:
     run(story())
 
 
-def test_retention_and_compaction_do_not_undo_each_other() -> None:
+@pytest.mark.parametrize("turns", range(0, 80, 4))
+def test_retention_and_compaction_do_not_undo_each_other(turns: int) -> None:
     async def story() -> None:
         disk = SimDisk()
         bench = await filled(disk, config=replace(SMALL, retention_ms=DAY_MS))
         await bench.checkpoint()
         compacting = asyncio.ensure_future(bench.compact(stay_seconds=60))
-        for _ in range(12):
+        for _ in range(turns):
             await asyncio.sleep(0)
         await bench.retain(FIRST_MS + 2 * DAY_MS)
         await compacting

@@ -16,7 +16,8 @@ class Metrics:
     """Counters only grow; gauges are read from the node when somebody asks."""
 
     __slots__ = (
-        "batches_in", "batches_refused", "bytes_in", "bytes_out", "connections_accepted", "connections_closed_as_malformed",
+        "batches_in", "batches_refused", "bytes_in", "bytes_out", "compaction_bytes_freed", "compaction_bytes_read",
+        "compaction_bytes_written", "compaction_records_removed", "compactions", "connections_accepted", "connections_closed_as_malformed",
         "connections_closed_as_stalled", "connections_refused", "duplicates_in", "reads_cold", "records_in", "requests",
     )  # fmt: skip
 
@@ -25,6 +26,11 @@ class Metrics:
         self.batches_refused = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.compactions = 0
+        self.compaction_bytes_read = 0
+        self.compaction_bytes_written = 0
+        self.compaction_bytes_freed = 0
+        self.compaction_records_removed = 0
         self.connections_accepted = 0
         self.connections_closed_as_malformed = 0
         self.connections_closed_as_stalled = 0
@@ -48,6 +54,11 @@ _COUNTERS = (
     ("bytes_out", "Bytes of batches sent to consumers."),
     ("records_in", "Records appended for producers."),
     ("duplicates_in", "Batches of idempotent producers that had been appended before and were answered with their old offset."),
+    ("compactions", "Rounds of compaction over a partition's log."),
+    ("compaction_bytes_read", "Bytes that compaction has read."),
+    ("compaction_bytes_written", "Bytes that compaction has written."),
+    ("compaction_bytes_freed", "Bytes by which compaction has made logs smaller."),
+    ("compaction_records_removed", "Records that compaction has left out."),
     ("reads_cold", "Reads that had to wait for the disk."),
     ("connections_accepted", "Client connections taken."),
     ("connections_refused", "Client connections closed at once because there were too many."),

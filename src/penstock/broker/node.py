@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.broker.apis import Apis
+from penstock.broker.cleaning import Cleaner
 from penstock.broker.configuring import adopt_settings, adopt_topic_config, settings_now
 from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
@@ -84,6 +85,7 @@ class Node:
         self._health = Health(False, "not started")
         self._metadata: MetadataLog | None = None
         self._housekeeper = Housekeeper(self)
+        self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._sending: dict[Connection, None] = {}
         self._reported: dict[str, Instant] = {}  # When it was told; the longest not heard of first.
@@ -117,6 +119,7 @@ class Node:
         self.bury_the_rest()
         self.spawn(self._housekeeper.look_after_clients())
         self.spawn(self._housekeeper.look_after_logs())
+        self.spawn(self.cleaner.look_after_compacted_logs())
         self.spawn(self.groups.look_after_snapshots())
         self._health = Health(False, "not listening")
 

@@ -9,8 +9,8 @@ from penstock.cluster.image import Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.env import Env
 from penstock.errors import BrokenPromise
+from penstock.log.compacted_log import CompactedLog
 from penstock.log.config import LogConfig, LogIdentity
-from penstock.log.log import Log
 from penstock.log.open_files import OpenFiles
 from penstock.partition.leader import Leader
 from penstock.partition.partition import Partition, ProduceToken
@@ -91,7 +91,7 @@ class Partitions:
             if header.producer_id >= 0:
                 producers.replay(header, wall_ms)
 
-        log = await Log.open(
+        log = await CompactedLog.open(
             self._env,
             topic_directory(topic.topic_id, index),
             LogIdentity(topic.topic_id, index),
@@ -119,9 +119,15 @@ def topic_directory(topic_id: TopicId, index: int | None = None) -> str:
 def log_config(config: TopicConfig, checkpoint_bytes: int) -> LogConfig:
     return LogConfig(
         segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
+        # The active segment is never compacted, so it must not be written to for longer than compaction may be late.
+        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms,
         retention_ms=config.retention_ms if config.deletes_old_segments else -1,
         retention_bytes=config.retention_bytes if config.deletes_old_segments else -1,
         index_interval_bytes=config.index_interval_bytes,
+        is_compacted=config.is_compacted,
+        dirty_ratio_min=config.min_cleanable_dirty_ratio,
+        compaction_lag_min_ms=config.min_compaction_lag_ms,
+        compaction_lag_max_ms=config.max_compaction_lag_ms,
+        delete_retention_ms=config.delete_retention_ms,
         checkpoint_bytes=checkpoint_bytes,
     )

@@ -17,6 +17,8 @@ def gauges(node: Node) -> Iterator[Sample]:
         ("produces_parked", len(node.parked_produces), "Produce requests that wait for their flush."),
         ("request_bytes", node.request_room.bytes_taken, "Memory that requests under way hold."),
         ("reply_bytes", node.reply_room.bytes_taken, "Memory that replies hold which clients have not taken yet."),
+        ("dirty_ratio_max", node.cleaner.dirty_ratio_max, "The dirtiest compacted log: which part of it compaction has not seen to."),
+        ("compaction_bytes_so_far", node.cleaner.bytes_so_far, "Bytes that the compaction under way has read; 0 when none is."),
         ("disk_is_low", node.disk_is_low, "1 while produce requests are refused for want of disk room."),
         ("disk_free_bytes", node.env.disk.free_bytes(), "Room on the disk of the data directory."),
     ]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from penstock.errors import DiskFailed, require
 from penstock.log.compaction import Account, Compaction, CopyFailed, Order, pack_ends
 from penstock.log.dirt import Dirt, find_dirt
+from penstock.log.faults import LogDamaged
 from penstock.log.log import Log
 from penstock.log.segment import Segment
 from penstock.log.swapping import put_in_place
@@ -32,9 +33,19 @@ class CompactedLog(Log):
         return self._checkpoint_base >= dirt.end_offset
 
     async def compact(
-        self, dirt: Dirt, *, last_offsets: Sequence[int], keys_bytes_max: int, spare_bytes: int = 0, replaced_stay_seconds: float = 0.0
+        self,
+        dirt: Dirt,
+        *,
+        last_offsets: Sequence[int],
+        keys_bytes_max: int,
+        spare_bytes: int = 0,
+        replaced_stay_seconds: float = 0.0,
+        account: Account | None = None,
     ) -> Account:
-        """One round of compaction. The batches with these last offsets stay, though perhaps empty: their producers are known by them."""
+        """One round of compaction, told in `account` as it goes. The checkpoint must cover the dirt.
+
+        The batches with these last offsets stay, though perhaps empty: their producers are known by them.
+        """
         order = Order(
             dirt, self.directory, self.clean_end, self._env.wall_ms(), self._config.delete_retention_ms, self._config.segment_bytes,
             self._config.index_interval_bytes, keys_bytes_max, spare_bytes, pack_ends([*last_offsets, dirt.end_offset - 1]),
@@ -44,14 +55,21 @@ class CompactedLog(Log):
         async def swap(group: Sequence[Segment], compacted: Segment) -> bool:
             return await self._swap(group, compacted, lineage, replaced_stay_seconds)
 
-        compaction = Compaction(self._env, self._reader, self.epochs, order, generation=self._next_generation, swap=swap)
+        account = account or Account()
+        compaction = Compaction(
+            self._env, self._reader, self.epochs, order, generation=self._next_generation, swap=swap, account=account
+        )
         try:
-            account = await compaction.run()
+            await compaction.run()
         except CopyFailed as failure:
             self._fail(str(failure))
             raise
         except FileNotFoundError:
             raise DiskFailed(f"{self.directory} is gone") from None
+        except LogDamaged:
+            if all(segment.is_replaced or segment in self._shelf.segments for segment in dirt.segments):
+                raise
+            return account  # Retention was faster.
         if lineage == self._unflushed.lineage:
             self.clean_end = max(self.clean_end, account.clean_end)
         return account

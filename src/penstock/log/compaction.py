@@ -83,7 +83,7 @@ class Order:
 class Account:
     """What a round has done so far."""
 
-    clean_end: int  # How far the log is clean now.
+    clean_end: int = 0  # How far the log is clean now.
     bytes_read: int = 0  # In both walks.
     bytes_written: int = 0
     bytes_freed: int = 0
@@ -113,7 +113,9 @@ def pack_ends(last_offsets: Sequence[int]) -> bytes:
 class Compaction:
     """One round over one log. Used once."""
 
-    def __init__(self, env: Env, reader: Reader, epochs: Epochs, order: Order, *, generation: Callable[[], int], swap: Swap) -> None:
+    def __init__(
+        self, env: Env, reader: Reader, epochs: Epochs, order: Order, *, generation: Callable[[], int], swap: Swap, account: Account
+    ) -> None:
         self._env = env
         self._disk = env.disk
         self._reader = reader
@@ -121,9 +123,10 @@ class Compaction:
         self._order = order
         self._generation = generation
         self._swap = swap
-        self.account = Account(order.clean_end)
+        self.account = account
+        account.clean_end = order.clean_end
 
-    async def run(self) -> Account:
+    async def run(self) -> None:
         """Raises `DiskFull` where there is no room for a copy, `LogDamaged` where the log is: what was swapped before stays so."""
         order = self._order
         keys = await self._map_keys()
@@ -131,10 +134,9 @@ class Compaction:
         sieve = Sieve(keys, order.wall_ms, horizon_ms, order.kept_ends)
         for group, end_offset in self._groups(keys.end_offset):
             if not await self._replace(group, end_offset, sieve):
-                return self.account
+                return
         self.account.clean_end = keys.end_offset
         self.account.is_complete = True
-        return self.account
 
     # The first walk
 

@@ -31,7 +31,7 @@ class LogConfig:
     is_compacted: bool = False  # Of records with the same key only the last is kept.
     dirty_ratio_min: float = 0.5  # Compaction begins when more than this part of what it could look at is new to it.
     compaction_lag_min_ms: int = 0  # Segments with a record that is younger stay as they are.
-    compaction_lag_max_ms: int = UNLIMITED  # A segment that was begun this long ago is compacted however little there is to do.
+    compaction_lag_max_ms: int = 2**63 - 1  # A segment that was begun this long ago is compacted however little there is to do.
     delete_retention_ms: int = DAY_MS  # How long a tombstone stays after compaction has first met it.
     checkpoint_bytes: int = 64 * MIB  # After this many appended bytes a checkpoint is due: it bounds what a start after a crash scans.
 

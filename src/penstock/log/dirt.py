@@ -6,7 +6,7 @@ record). What lies above the *clean end* is dirty. The active segment never take
 
 from dataclasses import dataclass
 
-from penstock.log.config import UNLIMITED, LogConfig
+from penstock.log.config import LogConfig
 from penstock.log.segment import Segment, Shelf
 
 
@@ -40,8 +40,7 @@ def find_dirt(
         end_offset = segment_end
         if is_dirty:
             dirty_bytes += segment.size
-            has_waited_ms = wall_ms - segment.opened_ms
-            is_overdue |= segment.size > 0 and config.compaction_lag_max_ms != UNLIMITED and has_waited_ms > config.compaction_lag_max_ms
+            is_overdue |= segment.size > 0 and wall_ms - segment.opened_ms > config.compaction_lag_max_ms
         else:
             clean_bytes += segment.size
     return Dirt(tuple(taken), end_offset, clean_bytes, dirty_bytes, is_overdue) if dirty_bytes else None

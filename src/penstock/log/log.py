@@ -13,6 +13,7 @@ several at once would save 1.1 µs of 1.4 for each, and a full disk would be fou
 
 import asyncio
 from collections.abc import Callable
+from typing import Self
 
 from penstock.env import Env, SyncFailures
 from penstock.errors import DiskFailed, DiskFull, require
@@ -98,7 +99,7 @@ class Log:
         restore: Callable[[bytes], None],
         replay: Callable[[BatchHeader], None],
         epoch_max: int = EPOCH_MAX,
-    ) -> "Log":
+    ) -> Self:
         """Opens the log, or makes it. Calls `restore` once with what the last checkpoint kept for its owner, then `replay` for each batch
         that came after it. Everything in a log that was opened is flushed. No batch of a later epoch than `epoch_max` is believed."""
         opening = Opening(env, directory, identity, config, files, is_clean, restore, replay, epoch_max)

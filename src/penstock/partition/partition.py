@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 
 from penstock.env import SyncFailures
 from penstock.errors import ErrorCode, Refusal
-from penstock.log.log import FlushTicket, Log
+from penstock.log.compacted_log import CompactedLog
+from penstock.log.log import FlushTicket
 from penstock.log.streaming import Stream
 from penstock.partition.admission import plain_rules
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
@@ -57,8 +58,8 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "_flushed_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "is_internal", "leader", "log", "plain_rules",
-        "producers", "single_replies", "topic", "topic_id", "watchers",
+        "_config", "_flushed_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "is_internal", "leader", "log",
+        "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -67,7 +68,7 @@ class Partition:
         topic_id: TopicId,
         index: int,
         *,
-        log: Log,
+        log: CompactedLog,
         leader: Leader[ProduceToken],
         producers: ProducerStates,
         config: TopicConfig,

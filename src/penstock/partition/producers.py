@@ -120,6 +120,10 @@ class ProducerStates:
             (epoch, _), (_, last_sequence, _, timestamp) = _HEAD.unpack_from(state), _BATCH.unpack_from(state, _HEAD.size)
             yield RememberedProducer(ProducerId(producer_id), epoch, last_sequence, timestamp)
 
+    def last_offsets(self) -> list[int]:
+        """Where the last batch of each producer ends: compaction keeps those, so that the log alone can tell their sequences."""
+        return [_last_offset(state) for state in self._states.values()]
+
     def snapshot(self) -> bytes:
         return b"".join(_SNAPSHOT_ROW.pack(producer_id, len(state)) + state for producer_id, state in self._states.items())
 
@@ -144,6 +148,11 @@ class ProducerStates:
 
 def _last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
+
+
+def _last_offset(state: bytes) -> int:
+    first, last, base_offset, _ = _BATCH.unpack_from(state, _HEAD.size)
+    return int(base_offset + (last - first) % SEQUENCE_MODULUS)
 
 
 def _seen_before(state: bytes, first: int, last: int) -> Duplicate | None:
