@@ -12,7 +12,7 @@ from penstock.wire.api_keys import ApiKey
 
 SERVED = [(api.key, version) for api in API_TABLE for version in range(api.version_min, api.version_max + 1)]
 NOT_SERVED = [
-    (0, 0), (0, 1), (0, 2), (0, 14), (1, 3), (1, 19), (2, 0), (3, 14), (19, 1), (22, 6), (8, 2), (10, 0), (68, 0), (999, 0), (-1, 0),
+    (0, 0), (0, 1), (0, 2), (0, 14), (1, 3), (1, 19), (2, 0), (3, 14), (19, 1), (22, 6), (8, 1), (9, 0), (10, 7), (68, 0), (999, 0), (-1, 0),
 ]  # fmt: skip
 
 
@@ -71,6 +71,40 @@ def bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[s
             return [{"resource_types": []}, {"resource_types": [2, 4]}]
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             return [{"topics": []}, {"topics": [{"name": name}], "cursor": {"topic_name": name, "partition_index": 0}}]
+        case _:
+            return group_bodies(api, version, name, topic_id)
+
+
+def group_bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[str, Any]]:
+    """Requests about a group, which is called as the topic."""
+    member = {"group_id": name, "generation_id": 1, "generation_id_or_member_epoch": -1, "member_id": "nobody", "group_instance_id": None}
+    topic = {"topic_id": topic_id} if version >= 10 else {"name": name}
+    match api:
+        case ApiKey.FIND_COORDINATOR:
+            return [{"key": name, "key_type": kind, "coordinator_keys": [name, ""]} for kind in (0, 1)]
+        case ApiKey.JOIN_GROUP:
+            protocols = [{"name": "range", "metadata": b""}]
+            return [member | {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 1, "protocol_type": "consumer", "protocols": protocols}]
+        case ApiKey.SYNC_GROUP:
+            return [member | {"assignments": [], "protocol_type": "consumer", "protocol_name": "range"}, member | {"assignments": []}]
+        case ApiKey.HEARTBEAT:
+            return [member]
+        case ApiKey.LEAVE_GROUP:
+            return [member | {"members": [{"member_id": "nobody", "group_instance_id": None}]}]
+        case ApiKey.OFFSET_COMMIT:
+            partitions = [{"partition_index": index, "committed_offset": 5, "committed_metadata": None} for index in (0, 7)]
+            return [member | {"retention_time_ms": -1, "topics": [topic | {"partitions": partitions}]}]
+        case ApiKey.OFFSET_FETCH:
+            wishes = [[topic | {"partition_indexes": [0, 7]}]] + [None] * (version >= 2)
+            return [{"group_id": name, "topics": wish, "groups": [{"group_id": name, "topics": wish}]} for wish in wishes]
+        case ApiKey.OFFSET_DELETE:
+            return [{"group_id": name, "topics": [{"name": name, "partitions": [{"partition_index": 0}]}]}]
+        case ApiKey.LIST_GROUPS:
+            return [{}]
+        case ApiKey.DESCRIBE_GROUPS:
+            return [{"groups": [name, ""], "include_authorized_operations": True}]
+        case ApiKey.DELETE_GROUPS:
+            return [{"groups_names": [name]}]
         case _:
             raise AssertionError(api)
 
@@ -149,7 +183,7 @@ async def test_a_length_that_cannot_be_closes_the_connection_before_anything_is_
 async def test_a_request_that_is_cut_off_in_its_body_closes_the_connection(serving: Serving) -> None:
     await serving.open()
     for api, version in SERVED:
-        if api == ApiKey.API_VERSIONS and version < 3:
+        if api in (ApiKey.API_VERSIONS, ApiKey.LIST_GROUPS) and version < 3:
             continue  # Its body is empty.
         line = await serving.line()
         line.send_frame(struct.pack(">hhih", api, version, 1, -1))
