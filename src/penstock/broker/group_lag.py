@@ -50,16 +50,17 @@ class GroupLags:
         for committed in offsets:
             found.append((committed, self._find(committed.where)))
             await patience.pause_if_over()
-        await self._learn_times(found)
+        await self._learn_times(found, patience)
         rows = []
         for committed, partition in found:
             rows.append(self._row(committed, partition))
             await patience.pause_if_over()
         return rows
 
-    async def _learn_times(self, found: list[tuple[CommittedOffset, Partition | None]]) -> None:
+    async def _learn_times(self, found: list[tuple[CommittedOffset, Partition | None]], patience: Patience) -> None:
         unknown: dict[tuple[Partition, int], None] = {}
         for committed, partition in found:
+            await patience.pause_if_over()
             if partition is None or (offset := next_unread(committed.offset, span_of(partition))) is None:
                 continue
             if len(unknown) < LOOKUPS_MAX and self._times.known(partition, offset) is None:

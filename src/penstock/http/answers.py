@@ -18,6 +18,7 @@ class Answer:
     status: int
     body: Mapping[str, object] | str
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_large: bool = False  # Writing it as text takes long: that is done off the loop.
 
 
 def error(status: int, word: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:

@@ -4,6 +4,7 @@ Starlette routes and writes; the handlers know nothing of it. A door that must a
 mounted as a plain ASGI function instead (docs/decisions/0004-asgi-stack.md has the figures).
 """
 
+import json
 from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.applications import Starlette
@@ -14,7 +15,7 @@ from starlette.routing import Route
 
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
-from penstock.http.answers import BROKEN, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, TOO_LARGE, Answer, error
+from penstock.http.answers import BROKEN, JSON, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, TOO_LARGE, Answer, error
 from penstock.http.api.dispatch import Api, RawRequest, host_names
 from penstock.http.api.guard import refuse_host
 from penstock.http.api.routes import PREFIX
@@ -43,7 +44,7 @@ def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> A
 
     async def get_metrics(request: Request) -> Answer:
         of_groups = await group_gauges(node)
-        return metrics([*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_groups, *vitals()])
+        return await node.env.offload(metrics, [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_groups, *vitals()])
 
     async def get_status(request: Request) -> Answer:
         return refuse_host(_headers(request), host_names(node)) or status_page()
@@ -51,7 +52,9 @@ def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> A
     async def ask_api(request: Request) -> Answer:
         path, query = request.scope["raw_path"].decode("latin-1"), request.scope["query_string"].decode("latin-1")
         answer = await api.answer(RawRequest(request.method, path, query, _headers(request), await request.body()))
-        return Answer(answer.status, answer.body, {**API_HEADERS, **answer.headers})
+        body = await node.env.offload(_as_json, answer.body) if answer.is_large else answer.body
+        headers = {**API_HEADERS, **answer.headers} | ({"Content-Type": JSON} if answer.is_large else {})
+        return Answer(answer.status, body, headers)
 
     handlers: dict[str, Handler] = {"/": get_status, "/health": get_health, "/ready": get_ready, "/metrics": get_metrics}
     routes = [Route(path, _endpoint(handler), methods=["GET"]) for path, handler in handlers.items()]
@@ -65,6 +68,10 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         return _response(await handler(request))
 
     return endpoint
+
+
+def _as_json(body: object) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
 def _headers(request: Request) -> dict[str, str]:

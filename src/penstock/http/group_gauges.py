@@ -13,6 +13,7 @@ from penstock.broker.group_lag import CommittedOffset, PartitionLag
 from penstock.broker.group_views import group_now, groups_now, offsets_now
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
+from penstock.broker.patience import Patience
 from penstock.groups.states import GroupState
 
 OFFSETS_MAX = 5_000
@@ -42,8 +43,10 @@ async def group_gauges(node: Node) -> list[Sample]:
         else:
             left_out += 1
     samples.append(_sample("group_lag_left_out", "Partitions with a committed offset but no samples: there are too many.", left_out))
+    patience = Patience(node.env)
     for row in await node.group_lags.measure(taken):
         samples += _lag_samples(row)
+        await patience.pause_if_over()
     return samples
 
 

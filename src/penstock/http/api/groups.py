@@ -50,7 +50,7 @@ async def list_groups(node: Node, request: ApiRequest) -> Answer:
     listed = {each.group: each for each in await groups_now(node)}
     names, next_name = page_of(listed, request.query)
     rows = [{"group": name, "state": str(listed[name].state), "protocol_type": listed[name].protocol_type} for name in names]
-    return Answer(OK, {"groups": rows, "next": next_name})
+    return Answer(OK, {"groups": rows, "next": next_name}, is_large=True)
 
 
 async def get_group(node: Node, request: ApiRequest) -> Answer:

@@ -6,6 +6,7 @@ from typing import Any
 from penstock.broker.group_lag import CommittedOffset, PartitionLag
 from penstock.broker.group_views import committed, described, group_now, groups_now, offsets_now
 from penstock.broker.node import Node
+from penstock.broker.patience import Patience
 from penstock.groups.views import NO_OFFSET
 from penstock.http.answers import OK, Answer
 from penstock.http.api.paging import NEXT, page_of
@@ -13,6 +14,7 @@ from penstock.http.api.requests import ApiRequest
 from penstock.http.api.schemas import Schema, integer, listing, named, or_null, shape, text
 from penstock.vocabulary import TopicPartition
 
+ROWS_AT_ONCE = 1_000  # A few milliseconds' worth of JSON.
 OFFSETS_MAX = 10_000  # In one picture of all groups; a group's own page has them all.
 
 LAG_ROW = shape(
@@ -55,7 +57,8 @@ async def get_group_lag(node: Node, request: ApiRequest) -> Answer:
         for each in await committed(node, view.group)
         if each.offset != NO_OFFSET
     ]
-    return Answer(OK, _totals(view.group, view.state, len(view.members), await node.group_lags.measure(offsets)))
+    rows = await node.group_lags.measure(offsets)
+    return Answer(OK, _totals(view.group, view.state, len(view.members), rows), is_large=len(rows) > ROWS_AT_ONCE)
 
 
 async def list_lags(node: Node, request: ApiRequest) -> Answer:
@@ -71,9 +74,13 @@ async def list_lags(node: Node, request: ApiRequest) -> Answer:
     by_group: dict[str, list[PartitionLag]] = {name: [] for name in names}
     for row in await node.group_lags.measure(taken):
         by_group[row.group].append(row)
-    views = [(view, rows) for name, rows in by_group.items() if (view := group_now(node, name)) is not None]
-    groups = [_totals(view.group, view.state, len(view.members), rows) for view, rows in views]
-    return Answer(OK, {"groups": groups, "next": next_name, "partitions_left_out": left_out})
+    patience, groups = Patience(node.env), []
+    for name, rows in by_group.items():
+        view = group_now(node, name)
+        if view is not None:  # It may go while others have their turn.
+            groups.append(_totals(view.group, view.state, len(view.members), rows))
+        await patience.pause_if_over()
+    return Answer(OK, {"groups": groups, "next": next_name, "partitions_left_out": left_out}, is_large=True)
 
 
 def _totals(group: str, state: str, members: int, rows: Sequence[PartitionLag]) -> dict[str, Any]:

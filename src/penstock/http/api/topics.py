@@ -83,7 +83,7 @@ async def list_topics(node: Node, request: ApiRequest) -> Answer:
         if topic is not None:  # It may go while others have their turn.
             rows.append(_summary(node, topic))
         await patience.pause_if_over()
-    return Answer(OK, {"topics": rows, "next": next_name})
+    return Answer(OK, {"topics": rows, "next": next_name}, is_large=True)
 
 
 async def create_topic(node: Node, request: ApiRequest) -> Answer:
