@@ -21,12 +21,12 @@ async def trim(node: "Node", partition: Partition, offset: Offset) -> None:
         while offset > log.start_offset and not log.has_saved_start(offset):
             captured = log.begin_checkpoint(partition.producers.snapshot(), start_offset=offset)
             await node.flusher.flush([partition])
-            if partition.is_deleted:
-                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
             if log.failure is not None:
-                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
+                raise DiskFailed(log.failure)
             await log.write_checkpoint(captured)  # Gives way to a later one, which may not know of the new start.
     except DiskFailed as failure:
+        if partition.is_deleted:  # Its log was closed, and its files may be gone.
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted") from failure
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
     if offset > log.start_offset:
         log.raise_start(offset)
