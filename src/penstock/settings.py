@@ -317,6 +317,10 @@ class NodeSettings:
         "group.max.size", 10_000, bounds=(1, INT_MAX), dynamic=True,
         reason="The most members of one consumer group. Every member of a group is told of every change, so large ones are slow to settle; Kafka sets no bound.",
     )
+    groups_max: int = _setting(
+        "groups.max", 100_000, bounds=(1, INT_MAX), dynamic=True,
+        reason="The most consumer groups this node holds; past it a new group is refused, and those that are there go on. Each takes memory, and anybody can make one by naming it.",
+    )
     offset_metadata_max_bytes: int = _setting(
         "offset.metadata.max.bytes", 4096, bounds=(0, MIB), dynamic=True,
         reason="The longest note, in characters, that a consumer may leave with a committed offset.",

@@ -419,6 +419,21 @@ async def test_settings_of_groups_hold_as_soon_as_they_are_changed(serving: Serv
     assert (await one.join(session_timeout_ms=50)).error_code == 0
 
 
+async def test_a_node_takes_no_more_groups_than_it_may_hold(serving: Serving) -> None:
+    await serving.open(**QUICK | {"groups_max": 1})
+    line = await serving.line()
+    await coordinated(line)
+    await line.create("a")
+    one, two = await member(serving, "one"), await member(serving, "two")
+    await stable(one)
+    assert (await two.join()).error_code == 81
+    assert await commit(line, "two", "a", {0: 1}) == {0: 81}
+    assert await one.commit("a", {0: 2}) == {0: 0}, "those that are there go on"
+    await one.leave()
+    await line.ask(ApiKey.DELETE_GROUPS, groups_names=["one"])
+    assert (await two.join()).error_code == 0
+
+
 async def test_many_pipelined_commits_are_answered_in_order(serving: Serving) -> None:
     line = await opened(serving)
     for offset in range(500):

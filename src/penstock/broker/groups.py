@@ -67,9 +67,12 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
 
     def put(
         self, call: Call, group: str, order: Callable[[Asker], Command],
-        *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any], needs_name: bool = True,
+        *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any], needs_name: bool = True, may_begin: bool = False,
     ) -> None:  # fmt: skip
-        """Has the group's coordinator answer a request. `order` makes the command for the token that it is given."""
+        """Has the group's coordinator answer a request. `order` makes the command for the token that it is given.
+
+        `may_begin` is for requests that make a group where there is none.
+        """
         asker = WaitingRequest(self._node, call, write, refuse)
         if needs_name and not group:
             asker.refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
@@ -79,9 +82,17 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         except Refusal as refusal:
             asker.refused(refusal.code, refusal.reason)
             return
+        if may_begin and not self._has_room(coordinator.state, group):
+            asker.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "this node holds as many groups as it may (setting groups.max)")
+            return
         asker.abandon = partial(coordinator.abandon, asker)
         coordinator.submit(order(asker), asker)
         asker.park(len(call.frame))
+
+    def _has_room(self, state: GroupCoordinator | None, group: str) -> bool:
+        if state is None or state.holds(group):
+            return True
+        return sum(coordinator.state.size for coordinator in self if coordinator.state is not None) < self._node.settings.groups_max
 
     def is_loading(self) -> bool:
         return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)

@@ -126,6 +126,15 @@ class GroupCoordinator:
 
     # Reading
 
+    def holds(self, name: str) -> bool:
+        """Whether there is such a group, or somebody about to join it."""
+        return name in self._sessions.groups or self._image.holds(name)
+
+    @property
+    def size(self) -> int:
+        """How many groups there are, about: those that only commit, those without offsets and those still forming are not added up."""
+        return max(len(self._image.saved), len(self._image.offsets), len(self._sessions.groups))
+
     def groups(self) -> list[GroupListed]:
         """Every group, those that only commit offsets too."""
         names = dict.fromkeys([*self._image.saved, *self._image.offsets, *self._sessions.groups])

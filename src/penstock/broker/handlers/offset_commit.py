@@ -59,7 +59,7 @@ def offset_commit(node: "Node", call: Call) -> None:
             retention_ms=schemas.milliseconds(request.retention_time) if call.version <= _RETENTION_UNTIL else NO_RETENTION,
         )
 
-    node.groups.put(call, request.group_id, order, write=write, refuse=refuse, needs_name=False)
+    node.groups.put(call, request.group_id, order, write=write, refuse=refuse, needs_name=False, may_begin=True)
 
 
 def _take(node: "Node", version: int, wish: Any, rows: list[_TopicRows], offsets: list[NewOffset]) -> None:
