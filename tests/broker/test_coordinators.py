@@ -365,7 +365,7 @@ async def test_a_defect_in_the_core_costs_one_request_and_a_reload(serving: Serv
     await commit(line, "g", "a", {0: 5})
     (coordinator,) = serving.node.groups
     assert coordinator.state is not None
-    coordinator.state._image = None  # type: ignore[assignment] # As a defect would leave it.
+    coordinator.state.settings = None  # type: ignore[assignment] # As a defect would leave it.
     assert await commit(line, "g", "a", {0: 6}) == {0: -1}
     await until(lambda: not serving.node.groups.is_loading())
     assert await offsets_of(line, "g") == {0: 5}
