@@ -12,7 +12,7 @@ several at once would save 1.1 µs of 1.4 for each, and a full disk would be fou
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Self
 
 from penstock.env import Env, SyncFailures
@@ -21,7 +21,7 @@ from penstock.log import deleting, doubt, truncating
 from penstock.log.checkpoint import Checkpoint, capture, write
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.epochs import Epochs
-from penstock.log.faults import OffsetOutOfRange
+from penstock.log.faults import LogDamaged, OffsetOutOfRange
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.found import Found, Report
 from penstock.log.index import SparseIndex
@@ -285,15 +285,21 @@ class Log:
 
     async def find_timestamp(self, timestamp: int, end_offset: int) -> TimedRecord | None:
         """The first record below `end_offset` with this timestamp or a later one."""
-        return await self._lookup(end_offset).first_at_or_after(timestamp)
+        return await self._search(end_offset, lambda lookup: lookup.first_at_or_after(timestamp))
 
     async def max_timestamp(self, end_offset: int) -> TimedRecord | None:
         """The first record below `end_offset` with the highest timestamp."""
-        return await self._lookup(end_offset).newest()
+        return await self._search(end_offset, Lookup.newest)
 
-    def _lookup(self, end_offset: int) -> Lookup:
-        wanted = Range(self.start_offset, min(end_offset, self.end_offset))
-        return Lookup(self._env, self._files, self._reader, self._shelf, epochs=self.epochs, wanted=wanted, log_end=self.end_offset)
+    async def _search(self, end_offset: int, ask: Callable[[Lookup], Awaitable[TimedRecord | None]]) -> TimedRecord | None:
+        while True:
+            wanted, log_end = Range(self.start_offset, min(end_offset, self.end_offset)), self.end_offset
+            lookup = Lookup(self._env, self._files, self._reader, self._shelf, epochs=self.epochs, wanted=wanted, log_end=log_end)
+            try:
+                return await ask(lookup)
+            except LogDamaged:
+                if not lookup.is_overtaken:
+                    raise
 
     # Checkpoints
 

@@ -2,7 +2,7 @@
 
 A lookup skips segments and stretches that hold nothing new enough, and reads one stretch of batches, verified, off the loop. Inside the
 batch that it finds it looks at the records, so that the answer is the record and not the batch around it.
-Appends, rolls and retention go on meanwhile, so everything it goes by is noted when it begins.
+Appends, rolls, retention and compaction go on meanwhile, so everything it goes by is noted when it begins.
 """
 
 from collections.abc import Iterator
@@ -74,6 +74,11 @@ class Lookup:
         self._wanted = wanted
         parts = [_whole(segment, shelf.end_of(place, log_end)) for place, segment in enumerate(shelf.segments)]
         self._parts = [part for part in parts if wanted.touches(part.offsets)]
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether compaction has replaced a segment meanwhile: what the search went by may be gone."""
+        return any(part.segment.is_replaced for part in self._parts)
 
     async def first_at_or_after(self, timestamp: int) -> TimedRecord | None:
         """The first record, by offset, with this timestamp or a later one."""

@@ -3,8 +3,9 @@
 Each checker is one rule, a function from a diary to what it finds, in O(n log n). The rules are what Jepsen's Kafka workload never
 allows, for readers that choose their own partitions. Two kinds of partition get a weaker word. A weak one may lose a suffix to a power cut,
 but shows no hole, no other order and no changed byte. Of a damaged one the node may refuse to serve records, but never serves others.
+Of a compacted one only the last record of each key must stay, and its offsets may have gaps.
 
-Not here: transactions, compaction (offsets would have gaps), rebalanced readers.
+Not here: transactions, rebalanced readers.
 """
 
 from bisect import bisect_right
@@ -58,7 +59,7 @@ def acknowledged_is_kept(diary: Diary) -> Findings:
     finals = {partition: dict(final.records) for partition, final in diary.finals.items()}
     for attempt in _acknowledged(diary):
         final = diary.finals.get(attempt.partition)
-        if attempt.partition in diary.weak or final is None or attempt.offset < final.start_offset:
+        if attempt.partition in diary.weak or attempt.partition in diary.compacted or final is None or attempt.offset < final.start_offset:
             continue
         found = finals[attempt.partition].get(attempt.offset)
         is_refused = found is None and attempt.partition in diary.damaged
@@ -92,16 +93,16 @@ def weak_loses_a_suffix(diary: Diary) -> Findings:
 
 
 def offsets_are_dense(diary: Diary) -> Findings:
-    """At the end every offset from the log's start to its end holds one record."""
+    """At the end every offset from the log's start to its end holds one record; in a compacted log, one at most."""
     for partition, final in diary.finals.items():
         if partition in diary.damaged:
             continue
-        expected = final.start_offset
+        expected, may_have_gaps = final.start_offset, partition in diary.compacted
         for offset, _ in final.records:
-            if offset != expected:
+            if offset < expected or (offset != expected and not may_have_gaps):
                 yield partition, f"offset {offset} came where {expected} was due"
             expected = offset + 1
-        if expected != final.end_offset:
+        if expected > final.end_offset or (expected != final.end_offset and not may_have_gaps):
             yield partition, f"the log was read to {expected}, but is said to end at {final.end_offset}"
 
 
@@ -146,7 +147,8 @@ def reads_go_on(diary: Diary) -> Findings:
             due[key] = move.offset
             continue
         expected = due.get(key, move.offset)
-        if move.offset != expected and move.partition not in diary.damaged:
+        may_skip = move.partition in diary.compacted and move.offset > expected
+        if move.offset != expected and not may_skip and move.partition not in diary.damaged:
             word = "skipped to" if move.offset > expected else "went back to"
             yield move.partition, f"{move.reader} was due at offset {expected} and {word} {move.offset}"
         due[key] = move.offset + 1
@@ -204,6 +206,60 @@ def acknowledged_in_order_of_time(diary: Diary) -> Findings:
         heappush(ended, (attempt.ended, attempt.offset))
 
 
+def last_of_each_key_is_kept(diary: Diary) -> Findings:
+    """In a compacted log the last acknowledged record of each key is there, or one that was written later; a deleted key may be gone."""
+    for partition, attempts in _by_compacted_partition(diary).items():
+        final = diary.finals.get(partition)
+        if final is None or partition in diary.damaged:
+            continue
+        highest = _highest_of_each_key(final.records, attempts)
+        may_be_deleted = {attempt.key for attempt in attempts if attempt.is_tombstone and attempt.outcome is Outcome.UNKNOWN}
+        for key, last in _last_of_each_key(attempts).items():
+            found = highest.get(key)
+            if found is None and not last.is_tombstone and key not in may_be_deleted:
+                yield partition, f"{_short(last.value)} at offset {last.offset} was the last of key {_short(key)}, which is gone"
+            elif found is not None and found < last.offset:
+                yield partition, f"of key {_short(key)} the last record was at offset {last.offset}, and what is left stands at {found}"
+
+
+def tombstones_are_seen_in_time(diary: Diary) -> Findings:
+    """Whoever reads a compacted log soon enough sees that a key was deleted. Only where all clocks agree can that be said."""
+    if not diary.clocks_are_right:
+        return
+    for partition, attempts in _by_compacted_partition(diary).items():
+        final = diary.finals.get(partition)
+        if final is None or partition in diary.damaged:
+            continue
+        highest = _highest_of_each_key(final.records, attempts)
+        for key, last in _last_of_each_key(attempts).items():
+            kept_seconds = final.at - last.ended
+            if last.is_tombstone and key not in highest and kept_seconds < diary.compacted[partition]:
+                story = f"the tombstone of {_short(key)} at offset {last.offset} is gone after {kept_seconds:.3f} s"
+                yield partition, f"{story}, and should stay for {diary.compacted[partition]:g} s"
+
+
+def _by_compacted_partition(diary: Diary) -> dict[TopicPartition, list[Attempt]]:
+    attempts: dict[TopicPartition, list[Attempt]] = defaultdict(list)
+    for attempt in diary.attempts:
+        if attempt.partition in diary.compacted:
+            attempts[attempt.partition].append(attempt)
+    return attempts
+
+
+def _last_of_each_key(attempts: list[Attempt]) -> dict[bytes | None, Attempt]:
+    last: dict[bytes | None, Attempt] = {}
+    for attempt in attempts:
+        known = last.get(attempt.key)
+        if attempt.outcome is Outcome.ACKNOWLEDGED and (known is None or known.offset < attempt.offset):
+            last[attempt.key] = attempt
+    return last
+
+
+def _highest_of_each_key(records: list[tuple[int, bytes]], attempts: list[Attempt]) -> dict[bytes | None, int]:
+    keys = {attempt.value: attempt.key for attempt in attempts}
+    return {keys[value]: offset for offset, value in sorted(records) if value in keys}
+
+
 def _short(value: bytes | None) -> str:
     return "nothing" if value is None else repr(value if len(value) <= _SHOWN_BYTES_MAX else value[:_SHOWN_BYTES_MAX] + b"...")
 
@@ -240,4 +296,6 @@ RULES: dict[str, Checker] = {
     "the watermark never goes back": watermark_never_goes_back,
     "nothing comes from nowhere": nothing_comes_from_nowhere,
     "acknowledged in order of time": acknowledged_in_order_of_time,
+    "the last of each key is kept": last_of_each_key_is_kept,
+    "tombstones are seen in time": tombstones_are_seen_in_time,
 }

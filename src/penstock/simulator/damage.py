@@ -2,7 +2,8 @@
 
 Caches (indexes, checkpoints) may be harmed in any way: nothing that was promised may suffer. Batches are harmed only where a whole flushed
 batch follows in the same file, and each only once: a changed *last* batch cannot be told from a torn write by anybody, nor can one whose
-length and content have both changed, where what follows might be part of it. What was changed is marked in the diary as damaged: the
+length and content have both changed, where what follows might be part of it. Nor is a changed offset known where compaction has left gaps:
+no checksum covers it, and any that ascends is as good as another. What was changed is marked in the diary as damaged: the
 node may refuse it, and must never serve it.
 """
 
@@ -18,6 +19,7 @@ ROT = "rotten batch"
 ROT_ELSEWHERE = "rotten file of the node's own"
 
 _EVEN = 0.5
+_OFFSET_BYTES = 8
 _CACHE_NAMES = ("checkpoint", "checkpoint.previous")
 
 
@@ -88,7 +90,7 @@ def rot_a_batch(field: Field, notebook: Notebook) -> None:
         whole = [(start, end) for start, end in spans[:-1] if crc_is_right(disk.flushed(path), start, end - start)]
         if whole and found is not None:
             start, end = field.rng.choice(whole)
-            position = field.rng.randrange(start, end)
+            position = field.rng.randrange(start + (_OFFSET_BYTES if found[0].plan.is_compacted else 0), end)
             disk.rot(path, position)
             notebook.diary.damaged.setdefault(found[1], f"{path}, byte {position}")
             return

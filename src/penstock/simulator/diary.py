@@ -25,6 +25,8 @@ class Attempt:
     value: bytes
     began: float
     is_idempotent: bool
+    key: bytes | None = None
+    is_tombstone: bool = False
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = -1
     ended: float = -1.0
@@ -71,6 +73,7 @@ class FinalLog:
     start_offset: int
     end_offset: int
     records: list[tuple[int, bytes]] = field(default_factory=list)
+    at: float = 0.0  # When it had been read.
 
 
 class Diary:
@@ -83,11 +86,17 @@ class Diary:
         self.weak: dict[TopicPartition, str] = {}
         # Partitions whose flushed bytes were changed at rest: the node may refuse to serve them, but must never serve anything else.
         self.damaged: dict[TopicPartition, str] = {}
+        # Partitions of which only the last record of each key must stay, and for how many seconds a tombstone stays at least.
+        self.compacted: dict[TopicPartition, float] = {}
+        self.clocks_are_right = True
         # When whatever was not flushed may have been lost. Weak partitions lose a suffix then, and at no other time.
         self.cuts: list[float] = []
 
-    def attempt(self, partition: TopicPartition, producer: str, value: bytes, now: float, *, is_idempotent: bool = True) -> Attempt:
-        made = Attempt(partition, producer, value, now, is_idempotent)
+    def attempt(
+        self, partition: TopicPartition, producer: str, value: bytes, now: float,
+        *, is_idempotent: bool = True, key: bytes | None = None, is_tombstone: bool = False,
+    ) -> Attempt:  # fmt: skip
+        made = Attempt(partition, producer, value, now, is_idempotent, key, is_tombstone)
         self.attempts.append(made)
         return made
 
@@ -100,5 +109,7 @@ class Diary:
     def watermark(self, partition: TopicPartition, end_offset: int, *, began: float, ended: float) -> None:
         self.watermarks.append(Watermark(partition, end_offset, began, ended))
 
-    def final(self, partition: TopicPartition, *, start_offset: int, end_offset: int, records: list[tuple[int, bytes]]) -> None:
-        self.finals[partition] = FinalLog(start_offset, end_offset, records)
+    def final(
+        self, partition: TopicPartition, *, start_offset: int, end_offset: int, records: list[tuple[int, bytes]], now: float = 0.0
+    ) -> None:
+        self.finals[partition] = FinalLog(start_offset, end_offset, records, now)

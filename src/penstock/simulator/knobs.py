@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from penstock.broker import connection, fetch_sessions, housekeeping, metadata_log, node
+from penstock.broker import cleaning, connection, fetch_sessions, housekeeping, metadata_log, node
 from penstock.cluster import controller
-from penstock.log import doubt, index, reader, streaming, tail
+from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
 from penstock.log.walking import Walk
 from penstock.partition import admission
 
@@ -36,19 +36,33 @@ KNOBS: dict[str, tuple[Knob, ...]] = {
     "rounds of housekeeping": ((housekeeping, "ROUND_SECONDS", (0.1, 0.3)),),
 }
 
+COMPACTION_KNOBS: dict[str, tuple[Knob, ...]] = {
+    "chunks of compaction": ((chunks, "CHUNK_BYTES", (70, 500, 5_000)),),
+    "slots of a key map": ((key_map, "SLOTS_MIN", (2, 8)),),
+    "replaced files": ((cleaning, "REPLACED_STAY_SECONDS", (0.0, 0.3)),),
+}
+
 Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
 
 
 def draw_knobs(rng: Random) -> Turned:
     """Few of them, most of the time: with everything tiny at once little else happens."""
-    share = rng.choice((0.0, 0.1, 0.3, 0.6))
-    turned = {name: rng.randrange(min(len(choices) for _, _, choices in knobs)) for name, knobs in KNOBS.items()}
+    return _draw(rng, KNOBS, rng.choice((0.0, 0.1, 0.3, 0.6)))
+
+
+def draw_compaction_knobs(rng: Random) -> Turned:
+    """For worlds with a compacted topic."""
+    return _draw(rng, COMPACTION_KNOBS, 0.5)
+
+
+def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> Turned:
+    turned = {name: rng.randrange(min(len(choices) for _, _, choices in several)) for name, several in knobs.items()}
     return {name: choice for name, choice in turned.items() if rng.random() < share}
 
 
 @contextmanager
 def turned(knobs: Turned) -> Iterator[None]:
-    changes = [(owner, name, choices[knobs[knob]]) for knob in knobs for owner, name, choices in KNOBS[knob]]
+    changes = [(owner, name, choices[knobs[knob]]) for knob in knobs for owner, name, choices in {**KNOBS, **COMPACTION_KNOBS}[knob]]
     with replaced(changes):
         yield
 

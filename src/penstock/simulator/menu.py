@@ -6,14 +6,15 @@ without tiny segments the rare paths never run.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from penstock.settings import NodeSettings
-from penstock.simulator.knobs import Turned, draw_knobs
+from penstock.simulator.knobs import Turned, draw_compaction_knobs, draw_knobs
 
 CODECS = (0, 0, 1, 2, 3, 4)
+_COMPACTED = 0.2  # How many seeds have a compacted topic beside the others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class TopicPlan:
     def forgets(self) -> bool:
         """Old segments go."""
         return "retention.ms" in self.config or "retention.bytes" in self.config
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.config.get("cleanup.policy", "")
 
     @property
     def is_append_time(self) -> bool:
@@ -60,6 +65,10 @@ class Menu:
 
 
 def draw_menu(seed: int) -> Menu:
+    return _with_a_compacted_topic(_draw_menu(seed), Random(f"{seed}/compacted"))
+
+
+def _draw_menu(seed: int) -> Menu:
     rng = Random(f"{seed}/menu")
     seconds = rng.uniform(3.0, 9.0)
     topics = tuple(_draw_topic(rng, f"topic-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
@@ -96,6 +105,39 @@ def _draw_topic(rng: Random, name: str) -> TopicPlan:
     now_and_then("message.timestamp.type", "LogAppendTime", chance=0.25)
     now_and_then("max.message.bytes", 1500, 5000, chance=0.15)
     return TopicPlan(name, rng.choice((1, 1, 2, 3)), config)
+
+
+def _with_a_compacted_topic(menu: Menu, rng: Random) -> Menu:
+    """Now and then, by chance of its own: the other seeds, and the rest of the menu, stay what they were."""
+    if rng.random() >= _COMPACTED:
+        return menu
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(rng.choice((1024, 1024, 2048, 8192))),
+        "min.cleanable.dirty.ratio": str(rng.choice((0.0, 0.0, 0.3))),
+        "delete.retention.ms": str(rng.choice((0, 300, 1_500, 60_000))),
+    }
+    if rng.random() < 0.2:
+        config["min.compaction.lag.ms"] = str(rng.choice((100, 1_000)))
+    if rng.random() < 0.3:
+        config["index.interval.bytes"] = str(rng.choice((0, 100, 1000)))
+    topic = TopicPlan("kept", rng.choice((1, 1, 2)), config)
+    pause = _between(rng, 0.01, 0.1)
+    options = {"pause": pause, "keys": rng.choice((2, 5, 12)), "records": rng.choice((1, 3, 12))}
+    options |= {"codec": rng.choice(CODECS), "size": rng.choice((10, 60, 200))}
+    clients = [ClientPlan(f"keep-{number}", "keep", topic.name, options) for number in range(rng.choice((1, 1, 2)))]
+    if not menu.harms_caches and rng.random() < 0.4:  # Of a producer whose checkpoint is lost only the last batch is known.
+        more = {"version": 9, "has_giants": False, "is_grouped": False, **options}
+        clients.append(ClientPlan("keep-pipeline", "pipeline", topic.name, more))
+    reader = rng.choice(("follow", "reread", "fetch", "fetch"))
+    clients.append(ClientPlan("keep-reader", reader, topic.name, {"pause": pause, "uses_sessions": rng.random() < 0.5, "version": 12}))
+    if rng.random() < 0.4:
+        clients.append(ClientPlan("keep-asker", "ask", topic.name, {"pause": pause}))
+    settings = replace(menu.settings, cleaner_backoff_ms=rng.choice((20, 100, 500)), cleaner_keys_bytes=rng.choice((1 << 10, 1 << 20)))
+    return replace(
+        menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), settings=settings,
+        knobs={**menu.knobs, **draw_compaction_knobs(rng)},
+    )  # fmt: skip
 
 
 def _draw_settings(rng: Random) -> NodeSettings:

@@ -30,6 +30,7 @@ from penstock.simulator.variants import applied
 from penstock.simulator.workloads.asking import Asking
 from penstock.simulator.workloads.churning import Churning
 from penstock.simulator.workloads.fetching import Fetching
+from penstock.simulator.workloads.keeping import Keeping
 from penstock.simulator.workloads.line import LineLost
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook, TopicLife
 from penstock.simulator.workloads.pipelining import Pipelining
@@ -48,6 +49,7 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
     "fetch": Fetching,
     "ask": Asking,
     "churn": Churning,
+    "keep": Keeping,
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -247,6 +249,7 @@ class Play:
     def _excuse(self) -> None:
         """Tells the checkers what may be missing: the suffix of a weak partition, if unflushed bytes were lost at all."""
         diary, fired = self.notebook.diary, self.world.fired()
+        diary.clocks_are_right = not (fired["clock jump"] or fired["clock drift"])
         diary.cuts = [at for at, name in self.world.power_cuts if name == NODE]
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += self.world.hosts[NODE].ended_at  # The machine forgets what a flush has failed to save when its process ends.

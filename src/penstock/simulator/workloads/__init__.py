@@ -11,5 +11,6 @@
 | `reading` | readers of `peers/`: following, or from the start again and again |
 | `fetching` | reads by hand, every byte compared with what was seen of it before |
 | `asking` | where does the log begin and end, and which record is the first of its time |
+| `keeping` | a compacted topic: few keys written over and over, and deleted |
 | `churning` | topics made, filled, deleted and made again |
 """

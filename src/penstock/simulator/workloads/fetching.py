@@ -117,7 +117,7 @@ def take_records(
             for record in decode_records(batch, bytes_max=UNPACKED_BYTES_MAX):
                 if record.offset >= offset:
                     notebook.saw(where, topic, reader, record, now)
-                    offset = record.offset + 1
+            offset = max(offset, header.end_offset)  # Compaction may have left no record, or not the last.
     except MalformedInput as malformed:
         notebook.find("only whole and right batches are served", where, f"{reader}: at offset {offset}: {malformed}")
     return offset

@@ -12,7 +12,7 @@ from zlib import crc32
 from penstock.simulator.checkers import Violation
 from penstock.simulator.diary import Diary, Outcome
 from penstock.simulator.menu import TopicPlan
-from penstock.simulator.workloads.values import what_is_wrong
+from penstock.simulator.workloads.values import identity_of, what_is_wrong
 from penstock.vocabulary import TopicId, TopicPartition
 from penstock.wire.batches import Record
 
@@ -53,6 +53,9 @@ class Notebook:
         if life is None:
             label = plan.name if not plan.is_churned else f"{plan.name}~{topic_id[:3].hex()}"
             life = self.lives[topic_id] = TopicLife(label, topic_id, plan)
+            if plan.is_compacted:
+                for index in range(plan.partitions):
+                    self.diary.compacted[TopicPartition(label, index)] = int(plan.config["delete.retention.ms"]) / 1_000
         return life
 
     def life_at(self, path: str) -> tuple[TopicLife, TopicPartition] | None:
@@ -78,12 +81,12 @@ class Notebook:
         wrong = what_is_wrong(record, is_append_time=plan.is_append_time)
         if wrong is not None:
             self.find("a record is what it was", partition, f"offset {record.offset}: {wrong}")
-        self.diary.read(partition, reader, record.offset, record.value or b"", now)
+        self.diary.read(partition, reader, record.offset, identity_of(record), now)
 
     def saw_batch(self, partition: TopicPartition, plan: TopicPlan, base_offset: int, batch: bytes | memoryview) -> None:
         """Every byte of a batch is compared with what anybody saw of it before, the stamped header too."""
-        if plan.is_weak:
-            return  # There another batch may come to stand in its place.
+        if plan.is_weak or plan.is_compacted:
+            return  # There another batch may come to stand in its place, or less of the same.
         seen = crc32(batch)
         if self._batches.setdefault((partition, base_offset), seen) != seen:
             self.find("a batch never changes", partition, f"the batch at offset {base_offset} is not the one that was read before")

@@ -145,7 +145,7 @@ class Pipelining:
             size = GIANT_BYTES if is_giant else draw_size(env.rng, self._options["size"])
             record = make_record(self._plan.name, self._number, env.wall_ms(), size=size, key=b"%d" % where.partition)
             records.append(record)
-            attempts.append(diary.attempt(where, self._name, record.value or b"", env.now()))
+            attempts.append(diary.attempt(where, self._name, record.value or b"", env.now(), key=record.key))
         content = encode_batch(
             records, producer_id=self._producer_id or ProducerId(0), producer_epoch=0, base_sequence=sequence, codec=self._options["codec"]
         )

@@ -8,6 +8,7 @@ from random import Random
 
 from penstock.wire.batches import Record
 
+HEAD = "head"
 _FILLING = bytes(range(33, 127))  # No zeros: to a torn disk a stretch of zeros means something.
 
 
@@ -19,10 +20,23 @@ def make_record(writer: str, number: int, timestamp_ms: int, *, size: int, key: 
     return Record(key, value, (("number", b"%d" % number),), timestamp_ms)
 
 
+def make_tombstone(writer: str, number: int, timestamp_ms: int, key: bytes) -> Record:
+    """A record that deletes its key. What a value would tell stands in a header."""
+    head = b"%s.%d:%s:%d|" % (writer.encode(), number, key, timestamp_ms)
+    return Record(key, None, (("number", b"%d" % number), (HEAD, head)), timestamp_ms)
+
+
+def identity_of(record: Record) -> bytes:
+    """What no other record of the run is: its value, or what a tombstone has instead."""
+    if record.value is not None:
+        return record.value
+    return dict(record.headers).get(HEAD) or b""
+
+
 def what_is_wrong(record: Record, *, is_append_time: bool) -> str | None:
     """A sentence, if the record's own parts do not fit each other."""
     try:
-        head = (record.value or b"").split(b"|", 1)[0]
+        head = identity_of(record).split(b"|", 1)[0]
         name, key, timestamp = head.split(b":")
         number = name.rsplit(b".", 1)[1]
     except (ValueError, IndexError):
@@ -31,7 +45,7 @@ def what_is_wrong(record: Record, *, is_append_time: bool) -> str | None:
         return f"its key is {record.key!r}, but was {key!r}"
     if not is_append_time and record.timestamp_ms != int(timestamp):
         return f"its timestamp is {record.timestamp_ms}, but was {int(timestamp)}"
-    if record.headers != (("number", number),):
+    if record.headers[:1] != (("number", number),) or len(record.headers) != 1 + (record.value is None):
         return f"its headers are {record.headers}"
     return None
 
