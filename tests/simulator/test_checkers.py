@@ -131,6 +131,36 @@ def a_weak_partition_that_lost_without_a_cut(diary: Diary) -> None:
     diary.finals[P].end_offset = 9
 
 
+def compacted(diary: Diary) -> None:
+    """The log has the keys a and b in turns, and b is deleted at the end. Only the last records are left."""
+    diary.compacted[P] = 5.0
+    for attempt in diary.attempts:
+        attempt.key = b"b" if attempt.producer == "p1" else b"a"
+    diary.attempts[9].is_tombstone = True
+    del diary.finals[P].records[:8]
+    diary.finals[P].at = 12.0
+
+
+def the_last_of_a_key_is_gone(diary: Diary) -> None:
+    compacted(diary)
+    diary.finals[P].records = [(9, b"v9")]
+
+
+def an_older_record_of_a_key_is_left(diary: Diary) -> None:
+    compacted(diary)
+    diary.finals[P].records = [(6, b"v6"), (9, b"v9")]
+
+
+def a_deleted_key_that_is_back(diary: Diary) -> None:
+    compacted(diary)
+    diary.finals[P].records = [(7, b"v7"), (8, b"v8")]
+
+
+def a_tombstone_that_went_too_early(diary: Diary) -> None:
+    compacted(diary)
+    diary.finals[P].records = [(8, b"v8")]
+
+
 BROKEN: list[tuple[Callable[[Diary], None], str]] = [
     (another_value_at_an_offset, "one offset, one value"),
     (an_acknowledged_record_is_gone, "acknowledged is kept"),
@@ -151,6 +181,10 @@ BROKEN: list[tuple[Callable[[Diary], None], str]] = [
     (a_later_record_at_a_lower_offset, "acknowledged in order of time"),
     (a_weak_partition_with_a_hole, "weak loses a suffix"),
     (a_weak_partition_that_lost_without_a_cut, "weak loses a suffix"),
+    (the_last_of_a_key_is_gone, "the last of each key is kept"),
+    (an_older_record_of_a_key_is_left, "the last of each key is kept"),
+    (a_deleted_key_that_is_back, "the last of each key is kept"),
+    (a_tombstone_that_went_too_early, "tombstones are seen in time"),
 ]
 
 
@@ -175,6 +209,20 @@ def test_what_is_allowed_is_not_called_broken() -> None:
     diary.read(P, "r", 2, b"v2", 30.0)
     diary.watermark(P, 4, began=3.0, ended=30.0)  # Asked early, answered late: it may be old.
     assert check(diary) == []
+
+
+def test_compaction_leaves_gaps_without_blame_and_takes_tombstones_in_their_time() -> None:
+    diary = good_history()
+    compacted(diary)
+    diary.seek(P, "r", 0)
+    diary.read(P, "r", 8, b"v8", 12.0)
+    assert check(diary) == []
+    diary.finals[P].at = 20.0
+    diary.finals[P].records.pop()
+    assert check(diary) == []
+    diary.attempt(P, "p0", b"unknown tombstone", 11.0, is_idempotent=False, key=b"a", is_tombstone=True)
+    diary.finals[P].records.clear()
+    assert check(diary) == [], "it may have been stored, and be gone again"
 
 
 def test_retention_takes_the_oldest_without_blame() -> None:

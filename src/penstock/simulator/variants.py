@@ -16,22 +16,26 @@ from penstock.broker.partitions import Partitions
 from penstock.cluster.records import ProducerBlockTaken
 from penstock.env import Disk, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
-from penstock.log import doubt, index_files, reading, recovery
+from penstock.log import compacted_log, doubt, index_files, reading, recovery, sifting
 from penstock.log.checkpoint import Checkpoint
 from penstock.log.config import LogIdentity
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.index import SparseIndex
+from penstock.log.key_map import KeyMap
 from penstock.log.log import Log
 from penstock.log.segment import Segment
-from penstock.log.small_files import read_whole
+from penstock.log.small_files import TEMPORARY, read_whole
+from penstock.log.swapping import Swaps
 from penstock.log.tail import Verdict
 from penstock.log.tail_scan import TailScan
 from penstock.partition.leader import Leader
 from penstock.partition.partition import Appended, Partition
 from penstock.partition.producers import Duplicate, ProducerStates
+from penstock.simulator.disk import SimDisk
 from penstock.simulator.knobs import replaced
 from penstock.vocabulary import NodeId, ProducerId
 from penstock.wire.records import scan_batches
+from penstock.wire.sieve import SLOT_BYTES, sift_batches
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
@@ -212,6 +216,54 @@ def gives_producer_ids_twice() -> Patches:
     return [(Node, "_take_producer_block", first_block)]
 
 
+# Compaction.
+
+
+def compacts_without_flushing_the_copy() -> Patches:
+    sync = SimDisk.sync
+
+    async def leave_copies_alone(self: SimDisk, files: Any, directories: Any = ()) -> SyncFailures:
+        return await sync(self, [file for file in files if not (file.path.endswith(TEMPORARY) and "-" in file.path)], directories)
+
+    return [(SimDisk, "sync", leave_copies_alone)]
+
+
+def removes_old_segments_before_the_swap_is_durable() -> Patches:
+    async def rename_only(disk: Disk, directory: str, compacted: Segment) -> None:
+        disk.rename(compacted.path + TEMPORARY, compacted.path)
+
+    swapped = Swaps.swapped
+
+    def swapped_and_gone(self: Swaps, *arguments: Any) -> None:
+        swapped(self, *arguments)
+        self.remove()
+
+    return [(compacted_log, "put_in_place", rename_only), (Swaps, "swapped", swapped_and_gone)]
+
+
+def takes_tombstones_before_their_time() -> Patches:
+    def as_if_it_were_late(*arguments: Any, **options: Any) -> Any:
+        return sift_batches(*arguments, **{**options, "wall_ms": options["horizon_ms"]})
+
+    return [(sifting, "sift_batches", as_if_it_were_late)]
+
+
+def keeps_the_first_record_of_a_key() -> Patches:
+    """A key that the map has already is not entered again."""
+    note = KeyMap.note
+
+    def note_new_keys_only(self: KeyMap, batches: Any, start: int, end: int) -> Any:
+        known = bytes(self.table)
+        noted = note(self, batches, start, end)
+        if len(known) == len(self.table):
+            for at in range(0, len(known), SLOT_BYTES):
+                if any(known[at : at + SLOT_BYTES]):
+                    self.table[at : at + SLOT_BYTES] = known[at : at + SLOT_BYTES]
+        return noted
+
+    return [(KeyMap, "note", note_new_keys_only)]
+
+
 # The rest.
 
 
@@ -258,6 +310,10 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         appends_duplicates,
         takes_batches_after_a_gap,
         gives_producer_ids_twice,
+        compacts_without_flushing_the_copy,
+        removes_old_segments_before_the_swap_is_durable,
+        takes_tombstones_before_their_time,
+        keeps_the_first_record_of_a_key,
         replies_when_ready,
         leaves_deleted_topics_on_the_disk,
     )
