@@ -80,13 +80,16 @@ class MalformedInput(Exception):
     """Bytes from outside that cannot be what they claim to be."""
 
 
+REASON_LENGTH_MAX = 1_000  # A reason may quote what a client sent; older versions of the protocol have no room for much of it.
+
+
 class Refusal(Exception):
     """A proper no, on its way to the reply: a code for the client and a sentence for the person behind it."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
-        super().__init__(f"{code.name}: {reason}")
         self.code = code
-        self.reason = reason
+        self.reason = reason if len(reason) <= REASON_LENGTH_MAX else reason[:REASON_LENGTH_MAX] + "…"
+        super().__init__(f"{code.name}: {self.reason}")
 
 
 class DiskFailed(Exception):

@@ -52,6 +52,26 @@ def metadata_end(node: Node) -> int:
 # Describing
 
 
+async def test_a_value_that_was_taken_can_be_told_in_every_version(serving: Serving) -> None:
+    await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    assert await change(line, resource(TOPIC, "a", ("preallocate", "ß" * 16_000))) == [0]
+    for version in range(1, 5):
+        (config,) = (await describe(line, TOPIC, "a", "preallocate", version=version, include_synonyms=True)).configs
+        assert config.value == "ß" * 16_000
+
+
+async def test_a_long_reason_fits_the_oldest_answer(serving: Serving) -> None:
+    await serving.open()
+    line = await serving.line()
+    await line.create("a")
+    wish = resource(TOPIC, "a", ("retention.ms", "\1" * 30_000))
+    for api in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
+        (row,) = (await line.ask(api, 0, resources=[wish], validate_only=False)).responses
+        assert row.error_code == ErrorCode.INVALID_CONFIG
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_a_topic_tells_every_setting_with_its_value_and_source(serving: Serving, version: int) -> None:
     await serving.open(topic_defaults={"retention.ms": "5000"})
@@ -216,6 +236,9 @@ REFUSED = [
     (resource(TOPIC, "a", ("flush", "never")), ErrorCode.INVALID_CONFIG),
     (resource(TOPIC, "a", ("retention.ms", "1"), ("segment.ms", "0")), ErrorCode.INVALID_CONFIG),
     (resource(TOPIC, "a", ("preallocate", "x" * 40_000)), ErrorCode.INVALID_CONFIG),
+    (resource(TOPIC, "a", ("preallocate", "ß" * 20_000)), ErrorCode.INVALID_CONFIG),
+    (resource(TOPIC, "a", ("x" * 40_000, "1")), ErrorCode.INVALID_CONFIG),
+    (resource(TOPIC, "a", ("retention.ms", "\1" * 30_000)), ErrorCode.INVALID_CONFIG),
     (resource(TOPIC, "a", ("retention.ms", None)), ErrorCode.INVALID_REQUEST),
     (resource(TOPIC, "a", ("retention.ms", "1"), ("retention.ms", "2")), ErrorCode.INVALID_REQUEST),
     (resource(TOPIC, "none", ("retention.ms", "1")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

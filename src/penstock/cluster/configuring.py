@@ -18,7 +18,7 @@ from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPI
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import Operation
 
-VALUE_LENGTH_MAX = 32_767  # What fits a text of the older versions of the protocol.
+VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol.
 
 # Kafka's settings that are lists and that we only keep.
 _KEPT_LISTS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"} & KAFKA_NAMES_WITHOUT_EFFECT
@@ -82,8 +82,8 @@ def _changed(
     """`listed` tells the list that a setting holds now, None for one that is no list."""
     overrides = {} if command.replaces_all else dict(held)
     for name, operation, value in command.changes:
-        if len(value) > VALUE_LENGTH_MAX:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {VALUE_LENGTH_MAX} characters")
+        if len(value.encode()) > VALUE_BYTES_MAX:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {VALUE_BYTES_MAX} bytes")
         if operation is Operation.DELETE:
             overrides.pop(name, None)
         elif operation is Operation.SET:

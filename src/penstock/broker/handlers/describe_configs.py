@@ -5,69 +5,77 @@ name what every node was told while it ran. Asked for single names, those that d
 Gaps: brokers' loggers, client metrics and groups have no configs here: INVALID_REQUEST, each by itself.
 """
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.config_entries import ConfigEntry, every_node_entries, node_entries, topic_entries
 from penstock.broker.config_resources import configured_node, not_configurable
 from penstock.broker.patience import Patience
+from penstock.cluster.image import Topic
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import check_topic_name
 from penstock.errors import ErrorCode, Refusal
-from penstock.vocabulary import Buffer
+from penstock.vocabulary import Buffer, NodeId
 from penstock.wire import schemas
 from penstock.wire.configs import ResourceType
+from penstock.wire.describe_configs import ConfigResult, ConfigRow, encode_configs, write_describe_configs_response
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-RESOURCES_AT_ONCE = 10  # More are encoded away from the loop: kafka-topics asks for all topics in one request.
 
-
-async def describe_configs(node: "Node", call: Call) -> dict[str, Any] | list[Buffer]:
+async def describe_configs(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
-    has_documentation = getattr(request, "include_documentation", False)
-    results = []
-    patience = Patience(node.env)
+    describing, patience, results = Describing(node, call.version, request), Patience(node.env), []
     for resource in request.resources:
-        results.append(_describe(node, resource, request.include_synonyms, has_documentation))
+        results.append(describing.result(resource))
         await patience.pause_if_over()
-    answer = {"results": results}
-    if len(results) <= RESOURCES_AT_ONCE:
-        return answer
-    return [await node.env.offload(schemas.write_response, call.api_key, call.version, call.correlation_id, answer)]
+    return [write_describe_configs_response(call.version, call.correlation_id, results)]
 
 
-def _describe(node: "Node", resource: Any, has_synonyms: bool, has_documentation: bool) -> dict[str, Any]:
-    echo = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
-    try:
-        entries = _entries(node, resource.resource_type, resource.resource_name)
-    except Refusal as refusal:
-        return echo | {"error_code": refusal.code, "error_message": refusal.reason}
-    wanted = resource.configuration_keys
-    chosen = entries if not wanted else [entry for entry in entries if entry.name in wanted]
-    return echo | {"configs": [_row(entry, has_synonyms, has_documentation) for entry in chosen]}
+class Describing:
+    """One request. Most topics were told the same, so what was encoded for one is kept for the others."""
+
+    def __init__(self, node: "Node", version: int, request: Any) -> None:
+        self._node = node
+        self._version = version
+        self._has_synonyms = request.include_synonyms
+        self._has_documentation = getattr(request, "include_documentation", False)
+        self._encoded: dict[Hashable, bytes] = {}
+
+    def result(self, resource: Any) -> ConfigResult:
+        kind, name = resource.resource_type, resource.resource_name
+        try:
+            return ConfigResult(kind, name, self._configs(_described(self._node, kind, name), resource.configuration_keys or ()))
+        except Refusal as refusal:
+            return ConfigResult(kind, name, encode_configs(self._version, ()), refusal.code, refusal.reason)
+
+    def _configs(self, described: Topic | NodeId, wanted: tuple[str, ...]) -> bytes:
+        told = tuple(described.overrides.items()) if isinstance(described, Topic) else described
+        encoded = self._encoded.get((told, wanted))
+        if encoded is None:
+            rows = [self._row(entry) for entry in self._entries(described) if not wanted or entry.name in wanted]
+            encoded = self._encoded[told, wanted] = encode_configs(self._version, rows)
+        return encoded
+
+    def _entries(self, described: Topic | NodeId) -> list[ConfigEntry]:
+        if isinstance(described, Topic):
+            return topic_entries(self._node, described.overrides)
+        return every_node_entries(self._node) if described == EVERY_NODE else node_entries(self._node)
+
+    def _row(self, entry: ConfigEntry) -> ConfigRow:
+        documentation = entry.documentation if self._has_documentation else None
+        synonyms = entry.layers if self._has_synonyms else ()
+        return ConfigRow(entry.name, entry.value, entry.is_read_only, entry.source, entry.config_type, documentation, synonyms)
 
 
-def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry]:
-    if resource_type == ResourceType.BROKER:
-        return every_node_entries(node) if configured_node(node, name) == EVERY_NODE else node_entries(node)
-    if resource_type != ResourceType.TOPIC:
-        raise not_configurable(resource_type)
+def _described(node: "Node", kind: int, name: str) -> Topic | NodeId:
+    if kind == ResourceType.BROKER:
+        return configured_node(node, name)
+    if kind != ResourceType.TOPIC:
+        raise not_configurable(kind)
     topic = node.image.topics.get(check_topic_name(name))
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    return topic_entries(node, topic.overrides)
-
-
-def _row(entry: ConfigEntry, has_synonyms: bool, has_documentation: bool) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "value": entry.value,
-        "read_only": entry.is_read_only,
-        "config_source": entry.source,
-        "is_sensitive": False,
-        "synonyms": [layer._asdict() for layer in entry.layers] if has_synonyms else [],
-        "config_type": entry.config_type,
-        "documentation": entry.documentation if has_documentation else None,
-    }
+    return topic

@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
 from penstock.errors import ErrorCode
 from penstock.partition.partition import Partition
+from penstock.vocabulary import Buffer
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 UNKNOWN_BYTES = -1
 
 
-async def describe_log_dirs(node: "Node", call: Call) -> dict[str, Any]:
+async def describe_log_dirs(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     topics = _all(node) if request.topics is None else _asked(node, request.topics)
     directory = {
@@ -29,7 +31,8 @@ async def describe_log_dirs(node: "Node", call: Call) -> dict[str, Any]:
         "total_bytes": UNKNOWN_BYTES,
         "usable_bytes": node.env.disk.free_bytes(),
     }
-    return {"error_code": ErrorCode.NONE, "results": [directory]}
+    rows = sum(len(partitions) for partitions in topics.values())
+    return await written(node, call, {"error_code": ErrorCode.NONE, "results": [directory]}, rows)
 
 
 def _all(node: "Node") -> dict[str, list[Partition]]:

@@ -6,6 +6,7 @@ Each with its epoch, its last sequence and the time of its last batch. There are
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
 from penstock.broker.patience import Patience
 from penstock.cluster.topic_names import check_topic_name
 from penstock.errors import ErrorCode, Refusal
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 
 NO_COORDINATOR_EPOCH = -1
 NO_OPEN_TRANSACTION = -1
-PRODUCERS_AT_ONCE = 500  # More are encoded away from the loop.
 
 
-async def describe_producers(node: "Node", call: Call) -> dict[str, Any] | list[Buffer]:
+async def describe_producers(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     patience = Patience(node.env)
     topics, producers = [], 0
@@ -32,10 +32,7 @@ async def describe_producers(node: "Node", call: Call) -> dict[str, Any] | list[
             producers += len(rows[-1]["active_producers"])
             await patience.pause_if_over()
         topics.append({"name": topic.name, "partitions": rows})
-    answer = {"topics": topics}
-    if producers <= PRODUCERS_AT_ONCE:
-        return answer
-    return [await node.env.offload(schemas.write_response, call.api_key, call.version, call.correlation_id, answer)]
+    return await written(node, call, {"topics": topics}, producers)
 
 
 def _row(node: "Node", topic: str, index: int) -> dict[str, Any]:

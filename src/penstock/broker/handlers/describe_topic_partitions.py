@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
 from penstock.broker.operations import TOPIC_OPERATIONS
 from penstock.cluster.image import Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
-from penstock.vocabulary import NO_TOPIC_ID
+from penstock.vocabulary import NO_TOPIC_ID, Buffer
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 2_000  # Kafka's max.request.partition.size.limit, whatever the client asks for.
 
 
-async def describe_topic_partitions(node: "Node", call: Call) -> dict[str, Any]:
+async def describe_topic_partitions(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     asked = [topic.name for topic in request.topics]
     first, first_index = ("", 0) if request.cursor is None else (request.cursor.topic_name, request.cursor.partition_index)
     if first_index < 0 or (asked and first and first not in asked):
-        return {"topics": [{"name": name, "topic_id": NO_TOPIC_ID, "error_code": ErrorCode.INVALID_REQUEST} for name in asked]}
+        refused = [{"name": name, "topic_id": NO_TOPIC_ID, "error_code": ErrorCode.INVALID_REQUEST} for name in asked]
+        return await written(node, call, {"topics": refused}, len(asked))
     names = sorted({name for name in asked or node.image.topics if name >= first})
     limit = max(1, min(PARTITIONS_MAX, request.response_partition_limit))
-    return _describe(node, names, {first: first_index}, limit)
+    answer = _describe(node, names, {first: first_index}, limit)
+    return await written(node, call, answer, sum(1 + len(row["partitions"]) for row in answer["topics"]))
 
 
 def _describe(node: "Node", names: Sequence[str], begun: dict[str, int], limit: int) -> dict[str, Any]:
@@ -80,4 +83,4 @@ def _unknown(name: str) -> dict[str, Any]:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except Refusal as refusal:
         code = refusal.code
-    return {"error_code": code, "name": name, "topic_id": NO_TOPIC_ID, "is_internal": name in INTERNAL_TOPICS}
+    return {"error_code": code, "name": name, "topic_id": NO_TOPIC_ID, "is_internal": name in INTERNAL_TOPICS, "partitions": ()}
