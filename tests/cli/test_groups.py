@@ -211,6 +211,18 @@ def test_a_shift_needs_something_to_shift_from(stage: Stage) -> None:
     assert stage.committed() == {0: 4}
 
 
+def test_the_tab_key_offers_names_that_are_there(stage: Stage) -> None:
+    def offered(words: str, bootstrap: str) -> list[str]:
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), "_PENSTOCK_COMPLETE": "bash_complete"}
+        return penstock(environment=asked | {"PENSTOCK_BOOTSTRAP": bootstrap}).out.split()
+
+    here, nowhere = stage.node.bootstrap, f"127.0.0.1:{harness.free_port()}"
+    assert offered(f"penstock groups describe {stage.group[:-1]}", here) == [f"plain,{stage.group}"]
+    assert offered(f"penstock consume {stage.topic[:-1]}", here) == [f"plain,{stage.topic}"]
+    assert offered("penstock consume __", here) == [], "not the cluster's own"
+    assert offered(f"penstock groups describe {stage.group[:-1]}", nowhere) == []
+
+
 def test_help_teaches_by_example() -> None:
     for noun in (["groups"], ["groups", "describe"], ["groups", "reset-offsets"], ["completion"]):
         assert f"penstock {noun[0]}" in succeed(*noun, "--help").split("Options:")[0].replace("Usage: penstock", "")

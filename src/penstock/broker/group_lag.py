@@ -41,7 +41,7 @@ class PartitionLag(NamedTuple):
 class GroupLags:
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._times = RecordTimes(node.env, node.settings.decompressed_bytes_max)
+        self._times = RecordTimes(node.env)
 
     async def measure(self, offsets: Iterable[CommittedOffset]) -> list[PartitionLag]:
         """A row for each offset, in the order given."""

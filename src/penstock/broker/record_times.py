@@ -16,14 +16,14 @@ from penstock.wire.batches import decode_records, read_header
 REMEMBERED_MAX = 20_000
 RECORDS_WALKED_MAX = 10_000  # Some tens of milliseconds in another thread, during which the loop has to share.
 BATCHES_TRIED_MAX = 4
+UNPACKED_BYTES_MAX = 1 << 30  # More than any batch that was ever admitted unpacks to.
 
 _Key = tuple[TopicId, int, int]
 
 
 class RecordTimes:
-    def __init__(self, env: Env, unpacked_bytes_max: int) -> None:
+    def __init__(self, env: Env) -> None:
         self._env = env
-        self._unpacked_bytes_max = unpacked_bytes_max
         self._known: dict[_Key, int] = {}  # The longest known first.
 
     def known(self, partition: Partition, offset: int) -> int | None:
@@ -54,7 +54,7 @@ class RecordTimes:
             header = read_header(content)
             if header.uses_log_append_time or header.last_offset_delta == 0 or header.record_count > RECORDS_WALKED_MAX:
                 return header.max_timestamp
-            found = await self._env.offload(_time_at, bytes(content[: header.size]), offset, self._unpacked_bytes_max)
+            found = await self._env.offload(_time_at, bytes(content[: header.size]), offset)
             if found is not None:
                 return found
             at = header.end_offset
@@ -67,8 +67,8 @@ async def _read(partition: Partition, offset: int) -> Buffer:
     return await partition.read_later(Offset(offset), 1) if content is None else content
 
 
-def _time_at(batch: bytes, offset: int, unpacked_bytes_max: int) -> int | None:
-    for record in decode_records(batch, bytes_max=unpacked_bytes_max):
+def _time_at(batch: bytes, offset: int) -> int | None:
+    for record in decode_records(batch, bytes_max=UNPACKED_BYTES_MAX):
         if record.offset >= offset:
             return record.timestamp_ms
     return None

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from penstock.cli.faults import Fault
+from penstock.cli.names import topic_names
 from penstock.cli.progress import Progress
 from penstock.cli.tables import print_json, record_as_json
 from penstock.cli.talking import bootstrap_option, talk
@@ -35,7 +36,7 @@ PLACES: dict[str, Callable[[ReadRecord], bytes]] = {
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--from", "start", default="earliest", show_default=True, metavar="PLACE", help="earliest, latest, an offset, or a time.")
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
 @click.option("--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.faults import Fault
 from penstock.cli.group_lag import LagRow, lag_rows
+from penstock.cli.names import group_names
 from penstock.cli.reset_offsets import reset_offsets
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, talk
@@ -51,7 +52,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @bootstrap_option
 @json_option
 def describe(group: str, bootstrap: str, as_json: bool) -> None:
@@ -79,7 +80,7 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @bootstrap_option
 @json_option
 def members(group: str, bootstrap: str, as_json: bool) -> None:
@@ -96,7 +97,7 @@ def members(group: str, bootstrap: str, as_json: bool) -> None:
 
 
 @groups.command()
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
 @bootstrap_option
 def delete(group: str, yes: bool, bootstrap: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import click
 
 from penstock.cli.faults import Fault
+from penstock.cli.names import topic_names
 from penstock.cli.progress import Progress
 from penstock.cli.tables import print_json
 from penstock.cli.talking import bootstrap_option, json_option, pairs, talk
@@ -45,7 +46,7 @@ class Shape:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--value", "values", multiple=True, help="A record's value; may be repeated. Without it, each line of standard input is one.")
 @click.option("--key", help="The key of every record.")
 @click.option("--key-separator", metavar="TEXT", help="Split each line at the first TEXT into key and value.")

@@ -12,6 +12,7 @@ import click
 
 from penstock.cli.faults import Fault
 from penstock.cli.group_lag import spans_of
+from penstock.cli.names import group_names
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, talk
 from penstock.cli.times import parse_time
@@ -27,7 +28,7 @@ Plan = Mapping[TopicPartition, Reset]
 
 
 @click.command("reset-offsets")
-@click.argument("group")
+@click.argument("group", shell_complete=group_names)
 @click.option("--topic", "topics", metavar="TOPIC[:0,1,...]", multiple=True, help="All its partitions, or only these; may be repeated.")
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
 @click.option("--to-earliest", is_flag=True, help="To the first record that is there.")

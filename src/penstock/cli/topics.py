@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from penstock.cli.faults import Fault
+from penstock.cli.names import topic_names
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, pairs, talk
 from penstock.errors import ErrorCode
@@ -93,7 +94,7 @@ def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @bootstrap_option
 @json_option
 def describe(name: str, bootstrap: str, as_json: bool) -> None:
@@ -116,7 +117,7 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--partitions", type=click.IntRange(1, 10_000), help="How many it shall have in all; never fewer than it has.")
 @click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A topic setting; may be repeated.")
 @click.option("--unset", metavar="NAME", multiple=True, help="Back to its default; may be repeated.")
@@ -158,7 +159,7 @@ def alter(
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
 @bootstrap_option
 def delete(name: str, yes: bool, bootstrap: str) -> None:
