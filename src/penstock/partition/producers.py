@@ -115,10 +115,12 @@ class ProducerStates:
     def producer_ids(self) -> Iterator[ProducerId]:
         return (ProducerId(producer_id) for producer_id in self._states)
 
-    def described(self) -> Iterator[RememberedProducer]:
-        for producer_id, state in self._states.items():
-            (epoch, _), (_, last_sequence, _, timestamp) = _HEAD.unpack_from(state), _BATCH.unpack_from(state, _HEAD.size)
-            yield RememberedProducer(ProducerId(producer_id), epoch, last_sequence, timestamp)
+    def described(self, producer_id: ProducerId) -> RememberedProducer | None:
+        state = self._states.get(producer_id)
+        if state is None:
+            return None
+        (epoch, _), (_, last_sequence, _, timestamp) = _HEAD.unpack_from(state), _BATCH.unpack_from(state, _HEAD.size)
+        return RememberedProducer(producer_id, epoch, last_sequence, timestamp)
 
     def last_offsets(self) -> list[int]:
         """Where the last batch of each producer ends: compaction keeps those, so that the log alone can tell their sequences."""
