@@ -233,6 +233,56 @@ def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss, seed: int) -> 
         assert world.hosts["node"].endings[-1] == "returned"
 
 
+# Compaction
+
+
+def test_a_compacted_log_loads_into_the_same_state_and_brings_nothing_back_to_life() -> None:
+    """A deleted group's tombstones are taken out of the log in the end. A snapshot from before must not be believed then."""
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        settings = QUICK | {"cleaner_backoff_ms": 1_000, "disk_free_bytes_min": 0}
+        node, address = await started(env, **settings)
+        line = await Line.open(address)
+        await line.create(CONSUMER_OFFSETS, 1, segment_bytes=2_048, min_cleanable_dirty_ratio=0.01, delete_retention_ms=1_000)
+        await line.create("a", 3)
+        await commit(line, "dead", "a", {0: 1, 1: 2, 2: 3})
+        (coordinator,) = node.groups
+        await node.groups._save(coordinator)
+        answer = await line.ask(ApiKey.DELETE_GROUPS, groups_names=["dead"])
+        assert answer.results[0].error_code == 0
+        for offset in range(300):
+            await commit(line, f"g{offset % 5}", "a", {offset % 3: offset})
+            await asyncio.sleep(0.1)
+        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS]
+        assert partition.log.gaps_below > 100
+        size = partition.log.size_bytes
+        assert size < 40_000
+        expected = {f"g{group}": await offsets_of(line, f"g{group}", "a", (0, 1, 2)) for group in range(5)}
+        coordinator._reload("as after a start")
+        await until(lambda: not node.groups.is_loading())
+        assert {f"g{group}": await offsets_of(line, f"g{group}", "a", (0, 1, 2)) for group in range(5)} == expected
+        assert await offsets_of(line, "dead", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
+        await node.stop()
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_age_never_takes_what_coordinators_keep(serving: Serving, policy: str) -> None:
+    await serving.open(**QUICK)
+    line = await serving.line()
+    config = [{"name": "cleanup.policy", "value": policy}]
+    wish = {"name": CONSUMER_OFFSETS, "num_partitions": 1, "replication_factor": 1, "configs": config}
+    answer = await line.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=5_000)
+    assert answer.topics[0].error_code == 40
+    await coordinated(line)
+    resource = {"resource_type": 2, "resource_name": CONSUMER_OFFSETS, "configs": [config[0] | {"config_operation": 0}]}
+    answer = await line.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    assert answer.responses[0].error_code == 40
+    (partition,) = serving.node.partitions.by_name[CONSUMER_OFFSETS]
+    assert partition.config.cleanup_policy == "compact"
+
+
 # Loading
 
 

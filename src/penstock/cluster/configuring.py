@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.cluster import records
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
-from penstock.cluster.topic_names import check_topic_name
+from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_SETTINGS, NodeSettings, TopicConfig
 from penstock.vocabulary import NodeId
@@ -56,10 +56,16 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
         return defaults.with_overrides(held).as_texts()[setting] if is_list else None
 
     overrides = _changed(held, command, listed)
-    defaults.with_overrides(overrides)
+    check_internal(name, defaults.with_overrides(overrides))
     if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return records.TopicConfigured(topic.topic_id, overrides)
+
+
+def check_internal(name: str, config: TopicConfig) -> None:
+    """What nodes keep in a topic of their own is the last record of each key: age must never take one."""
+    if name in INTERNAL_TOPICS and config.cleanup_policy != "compact":
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: its cleanup.policy is compact and stays so")
 
 
 def node_configured(image: ClusterImage, command: ConfigureNode) -> records.NodeConfigured:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from penstock.cluster import placement, records
-from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, node_configured, topic_configured
+from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, check_internal, node_configured, topic_configured
 from penstock.cluster.image import ClusterImage
-from penstock.cluster.topic_names import check_topic_name
+from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
 from penstock.vocabulary import NodeId, TopicId
 
+INTERNAL_OVERRIDES = {"cleanup.policy": "compact"}  # Also where a client makes such a topic, as Kafka lets it.
 PRODUCER_BLOCK_SIZE = 1_000  # As Kafka's: a crash wastes at most this many of 2**63 ids.
 
 
@@ -135,10 +136,11 @@ class Controller:
         name = check_topic_name(wish.name)
         if name in self.image.topics or name in taken:
             raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
-        self.topic_defaults.with_overrides(wish.overrides)
+        overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
+        check_internal(name, self.topic_defaults.with_overrides(overrides))
         placements = self._placements(wish)
         self._check_room(len(placements), room)
-        return records.TopicCreated(name, wish.topic_id, placements, dict(wish.overrides))
+        return records.TopicCreated(name, wish.topic_id, placements, overrides)
 
     def _placements(self, wish: NewTopic) -> tuple[records.Placement, ...]:
         nodes = sorted(self.image.nodes)
