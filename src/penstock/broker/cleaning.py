@@ -74,6 +74,8 @@ class Cleaner:
         node, dirt = self._node, self._dirt(partition)
         if dirt is None or partition.is_deleted:
             return
+        if partition.is_internal and node.groups.is_loading():
+            return  # Whoever has read a key's record must come to its tombstone too.
         if not partition.log.covers(dirt):
             await self._housekeeper.checkpoint(partition)
         if partition.log.failure is not None or partition.is_deleted or not partition.log.covers(dirt):
