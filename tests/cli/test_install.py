@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from cli.running import clean_environment
@@ -47,6 +48,8 @@ def serve_produce_consume(python: Path, place: Path, **environment: str) -> str:
         where = ["--bootstrap", ready["kafka"]]
         run(*penstock, "produce", "orders", "--compression", "zstd", *where, cwd=place, given="one\ntwo\n", **environment)
         assert run(*penstock, "consume", "orders", *where, cwd=place, **environment).stdout == "one\ntwo\n"
+        with urlopen(f"http://{ready['http']}/") as page:
+            assert b"<title>Penstock</title>" in page.read()
         node.terminate()
         _, said = node.communicate(timeout=30)
         assert node.returncode == 0, said
