@@ -1,15 +1,18 @@
 """Lag in records, in time, and in time to loss: the arithmetic, and the same measured at a node."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from members import commit, coordinated
-from serving import Line, Serving, batch
+from serving import Line, Serving, batch, records_in, rows_of, started, virtually
 
 from penstock.broker import group_lag
 from penstock.broker.group_lag import CommittedOffset, PartitionLag
 from penstock.broker.group_views import groups_now, offsets_now
 from penstock.broker.lag import Lag, Span, lag_of, next_unread
+from penstock.simulator.env import SimEnv
+from penstock.simulator.world import World
 from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import Record, encode_batch
 from penstock.wire.compression import Codec
@@ -158,3 +161,25 @@ async def test_what_groups_have_committed_is_seen_in_order(serving: Serving) -> 
     assert names == ["early", "late"]
     found = [(each.group, *each.where, each.offset) async for each in offsets_now(serving.node, names)]
     assert found == [("early", "a", 0, 4), ("early", "a", 1, 3), ("early", "b", 0, 2), ("late", "b", 0, 1)]
+
+
+def test_where_compaction_took_the_record_the_next_one_that_is_left_tells_the_time() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, cleaner_backoff_ms=1_000, disk_free_bytes_min=0)
+        line = await Line.open(address)
+        await line.create("a", cleanup_policy="compact", segment_bytes=1_024, min_cleanable_dirty_ratio=0.1)
+        times = []
+        for number in range(40):
+            times.append(env.wall_ms())
+            record = Record(key=b"k%d" % (number % 2), value=bytes(200), timestamp_ms=times[-1])
+            await line.produce_batch("a", bytes(encode_batch([record])))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(5)
+        left = records_in(rows_of(await line.fetch("a", 0))["a", 0].records)
+        assert left[0].offset > 20, "the beginning was compacted away"
+        (row,) = await node.group_lags.measure([CommittedOffset("g", TopicPartition("a", 0), 3)])
+        assert row.lag is not None
+        assert (row.lag.records, row.lag.lost, row.lag.loss_ms) == (37, 0, None)
+        assert row.lag.time_ms == env.wall_ms() - times[left[0].offset]
+
+    virtually(scenario)
