@@ -309,3 +309,20 @@ def test_what_is_held_beside_them_keeps_no_large_request_out_for_ever() -> None:
     room.give_back(500)
     room.let_go(50)
     assert room.bytes_taken == 0
+
+
+async def test_a_client_that_is_cut_off_as_soon_as_it_reads_again_is_buried_once(serving: Serving) -> None:
+    """The bytes that don't parse are looked at when the transport says that it can take more: closing from within that call is delicate."""
+    node = await serving.open(requests_in_flight_max=4)
+    helper = await serving.line()
+    await helper.create("a", 1)
+    await fill(helper, "a", 1)
+    line = await serving.line(receive_bytes=1_000)
+    fetch = write_request(ApiKey.FETCH, 12, 1, "x", fetch_body({"a": 0}, max_bytes=MIB, partition_max_bytes=MIB))
+    line.writer.write(fetch * 8 + b"\xff\xff\xff\xff")
+    await until(lambda: any(each._is_paused for each in node.connections))
+    with suppress(ConnectionError):
+        while await line.reader.read(MIB):
+            pass
+    await until(lambda: len(node.connections) == 1)
+    assert node.metrics.connections_closed_as_malformed == 1

@@ -378,4 +378,9 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.resume()
         self._stalled_since = None
         self._settle_written()
-        self.go_on_writing()
+        # In a turn of its own: to go on may end in closing, and asyncio buries a transport twice that is aborted in the midst of this call.
+        asyncio.get_running_loop().call_soon(self._go_on_if_open)
+
+    def _go_on_if_open(self) -> None:
+        if not self.is_closed:
+            self.go_on_writing()
