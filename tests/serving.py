@@ -183,6 +183,7 @@ class Line:
     """One connection. Requests may be pipelined; replies must come in their order."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.patience_seconds = PATIENCE_SECONDS
         self.reader = reader
         self.writer = writer
         self._asked: deque[tuple[int, ApiKey, int]] = deque()
@@ -217,7 +218,7 @@ class Line:
     async def receive_frame(self) -> bytes | None:
         """The next reply without its length; None when the node has closed the connection."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(self.patience_seconds):
                 (size,) = struct.unpack(">i", await self.reader.readexactly(4))
                 return await self.reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):

@@ -100,6 +100,10 @@ class DiskFull(DiskFailed):
     """There was no room; nothing of the write is kept."""
 
 
+class OutOfHandles(DiskFull):
+    """The process has as many files open as it may: like a full disk, it changes nothing and passes."""
+
+
 class BrokenPromise(BaseException):
     """Something that must always hold does not. Not an Exception: nothing but the node's top may catch it."""
 

@@ -466,3 +466,15 @@ def test_a_disk_that_cannot_be_read_is_an_error_of_that_partition(is_cold: bool)
         assert len(records_in(rows_of(await line.fetch("a"))["a", 0].records)) == 1
 
     virtually(scenario)
+
+
+async def test_what_goes_on_in_the_next_segment_does_not_wait_for_more(serving: Serving) -> None:
+    """One look gives bytes of one segment: a reader who wants more than that must get it now and ask again, as at Kafka."""
+    await serving.open()
+    line = await serving.line()
+    await line.create("a", segment_bytes=16_384)
+    await fill(line, "a", 9_000, 9_000, 9_000, 9_000)
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000, min_bytes=30_000))
+    assert rows_of(await line.receive())["a", 0].records
+    line.send(ApiKey.FETCH, **fetch_body({"a": 3}, max_wait_ms=60_000, min_bytes=30_000))
+    assert await line.is_silent(), "at the end of the log there is nothing but to wait"

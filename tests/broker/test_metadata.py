@@ -158,3 +158,22 @@ async def test_the_cluster_is_described(serving: Serving) -> None:
     assert answer.cluster_authorized_operations == NO_OPERATIONS
     controllers = await line.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=2)
     assert controllers.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+async def test_a_topic_that_could_not_be_made_says_why(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    """To be told for ever that the topic is unknown helps nobody."""
+    await serving.open(partitions_max=1, num_partitions=1)
+    line = await serving.line()
+    await line.create("a")
+    names = [f"b{number}" for number in range(1_000)]
+    answer = await line.ask(ApiKey.METADATA, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+    (told,) = [record.getMessage() for record in caplog.records if "could not be made" in record.getMessage()]
+    assert "partitions.max" in told
+
+
+async def test_what_clients_say_stays_on_one_line_of_the_log(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    node = await serving.open()
+    node.report("a client sent x\nerror: everything is lost " + "y" * 5_000)
+    assert "\n" not in caplog.messages[-1]
+    assert len(caplog.messages[-1]) < 1_100

@@ -207,8 +207,8 @@ async def test_a_request_of_millions_of_empty_rows_is_refused_before_it_is_taken
     await serving.open()
     line = await serving.line()
     await line.create("a")
-    rows = struct.pack(">ii", 0, -1) * 30_000
-    line.send_frame(struct.pack(">hhihhhiihci", ApiKey.PRODUCE, 7, 1, -1, -1, -1, 1000, 1, 1, b"a", 30_000) + rows)
+    rows = struct.pack(">ii", 0, -1) * 50_000
+    line.send_frame(struct.pack(">hhihhhiihci", ApiKey.PRODUCE, 7, 1, -1, -1, -1, 1000, 1, 1, b"a", 50_000) + rows)
     assert await line.is_closed()
 
 
@@ -248,7 +248,7 @@ def test_a_crowd_of_huge_requests_holds_no_more_than_the_room_and_is_dissolved()
             assert held <= 8 * MIB + 61 * (64 << 10)
             assert node.request_room.bytes_taken <= 8 * MIB
         assert node.request_room.is_crowded
-        began = env.now()
+        began, helper.patience_seconds = env.now(), 60.0
         async with asyncio.timeout(60):
             assert (await helper.produce("a", bytes(900_000), timeout_ms=60_000)).error_code == 0
         assert env.now() - began < 20
@@ -301,11 +301,72 @@ def test_room_is_given_in_the_order_of_asking() -> None:
 def test_what_is_held_beside_them_keeps_no_large_request_out_for_ever() -> None:
     """There is always some fetch that waits; a request larger than all the room must come in all the same."""
     room, served = RequestRoom(100), []
-    room.hold(50)
+    room.hold(20)
     assert room.take(40, lambda: None)
     assert not room.take(500, lambda: served.append("large"))
     room.give_back(40)
     assert served == ["large"]
     room.give_back(500)
-    room.let_go(50)
+    room.let_go(20)
     assert room.bytes_taken == 0
+
+
+def test_a_large_request_that_is_still_worked_on_keeps_the_next_large_one_out() -> None:
+    room, served = RequestRoom(100), []
+    assert room.take(500, lambda: None)
+    room.hold(500)
+    room.give_back(500)
+    assert not room.take(500, lambda: served.append("next"))
+    assert served == []
+    room.let_go(500)
+    assert served == ["next"]
+
+
+async def test_fetches_that_would_hold_too_much_while_they_wait_are_answered_at_once(serving: Serving) -> None:
+    node = await serving.open()
+    node.request_room.bytes_max = 1 * MIB
+    line = await serving.line()
+    await line.create("a", 500)
+    wish = fetch_body({"a": {index: 0 for index in range(500)}}, max_wait_ms=60_000)
+    line.send(ApiKey.FETCH, **wish)
+    await until(lambda: node.request_room.bytes_taken > 100_000)
+    other = await serving.line()
+    for _ in range(20):
+        await other.ask(ApiKey.FETCH, **wish)
+    assert node.request_room.bytes_taken <= 1 * MIB // 4
+    assert await line.is_silent(), "the first one still waits"
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (ApiKey.METADATA, 9, b"\xd1\x86\x03" + b"\x02a\x00" * 50_000),
+        (ApiKey.DELETE_TOPICS, 5, b"\xd1\x86\x03" + b"\x01" * 50_000),
+        (ApiKey.LIST_OFFSETS, 1, struct.pack(">iihci", -1, 1, 1, b"a", 50_000) + struct.pack(">iq", 0, -1) * 50_000),
+        (ApiKey.FETCH, 4, struct.pack(">iiiibihci", -1, 0, 0, 1, 0, 1, 1, b"a", 50_000) + struct.pack(">iqi", 0, 0, 1) * 50_000),
+    ],
+)
+async def test_a_request_with_more_rows_than_any_client_needs_is_refused(serving: Serving, api: ApiKey, version: int, body: bytes) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    is_flexible = api in (ApiKey.METADATA, ApiKey.DELETE_TOPICS)
+    line.send_frame(struct.pack(">hhih", api, version, 1, -1) + (b"\0" if is_flexible else b"") + body)
+    assert await line.is_closed()
+    assert node.metrics.connections_closed_as_malformed == 1
+
+
+async def test_a_client_that_is_cut_off_as_soon_as_it_reads_again_is_buried_once(serving: Serving) -> None:
+    """The bytes that don't parse are looked at when the transport says that it can take more: closing from within that call is delicate."""
+    node = await serving.open(requests_in_flight_max=4)
+    helper = await serving.line()
+    await helper.create("a", 1)
+    await fill(helper, "a", 1)
+    line = await serving.line(receive_bytes=1_000)
+    fetch = write_request(ApiKey.FETCH, 12, 1, "x", fetch_body({"a": 0}, max_bytes=MIB, partition_max_bytes=MIB))
+    line.writer.write(fetch * 8 + b"\xff\xff\xff\xff")
+    await until(lambda: any(each._is_paused for each in node.connections))
+    with suppress(ConnectionError):
+        while await line.reader.read(MIB):
+            pass
+    await until(lambda: len(node.connections) == 1)
+    assert node.metrics.connections_closed_as_malformed == 1

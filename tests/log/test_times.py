@@ -121,3 +121,18 @@ def test_with_append_time_the_first_record_of_the_batch_is_the_answer() -> None:
         assert await bench.log.max_timestamp(ALL) == (FIRST_MS + 2, 8, 0)
 
     run(story())
+
+
+def test_the_first_of_very_many_records_is_found_by_the_compiled_walk() -> None:
+    """A small batch can hold millions of records; to make an object of each would take minutes."""
+
+    async def story() -> None:
+        bench = Bench(SimDisk(), LogConfig())
+        await write(bench, [tuple(range(FIRST_MS, FIRST_MS + 50_000))])
+        for wish in (0, 1, 49_999):
+            found = await bench.log.find_timestamp(FIRST_MS + wish, ALL)
+            assert found is not None
+            assert found[:2] == (FIRST_MS + wish, wish)
+        assert await bench.log.find_timestamp(FIRST_MS + 50_000, ALL) is None
+
+    run(story())

@@ -3,6 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
+from penstock.server.complaints import CannotStart
+from penstock.server.process import fit_into_limit
+from penstock.settings import NodeSettings
+
 BREAKING = """
 import asyncio
 from penstock.errors import BrokenPromise
@@ -40,3 +46,16 @@ def test_any_other_failure_in_a_callback_is_told_and_the_process_goes_on():
     ended = end_of("auto", "lambda: 1 / 0")
     assert (ended.returncode, ended.stdout) == (0, "still here\n")
     assert "ZeroDivisionError" in ended.stderr
+
+
+def test_clients_never_take_the_last_file_handle():
+    for limit in (256, 1_024, 65_536, 1_048_576):
+        fitted = fit_into_limit(NodeSettings(), limit)
+        assert fitted.connections_max > 0
+        assert fitted.connections_max + fitted.open_files_max + 64 < limit
+    assert fit_into_limit(NodeSettings(), 1_048_576) == NodeSettings()
+
+
+def test_a_process_that_may_open_too_few_files_says_so():
+    with pytest.raises(CannotStart, match="may open 100 files"):
+        fit_into_limit(NodeSettings(), 100)

@@ -36,10 +36,11 @@ class Collector:
         return self._bytes_left <= 0 and self.bytes_found > 0
 
     def is_enough(self, bytes_min: int) -> bool:
-        """Whether the reply may leave: it has an error or as many bytes as were asked for, or more are there and would not fit."""
+        """Whether the reply may leave: it has an error or as many bytes as were asked for, or more are there that one look does not give
+        (they would not fit, or stand in the next segment)."""
         if self.has_error or self.is_full or self.bytes_found >= bytes_min:
             return True
-        return bytes_min > self._bytes_max and any(_ends_below(row, interest.fetch_offset) for interest, row in self.rows)
+        return any(_ends_below(row, interest.fetch_offset) for interest, row in self.rows)
 
     def look(self, interest: Interest) -> bool:
         """Looks at one partition. False: its bytes must come from the disk, use `look_later`."""

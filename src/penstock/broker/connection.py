@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
-from penstock.broker.inbox import Inbox
+from penstock.broker.inbox import GROWTH_WHEN_CROWDED, Inbox
 from penstock.broker.outbox import Outbox, Piece
 from penstock.errors import MalformedInput
 from penstock.settings import KIB, MIB
@@ -169,6 +169,10 @@ class Connection(asyncio.BufferedProtocol):
         is_up_to_client = not self._is_blocked or self._is_waiting_for_room
         return now - self._frame_since if self._reserved and self._inbox.holds_bytes and is_up_to_client else 0.0
 
+    @property
+    def gathered_bytes(self) -> int:
+        return self._inbox.bytes_held
+
     # Reading
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -263,9 +267,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _keep(self, rest: memoryview) -> None:
-        self._inbox.keep(rest)
         if self._node.request_room.is_crowded:
+            self._inbox.keep(rest, growth=GROWTH_WHEN_CROWDED)
             self._inbox.let_go()
+        else:
+            self._inbox.keep(rest)
         capacity = self._inbox.own_capacity
         wanted = max(capacity, min(self._inbox.frame_size, ANNOUNCED_BYTES_MAX)) if capacity >= COUNTED_FROM_BYTES else 0
         if wanted != self._reserved and not self._is_waiting_for_room:
@@ -283,6 +289,11 @@ class Connection(asyncio.BufferedProtocol):
             self._is_waiting_for_room = True
             self._block()
             self._node.take_buffers_back_soon()
+
+    def keep_frame(self, frame: memoryview) -> tuple[memoryview, int]:
+        """For a handler that needs its frame after it has returned: the frame, and the bytes of memory that this takes."""
+        size = self._inbox.give_away()
+        return (frame, size) if size else (memoryview(bytearray(frame)), len(frame))
 
     def let_buffer_go(self) -> None:
         """The connection has fallen silent: the room is for others."""
@@ -383,4 +394,9 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox.resume()
         self._stalled_since = None
         self._settle_written()
-        self.go_on_writing()
+        # In a turn of its own: to go on may end in closing, and asyncio buries a transport twice that is aborted in the midst of this call.
+        asyncio.get_running_loop().call_soon(self._go_on_if_open)
+
+    def _go_on_if_open(self) -> None:
+        if not self.is_closed:
+            self.go_on_writing()

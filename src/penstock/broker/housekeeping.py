@@ -71,11 +71,19 @@ class Housekeeper:
                 connection.close()
             elif connection.idle_seconds(now) * 1000 > settings.connections_max_idle_ms:
                 connection.close()
-            elif is_crowded and connection.gathering_seconds(now) > GATHERING_SECONDS_WHEN_CROWDED:
-                self._node.metrics.connections_closed_as_stalled += 1
-                connection.close()
             elif connection.silent_seconds(now) > BUFFER_KEPT_SECONDS:
                 connection.let_buffer_go()
+        if is_crowded:
+            self._close_who_gather_long(now)
+
+    def _close_who_gather_long(self, now: Instant) -> None:
+        """All but one, who has come furthest: what the others give back may be all that it needs."""
+        connections = self._node.connections
+        slow = [connection for connection in connections if connection.gathering_seconds(now) > GATHERING_SECONDS_WHEN_CROWDED]
+        slow.sort(key=lambda connection: connection.gathered_bytes)
+        for connection in slow[: max(1, len(slow) - 1)]:
+            self._node.metrics.connections_closed_as_stalled += 1
+            connection.close()
 
     # Logs
 

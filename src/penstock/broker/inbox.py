@@ -13,16 +13,18 @@ OWN_BYTES_MIN = 4 * KIB
 OWN_BYTES_USUAL = 512 * KIB  # What a connection's own buffer grows to when its frames are shorter.
 KEPT_FROM_BYTES = 32 * KIB  # A smaller one is not worth keeping.
 GROWTH = 4  # Room for this many times what came: few copies for those who send, little to gain for those who only announce.
+GROWTH_WHEN_CROWDED = 2  # What is made before there is room for it must stay small.
 
 
 class Inbox:
-    __slots__ = ("_begin", "_end", "_own", "_shared")
+    __slots__ = ("_begin", "_end", "_is_given_away", "_own", "_shared")
 
     def __init__(self, shared: memoryview) -> None:
         self._shared = shared
         self._own: memoryview | None = None
         self._begin = 0  # What is not handled yet lies in the own buffer from here
         self._end = 0  # to here.
+        self._is_given_away = False  # Somebody else keeps the own buffer.
 
     def room(self) -> memoryview:
         """Where to receive next."""
@@ -42,12 +44,20 @@ class Inbox:
             return None
         return own[self._begin : self._end]
 
-    def keep(self, rest: memoryview) -> None:
+    def give_away(self) -> int:
+        """Lets the handler of a frame have the buffer in which it came, and tells its size; 0: it came in the one that all share."""
+        self._is_given_away = self._own is not None
+        return self.own_capacity
+
+    def keep(self, rest: memoryview, *, growth: int = GROWTH) -> None:
         """Keeps the unhandled end of the chunk last given out, with room for the rest of its first frame."""
+        if self._is_given_away:
+            self._is_given_away = False
+            self.forget()
         own = self._own
         if own is None:
             if rest:
-                self._move_to(memoryview(bytearray(max(_capacity(rest), len(rest)))), rest)
+                self._move_to(memoryview(bytearray(max(_capacity(rest, growth), len(rest)))), rest)
         elif not rest:
             self._begin = self._end = 0
             if len(own) < KEPT_FROM_BYTES:
@@ -55,7 +65,7 @@ class Inbox:
         else:
             self._begin = self._end - len(rest)
             if self._end == len(own) or len(own) - self._begin < _frame_size(rest):
-                capacity = _capacity(rest)
+                capacity = _capacity(rest, growth)
                 self._move_to(own if capacity <= len(own) and self._begin else memoryview(bytearray(max(capacity, len(rest)))), rest)
 
     def let_go(self) -> None:
@@ -77,6 +87,10 @@ class Inbox:
         return self._end > self._begin
 
     @property
+    def bytes_held(self) -> int:
+        return self._end - self._begin
+
+    @property
     def frame_size(self) -> int:
         """Of the frame that waits for its end, as announced; 0 when none does."""
         return 0 if self._own is None or self._begin == self._end else _frame_size(self._own[self._begin : self._end])
@@ -95,7 +109,7 @@ def _frame_size(rest: memoryview) -> int:
     return LENGTH.size + LENGTH.unpack_from(rest)[0] if len(rest) >= LENGTH.size else LENGTH.size
 
 
-def _capacity(rest: memoryview) -> int:
+def _capacity(rest: memoryview, growth: int) -> int:
     """How large a buffer these bytes have earned, to hold the frame that they begin."""
     wanted = max(_frame_size(rest), OWN_BYTES_USUAL)
-    return min(wanted, max(OWN_BYTES_MIN, GROWTH * len(rest)))
+    return min(wanted, max(OWN_BYTES_MIN, growth * len(rest)))

@@ -2,7 +2,8 @@
 
 Requests: a connection reserves room before it gathers a large one, and stops reading while there is none. Who came first is served first,
 except that those who have begun go before those who have not. What somebody holds counts until it is let go, also while they wait for
-more; should all who hold room wait for more, the node closes those who have held it longest (housekeeping).
+more; should all who hold room wait for more, the node closes those who have held it longest (housekeeping). Requests that wait at the node
+itself are counted too (parked fetches, batches that are unpacked): once they hold a quarter of the room, a fetch is answered at once.
 Replies: a fetch may fill at most an eighth of the room that slow readers have left. So a crowd that never reads gets ever smaller
 replies, and the room never runs out for the others.
 """
@@ -19,7 +20,8 @@ class RequestRoom:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
-        self._bytes_gathered = 0  # Of those: by requests that are on their way in.
+        self._bytes_gathered = 0  # Of those: by requests that are on their way in,
+        self._bytes_held = 0  # and by requests that wait at the node.
         # Who came first stands first. Leaving costs the same wherever one stands.
         self._growing: dict[Callable[[], None], tuple[int, int]] = {}  # What they want, and what they hold.
         self._waiting: dict[Callable[[], None], tuple[int, int]] = {}
@@ -40,12 +42,18 @@ class RequestRoom:
         self._take(-size)
         self._serve_queue()
 
+    def may_hold(self, size: int) -> bool:
+        """Whether a request may wait at the node: whoever can be answered now must not take what others need."""
+        return self._bytes_held + size <= self._held_bytes_max
+
     def hold(self, size: int) -> None:
-        """Counts what is there already: what of a request outlives the buffer in which it came. Nobody waits for that."""
+        """Counts what is there already: what of a request outlives the buffer in which it came."""
         self.bytes_taken += size
+        self._bytes_held += size
 
     def let_go(self, size: int) -> None:
         self.bytes_taken -= size
+        self._bytes_held -= size
         self._serve_queue()
 
     def leave_queue(self, when_free: Callable[[], None]) -> None:
@@ -67,8 +75,13 @@ class RequestRoom:
         self._bytes_gathered += size
 
     def _has_room_for(self, size: int, held: int) -> bool:
-        """A request that is larger than all the room comes in alone."""
-        return self._bytes_gathered == held or self.bytes_taken + size <= self.bytes_max
+        """A request that is larger than all the room comes in alone: beside those who only wait, but not beside another of its kind."""
+        is_alone = self._bytes_gathered == held and self._bytes_held <= self._held_bytes_max
+        return is_alone or self.bytes_taken + size <= self.bytes_max
+
+    @property
+    def _held_bytes_max(self) -> int:
+        return self.bytes_max // 4
 
 
 class ReplyRoom:

@@ -35,7 +35,7 @@ from penstock.cluster import records
 from penstock.cluster.controller import AddPartitions, BuryTopic, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.env import Env
-from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
+from penstock.errors import DiskFailed, DiskFull, ErrorCode, MalformedInput, OutOfHandles, Refusal
 from penstock.log.open_files import OpenFiles
 from penstock.partition.leader import AdvanceWatermark, Answer, Effect
 from penstock.partition.partition import Partition, ProduceToken
@@ -47,6 +47,7 @@ log = logging.getLogger("penstock")
 SHARED_BUFFER_BYTES = 512 * KIB
 REPEATED_AFTER_SECONDS = 60.0
 REPORTS_REMEMBERED = 100
+REPORT_CHARACTERS_MAX = 1_000  # Sentences quote what clients say.
 TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
@@ -186,7 +187,7 @@ class Node:
 
     def report(self, sentence: str) -> None:
         """Tells the operator, and does not tell the same again within a minute: a client may ask for damaged bytes over and over."""
-        now = self.env.now()
+        now, sentence = self.env.now(), _on_one_line(sentence)
         told_at = self._reported.pop(sentence, None)
         if told_at is None or now - told_at > REPEATED_AFTER_SECONDS:
             told_at = now
@@ -366,8 +367,11 @@ class Node:
         if was_low != self.disk_is_low and not self._disk_was_full:
             self.report("the disk is nearly full: produce requests are refused" if self.disk_is_low else "the disk has room again")
 
-    def disk_was_full(self) -> None:
+    def disk_was_full(self, full: DiskFull) -> None:
         """A write found no room: nobody else needs to try before the next look."""
+        if isinstance(full, OutOfHandles):
+            self.report(f"a batch was refused: {full}; raise the limit on open files (ulimit -n), or lower connections.max")
+            return
         self.disk_is_low = True
         if not self._disk_was_full:
             self._disk_was_full = True
@@ -417,3 +421,9 @@ class Node:
             except Exception:
                 log.exception("a reply could not be written")
                 connection.close()  # The others' replies leave all the same.
+
+
+def _on_one_line(sentence: str) -> str:
+    """A client's words must neither fill the log nor look like a line of its own."""
+    cut = sentence if len(sentence) <= REPORT_CHARACTERS_MAX else sentence[:REPORT_CHARACTERS_MAX] + " ..."
+    return cut if cut.isprintable() else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct, error
 
 from penstock.env import Disk, File
-from penstock.errors import DiskFull
+from penstock.errors import DiskFull, OutOfHandles
 from penstock.log import index_files
 from penstock.log.config import LogIdentity
 from penstock.log.epochs import Epochs
@@ -86,6 +86,8 @@ async def write(disk: Disk, directory: str, identity: LogIdentity, content: byte
     try:
         try:
             await replace_file(disk, directory, CHECKPOINT, content, previous=PREVIOUS, also=files)
+        except OutOfHandles:
+            raise
         except DiskFull:
             disk.unlink(f"{directory}/{PREVIOUS}")  # A full disk may need this very checkpoint for retention to free any room.
             await replace_file(disk, directory, CHECKPOINT, content, previous=PREVIOUS, also=files)

@@ -17,7 +17,8 @@ from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.reader import Reader
 from penstock.log.segment import Segment, Shelf
 from penstock.log.walking import Walk
-from penstock.wire.batches import BatchHeader, Record, decode_records
+from penstock.wire.batches import BatchHeader, Record, iterate_records, unpack_batch
+from penstock.wire.records import TIMESTAMP_HIGHEST, TIMESTAMP_LOWEST, RecordFault, RecordsVerdict, check_records
 
 UNPACKED_BYTES_MAX = 1 << 30  # More than any batch that was ever admitted unpacks to.
 
@@ -167,19 +168,50 @@ def _stretches(part: Part, index: SparseIndex) -> Iterator[Part]:
 
 
 def _first_record(batch: bytes, timestamp: int, start_offset: int, end_offset: int) -> tuple[int, int] | None:
-    for record in _records(batch, start_offset, end_offset):
+    header, payload = _unpacked(batch)
+    found = None if header.uses_log_append_time else _first_by_compiled_walk(header, payload, timestamp)
+    if found is not None and start_offset <= found[1] < end_offset:
+        return found
+    for record in _records(header, payload, start_offset, end_offset):
         if record.timestamp_ms >= timestamp:
             return record.timestamp_ms, record.offset
     return None
 
 
+def _first_by_compiled_walk(header: BatchHeader, payload: bytes, timestamp: int) -> tuple[int, int] | None:
+    """A batch may hold millions of records. For the check of admission the first that is new enough is the first that is too new."""
+    verdict = _walk(header, payload, header.record_count, timestamp_max=timestamp - 1)
+    if verdict.fault != RecordFault.TIMESTAMP:
+        return None
+    newest = _walk(header, payload, verdict.fault_index + 1, timestamp_max=TIMESTAMP_HIGHEST).max_timestamp  # All before it are older.
+    return newest, header.base_offset + verdict.fault_index
+
+
+def _walk(header: BatchHeader, payload: bytes, count: int, *, timestamp_max: int) -> RecordsVerdict:
+    return check_records(
+        payload, count,
+        base_timestamp=header.base_timestamp, timestamp_min=TIMESTAMP_LOWEST, timestamp_max=timestamp_max, keys_required=False,
+    )  # fmt: skip
+
+
 def _highest_timestamp(batch: bytes, start_offset: int, end_offset: int) -> int:
-    return max((record.timestamp_ms for record in _records(batch, start_offset, end_offset)), default=NO_TIMESTAMP)
+    header, payload = _unpacked(batch)
+    return max((record.timestamp_ms for record in _records(header, payload, start_offset, end_offset)), default=NO_TIMESTAMP)
 
 
-def _records(batch: bytes, start_offset: int, end_offset: int) -> list[Record]:
+def _unpacked(batch: bytes) -> tuple[BatchHeader, bytes]:
     try:
-        records = decode_records(batch, bytes_max=UNPACKED_BYTES_MAX)
+        return unpack_batch(batch, bytes_max=UNPACKED_BYTES_MAX)
     except MalformedInput as malformed:
         raise LogDamaged(f"a stored batch cannot be unpacked: {malformed}") from None
-    return [record for record in records if start_offset <= record.offset < end_offset]
+
+
+def _records(header: BatchHeader, payload: bytes, start_offset: int, end_offset: int) -> Iterator[Record]:
+    try:
+        for record in iterate_records(header, payload):
+            if record.offset >= end_offset:
+                return
+            if record.offset >= start_offset:
+                yield record
+    except MalformedInput as malformed:
+        raise LogDamaged(f"a stored batch cannot be unpacked: {malformed}") from None

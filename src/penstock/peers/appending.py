@@ -88,6 +88,9 @@ def _read_answer(answer: Any, where: TopicPartition, peer: str) -> Produced:
 
 def _reason(row: Any) -> str | None:
     """The node's own words, with those about single records."""
-    words = [getattr(row, "error_message", None)]
-    words += [f"record {error.batch_index}: {error.batch_index_error_message}" for error in getattr(row, "record_errors", ())[:3]]
+    words = [getattr(row, "error_message", None) or ""]
+    for error in getattr(row, "record_errors", ())[:3]:
+        told = error.batch_index_error_message or ""
+        if told not in words[0]:
+            words.append(f"record {error.batch_index}: {told}")
     return "; ".join(word for word in words if word) or None

@@ -168,7 +168,7 @@ def _refuse_unreachable(kafka: Address, node: NodeSettings) -> None:
     if is_wildcard(kafka.host) and not node.advertised_host:
         raise ConfigurationWrong(
             f"--kafka {kafka} listens on every interface, so clients cannot be told where to connect",
-            f"name the address that clients can reach: --advertise HOST:{kafka.port}",
+            f"name the address that clients can reach: --advertise HOST:{kafka.port or 'PORT'}",
         )
     if is_wildcard(node.advertised_host):
         raise ConfigurationWrong(

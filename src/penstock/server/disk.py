@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from penstock.env import File, SyncFailures
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, OutOfHandles
 from penstock.server import kernel
 from penstock.server.flushing import Flusher, Target
 from penstock.vocabulary import Buffer
@@ -31,6 +31,7 @@ _CHUNKS_MAX = 1024  # IOV_MAX on Linux and macOS.
 _SCRATCH_BYTES = 32 << 10  # Up to here a second copy costs less than the detour around it.
 _RECENT_BYTES = 16 << 20  # Where the system cannot tell what is in memory: what we wrote this lately is taken to be.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_HANDLES = (errno.EMFILE, errno.ENFILE)
 
 
 class RealFile:
@@ -277,7 +278,7 @@ def _release_all(files: Sequence[RealFile]) -> None:
 
 
 def _disk_failure(path: str, error: OSError) -> DiskFailed:
-    kind = DiskFull if error.errno in _FULL else DiskFailed
+    kind = OutOfHandles if error.errno in _NO_HANDLES else DiskFull if error.errno in _FULL else DiskFailed
     return kind(f"{path or 'data directory'}: {error.strerror}")
 
 

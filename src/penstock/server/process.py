@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from penstock.broker.identity import WrongDirectory
@@ -25,7 +26,7 @@ from penstock.broker.node import Node
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.http.app import application
-from penstock.http.door import HttpDoor
+from penstock.http.door import CONNECTIONS_MAX, HttpDoor
 from penstock.log.faults import NewerFormat
 from penstock.peers.connection import Address
 from penstock.server import logs
@@ -34,6 +35,7 @@ from penstock.server.configuration import Configuration
 from penstock.server.env import RealEnv
 from penstock.server.listeners import address_of, bind, cannot_listen
 from penstock.server.vitals import vitals
+from penstock.settings import NodeSettings
 from penstock.wire.records import COMPILED
 
 log = logging.getLogger("penstock")
@@ -43,26 +45,44 @@ CANNOT_OPEN = (WrongDirectory, NewerFormat, UnknownRecord, DiskFailed, Refusal)
 
 STOPPED, STOPPED_ITSELF, INTERRUPTED = 0, 3, 130
 
+OPEN_FILES_MIN, HANDLES_OF_ITS_OWN = 256, 64
+
 
 def run(configuration: Configuration) -> int:
     """Runs a node until it stops; the process's exit code. Raises CannotStart with what to tell the person."""
     if not __debug__:
         raise CannotStart("Penstock does not run under python -O", "its checks are part of its promise: leave out -O and PYTHONOPTIMIZE")
     logs.begin(configuration.log_level)
-    raise_open_files_limit()
+    configuration = replace(configuration, node=fit_into_limit(configuration.node, raise_open_files_limit()))
     if not COMPILED:
         log.warning("the compiled record loop is not installed: this node checks records many times more slowly")
     with asyncio.Runner(loop_factory=loop_factory(configuration.loop)) as runner:
         return runner.run(_serve(configuration))
 
 
-def raise_open_files_limit() -> None:
-    """Connections and segments are files; the soft limit of most systems, 1,024, is for programs of another kind."""
+def raise_open_files_limit() -> int:
+    """Connections and segments are files; the soft limit of most systems, 1,024, is for programs of another kind. Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
     except (OSError, ValueError) as failure:
         log.warning("the limit on open files stays at %d: %s", soft, failure)
+        return soft
+
+
+def fit_into_limit(settings: NodeSettings, limit: int) -> NodeSettings:
+    """Clients must never take the last file handle: a log that cannot open its file can take no more writes."""
+    if limit in (resource.RLIM_INFINITY, -1):
+        return settings
+    if limit < OPEN_FILES_MIN:
+        raise CannotStart(f"this process may open {limit} files; a node needs {OPEN_FILES_MIN} at least", "raise it: ulimit -n 65536")
+    spare = limit - HANDLES_OF_ITS_OWN - min(CONNECTIONS_MAX, limit // 8)
+    files = min(settings.open_files_max, spare // 2)
+    connections = min(settings.connections_max, spare - files)
+    if connections < settings.connections_max:
+        log.warning("at most %d connections and %d log files at once, because this process may open %d files", connections, files, limit)
+    return replace(settings, open_files_max=files, connections_max=connections)
 
 
 def loop_factory(wanted: str) -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -67,7 +67,7 @@ class Process:
         """Closes what its tasks left open, once the run is over and `finally` can do no harm; quietly, unlike the garbage collector."""
         while self.buried:
             coroutine = self.buried.pop().get_coro()
-            with suppress(BaseException), catch_warnings():
+            with catch_warnings(), suppress(BaseException):
                 simplefilter("ignore", RuntimeWarning)  # Its `finally` may begin what nobody will go on with.
                 coroutine.close()
 

@@ -6,7 +6,7 @@ Building and decoding whole batches is for clients, tools and our own logs, not 
 Messages of format 0 and 1 are recognised by `read_magic` (the byte is at the same place in all formats) and not read further.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from struct import Struct, error
 from typing import NamedTuple
@@ -195,6 +195,11 @@ def encode_batch(
 
 def decode_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
     """The records of one whole batch, unpacked to at most `bytes_max`. Does not check the checksum."""
+    return list(iterate_records(*unpack_batch(batch, bytes_max=bytes_max)))
+
+
+def unpack_batch(batch: Buffer, *, bytes_max: int) -> tuple[BatchHeader, bytes]:
+    """The header of one whole batch, and its records without their compression."""
     header = read_header(batch)
     if header.magic != MAGIC or header.size != len(batch):
         raise MalformedInput("not one whole batch of format 2")
@@ -203,13 +208,16 @@ def decode_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
     payload = decompress(Codec(header.codec), memoryview(batch)[HEADER_BYTES:], bytes_max)
     if not 0 <= header.record_count <= len(payload):
         raise MalformedInput("a batch claims more records than it has bytes")
-    records, at = [], 0
+    return header, payload
+
+
+def iterate_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
+    at = 0
     for _ in range(header.record_count):
         record, at = _decode_record(payload, at, header)
-        records.append(record)
+        yield record
     if at != len(payload):
         raise MalformedInput("a batch is longer than its records")
-    return records
 
 
 def _encode_record(record: Record, delta: int, base_timestamp: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import fields
-from penstock.wire.fields import Endpoint, read_compact_count, read_compact_string, read_count, read_string, skip_tagged
+from penstock.wire.fields import Endpoint, Rows, read_compact_count, read_compact_string, read_count, read_string, skip_tagged
 from penstock.wire.frames import LENGTH
 from penstock.wire.varints import uvarint
 
@@ -194,25 +194,30 @@ def _read_classic(view: memoryview, at: int, version: int) -> FetchRequest:
         replica_id, wait, least, most, isolation = _BEFORE_SESSIONS.unpack_from(view, at)
         at += _BEFORE_SESSIONS.size
     topic_count, at = read_count(view, at, end)
+    rows = Rows()
+    rows.count(topic_count)
     topics: list[tuple[Topic, list[FetchPartition]]] = []
     for _ in range(topic_count):
         name, at = read_string(view, at, end)
-        partitions, at = _read_classic_partitions(view, at, end, version)
+        partitions, at = _read_classic_partitions(view, at, end, version, rows)
         topics.append((name, partitions))
     forgotten: list[tuple[Topic, list[int]]] = []
     if version >= _SESSIONS_FROM:
         forgotten_count, at = read_count(view, at, end)
+        rows.count(forgotten_count)
         for _ in range(forgotten_count):
             name, at = read_string(view, at, end)
             count, at = read_count(view, at, end)
+            rows.count(count)
             indexes, at = _read_indexes(view, at, end, count)
             forgotten.append((name, indexes))
     rack_id = read_string(view, at, end)[0] if version >= _RACK_FROM else ""
     return FetchRequest(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten, rack_id, -1)
 
 
-def _read_classic_partitions(view: memoryview, at: int, end: int, version: int) -> tuple[list[FetchPartition], int]:
+def _read_classic_partitions(view: memoryview, at: int, end: int, version: int, counted: Rows) -> tuple[list[FetchPartition], int]:
     count, at = read_count(view, at, end)
+    counted.count(count)
     if version >= _LEADER_EPOCH_FROM:
         rows, at = _unpack_rows(_PARTITION_9, view, at, end, count)
         return [FetchPartition(index, epoch, offset, -1, start, most) for index, epoch, offset, start, most in rows], at
@@ -230,17 +235,21 @@ def _read_flexible(view: memoryview, at: int, version: int) -> FetchRequest:
         replica_id, at = fields.read_int(view, at, end)
     wait, least, most, isolation, session_id, session_epoch = _FLEXIBLE_FRONT.unpack_from(view, at)
     topic_count, at = read_compact_count(view, at + _FLEXIBLE_FRONT.size, end)
+    rows = Rows()
+    rows.count(topic_count)
     topics: list[tuple[Topic, list[FetchPartition]]] = []
     for _ in range(topic_count):
         topic, at = fields.read_id(view, at, end) if version >= _TOPIC_IDS_FROM else read_compact_string(view, at, end)
-        partitions, at = _read_flexible_partitions(view, at, end)
+        partitions, at = _read_flexible_partitions(view, at, end, rows)
         at = skip_tagged(view, at, end)
         topics.append((topic, partitions))
     forgotten_count, at = read_compact_count(view, at, end)
+    rows.count(forgotten_count)
     forgotten: list[tuple[Topic, list[int]]] = []
     for _ in range(forgotten_count):
         topic, at = fields.read_id(view, at, end) if version >= _TOPIC_IDS_FROM else read_compact_string(view, at, end)
         count, at = read_compact_count(view, at, end)
+        rows.count(count)
         indexes, at = _read_indexes(view, at, end, count)
         at = skip_tagged(view, at, end)
         forgotten.append((topic, indexes))
@@ -251,8 +260,9 @@ def _read_flexible(view: memoryview, at: int, version: int) -> FetchRequest:
     return FetchRequest(replica_id, wait, least, most, isolation, session_id, session_epoch, topics, forgotten, rack_id, replica_epoch)
 
 
-def _read_flexible_partitions(view: memoryview, at: int, end: int) -> tuple[list[FetchPartition], int]:
+def _read_flexible_partitions(view: memoryview, at: int, end: int, counted: Rows) -> tuple[list[FetchPartition], int]:
     count, at = read_compact_count(view, at, end)
+    counted.count(count)
     stride = _PARTITION_12_UNTAGGED.size
     stop = at + count * stride
     if stop <= end and not any(view[at + stride - 1 : stop : stride]):

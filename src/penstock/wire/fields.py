@@ -20,6 +20,22 @@ LONG = Struct(">q")
 ID_BYTES = 16
 Endpoint = tuple[int, str, int, str | None]  # Node, host, port, rack.
 
+ROWS_MAX = 40_000  # Of all arrays of a request together: a row for each partition of a large node, and for its topic.
+
+
+class Rows:
+    """Counts the rows of one message while it is read: what a few bytes each can ask for must not take the loop for seconds."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, rows_max: int = ROWS_MAX) -> None:
+        self.left = rows_max
+
+    def count(self, rows: int) -> None:
+        self.left -= rows
+        if self.left < 0:
+            raise MalformedInput(f"it has more than {ROWS_MAX} rows: ask in several requests")
+
 
 def read_short(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
     if end - at < SHORT.size:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import fields
-from penstock.wire.fields import Endpoint, read_compact_count, read_compact_string, read_count, read_string, skip_tagged
+from penstock.wire.fields import Endpoint, Rows, read_compact_count, read_compact_string, read_count, read_string, skip_tagged
 from penstock.wire.frames import LENGTH, whole_frame
 from penstock.wire.varints import read_uvarint, uvarint
 
 Topic = str | bytes  # A name up to version 12, an id from 13.
 PartitionRecords = tuple[int, memoryview | None]  # Partition index and its records.
 
-ROWS_MAX = 20_000  # Topics and partitions of a request. Rows may be empty, so that its length alone would allow millions.
 _FLEXIBLE_FROM = 9
 _TOPIC_IDS_FROM = 13
 _LEADERS_FROM = 10  # Replies name the current leader and its address (KIP-951).
@@ -181,12 +180,13 @@ def _read_classic(view: memoryview, at: int) -> ProduceRequest:
         acks, timeout_ms = _ACKS.unpack_from(view, at)
         at += _ACKS.size
     topic_count, at = read_count(view, at, end)
-    rows = _bounded(topic_count)
+    rows = Rows()
+    rows.count(topic_count)
     topics: list[tuple[Topic, list[PartitionRecords]]] = []
     for _ in range(topic_count):
         name, at = read_string(view, at, end)
         partition_count, at = read_count(view, at, end)
-        rows = _bounded(rows + partition_count)
+        rows.count(partition_count)
         partitions: list[PartitionRecords] = []
         for _ in range(partition_count):
             index, size = _PARTITION.unpack_from(view, at)
@@ -202,12 +202,13 @@ def _read_flexible(view: memoryview, at: int, version: int) -> ProduceRequest:
     transactional_id, at = fields.read_nullable_compact_string(view, at, end)
     acks, timeout_ms = _ACKS.unpack_from(view, at)
     topic_count, at = read_compact_count(view, at + _ACKS.size, end)
-    rows = _bounded(topic_count)
+    rows = Rows()
+    rows.count(topic_count)
     topics: list[tuple[Topic, list[PartitionRecords]]] = []
     for _ in range(topic_count):
         topic, at = fields.read_id(view, at, end) if version >= _TOPIC_IDS_FROM else read_compact_string(view, at, end)
         partition_count, at = read_compact_count(view, at, end)
-        rows = _bounded(rows + partition_count)
+        rows.count(partition_count)
         partitions: list[PartitionRecords] = []
         for _ in range(partition_count):
             index, at = fields.read_int(view, at, end)
@@ -219,12 +220,6 @@ def _read_flexible(view: memoryview, at: int, version: int) -> ProduceRequest:
         topics.append((topic, partitions))
     skip_tagged(view, at, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
-
-
-def _bounded(rows: int) -> int:
-    if rows > ROWS_MAX:
-        raise MalformedInput(f"a produce request names {rows} topics and partitions; {ROWS_MAX} are taken")
-    return rows
 
 
 def _cut(view: memoryview, at: int, size: int, end: int) -> tuple[memoryview | None, int]:

@@ -24,6 +24,7 @@ from penstock.wire.fields import (
     LONG,
     SHORT,
     Reader,
+    Rows,
     read_compact_length,
     read_compact_string,
     read_int,
@@ -36,6 +37,14 @@ from penstock.wire.fields import (
 _UUID = type(uuid_zero)  # The type alone, by way of kio: the module that also makes random ones is not for this room.
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _ERROR_CODES: dict[int, int] = {code.value: code for code in KioErrorCode}
+_rows = Rows()  # Of the message that is being read: one at a time, since nothing here waits.
+
+
+def read_message(entity_class: Any, buffer: Buffer, at: int, *, rows_max: int) -> tuple[Any, int]:
+    """The message that begins at `buffer[at]`, and where it ends."""
+    _rows.left = rows_max
+    message: tuple[Any, int] = entity_reader(entity_class)(buffer, at, len(buffer))
+    return message
 
 
 @cache
@@ -148,6 +157,7 @@ def _array(item: Reader, flexible: bool, nullable: bool) -> Reader:
             return None, at
         if not 0 <= count <= end - at:  # Each item takes a byte at least.
             raise MalformedInput("an array has a length that cannot be")
+        _rows.count(count)
         items = []
         for _ in range(count):
             value, at = item(buffer, at, end)

@@ -23,8 +23,9 @@ from kio.serial._introspect import classify_field, is_optional
 
 from penstock.errors import MalformedInput
 from penstock.vocabulary import NO_TOPIC_ID, Buffer, TopicId
+from penstock.wire.fields import ROWS_MAX
 from penstock.wire.frames import LENGTH, read_response_header, request_header, response_header
-from penstock.wire.schema_reader import ZEROS, as_uuid, entity_reader
+from penstock.wire.schema_reader import ZEROS, as_uuid, read_message
 
 Body = Mapping[str, Any]
 _Convert = Callable[[Any], Any]
@@ -37,13 +38,13 @@ def read_request(api_key: int, version: int, frame: Buffer, at: int) -> Any:
 
     Bytes that are left over are let go, as Kafka does: librdkafka 2.16 puts three too many into Metadata 13 when it asks for all topics.
     """
-    return _read(_request_class(api_key, version), frame, at)[0]
+    return _read(_request_class(api_key, version), frame, at, rows_max=ROWS_MAX)[0]
 
 
 def read_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
     """The correlation id and the message of a whole reply frame."""
     correlation_id, at = read_response_header(api_key, version, frame)
-    entity, end = _read(_response_class(api_key, version), frame, at)
+    entity, end = _read(_response_class(api_key, version), frame, at, rows_max=len(frame))
     if end != len(frame):
         raise MalformedInput(f"{type(entity).__name__} is shorter than its frame")
     return correlation_id, entity
@@ -99,10 +100,10 @@ def _load(load: Callable[[int, int], Any], api_key: int, version: int) -> Any:
         raise MalformedInput(f"API {api_key} has no version {version}") from None
 
 
-def _read(entity_class: Any, frame: Buffer, at: int) -> tuple[Any, int]:
+def _read(entity_class: Any, frame: Buffer, at: int, *, rows_max: int) -> tuple[Any, int]:
     """The message, and where it ends."""
     try:
-        return entity_reader(entity_class)(frame, at, len(frame))
+        return read_message(entity_class, frame, at, rows_max=rows_max)
     except (MalformedInput, OverflowError) as failure:  # The latter from times that no calendar holds.
         raise MalformedInput(f"{entity_class.__name__} does not parse: {failure}") from None
 

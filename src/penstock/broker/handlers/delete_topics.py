@@ -6,6 +6,7 @@ A deleted topic is gone for clients when the reply leaves; its files go afterwar
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.patience import Patience
 from penstock.cluster.controller import DeleteTopic
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_TOPIC_ID, TopicId
@@ -23,7 +24,11 @@ async def delete_topics(node: "Node", call: Call) -> dict[str, Any]:
         wishes = [(topic.name, schemas.topic_id_bytes(topic.topic_id)) for topic in request.topics]
     else:
         wishes = [(name, NO_TOPIC_ID) for name in request.topic_names]
-    return {"responses": [await _delete(node, name, topic_id) for name, topic_id in wishes]}
+    patience, rows = Patience(node.env), []
+    for name, topic_id in wishes:
+        await patience.pause_if_over()
+        rows.append(await _delete(node, name, topic_id))
+    return {"responses": rows}
 
 
 async def _delete(node: "Node", name: str | None, topic_id: TopicId) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from penstock.wire.fetch import FetchedRow, FetchRequest, Topic, read_fetch_requ
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-INTEREST_BYTES = 300  # What a partition of a request takes in memory while the request waits.
+FETCH_BYTES, INTEREST_BYTES = 1_000, 300  # What a request, and each of its partitions, takes in memory while it waits.
 _TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 
@@ -171,7 +171,7 @@ class Fetch:
 
     def _conclude(self, collector: Collector, *, is_last: bool) -> None:
         is_late = is_last or self._deadline <= self._node.env.now()
-        if is_late or collector.is_enough(self._bytes_min) or not self._has_interests():
+        if is_late or collector.is_enough(self._bytes_min) or not self._has_interests() or not self._may_wait():
             self._answer(collector)
         elif self._has_news:
             self._has_news = False
@@ -180,6 +180,13 @@ class Fetch:
             self._park(collector)
 
     # Waiting
+
+    def _may_wait(self) -> bool:
+        """A crowd that asks for much and waits long is answered at once, with what there is."""
+        return self._session is not None or self._bytes_held > 0 or self._node.request_room.may_hold(self._bytes_waiting())
+
+    def _bytes_waiting(self) -> int:
+        return FETCH_BYTES + INTEREST_BYTES * len(self._interests or ())
 
     def _park(self, collector: Collector) -> None:
         self._bytes_expected = collector.bytes_found
@@ -190,7 +197,7 @@ class Fetch:
         """A session stands in its partitions' watchers already."""
         if self._session is None:
             if not self._bytes_held:
-                self._bytes_held = INTEREST_BYTES * len(self._interests or ())
+                self._bytes_held = self._bytes_waiting()
                 self._node.request_room.hold(self._bytes_held)
             for interest in self._interests or ():
                 if interest.partition is not None:

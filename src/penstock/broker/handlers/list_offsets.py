@@ -9,6 +9,7 @@ Local log start is the log start and nothing is tiered, since there is one tier.
 from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
+from penstock.broker.patience import Patience
 from penstock.errors import DiskFailed, ErrorCode
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Buffer
@@ -34,10 +35,13 @@ _KNOWN_FROM = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_P
 
 async def list_offsets(node: "Node", call: Call) -> list[Buffer]:
     request = read_list_offsets_request(call.frame, call.body_at, call.version)
-    topics = [
-        (topic, [await _find(node, call.version, topic, wish, is_replica=request.replica_id >= 0) for wish in wishes])
-        for topic, wishes in request.topics
-    ]
+    patience, topics = Patience(node.env), []
+    for topic, wishes in request.topics:
+        found = []
+        for wish in wishes:
+            await patience.pause_if_over()
+            found.append(await _find(node, call.version, topic, wish, is_replica=request.replica_id >= 0))
+        topics.append((topic, found))
     return [write_list_offsets_response(call.version, call.correlation_id, topics)]
 
 

@@ -4,11 +4,12 @@ Unknown topics come back as error rows; where auto-creation is on and the client
 A topic's bytes are kept per version until something about the topic changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
 from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from penstock.broker.patience import Patience
 from penstock.cluster.controller import CreateTopics, NewTopic
 from penstock.cluster.image import Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
@@ -42,8 +43,9 @@ class TopicPieces:
 
 async def metadata(node: "Node", call: Call) -> list[Buffer]:
     request = read_metadata_request(call.frame, call.body_at, call.version)
+    refused: dict[str, ErrorCode] = {}
     if request.topics and request.allow_auto_creation and node.settings.auto_create_topics_enable:
-        await _create_missing(node, request.topics)
+        refused = await _create_missing(node, request.topics)
     with_cluster_operations = request.with_cluster_operations and call.version >= 8
     return [
         write_metadata_response(
@@ -52,22 +54,26 @@ async def metadata(node: "Node", call: Call) -> list[Buffer]:
             brokers=node.endpoints(),
             cluster_id=node.image.cluster_id,
             controller_id=node.settings.node_id,
-            topic_pieces=_pieces(node, request, call.version),
+            topic_pieces=await _pieces(node, request, call.version, refused),
             cluster_authorized_operations=CLUSTER_OPERATIONS if with_cluster_operations else NO_OPERATIONS,
         )
     ]
 
 
-def _pieces(node: "Node", request: MetadataRequest, version: int) -> list[bytes]:
-    topics = node.image.topics
+async def _pieces(node: "Node", request: MetadataRequest, version: int, refused: Mapping[str, ErrorCode]) -> list[bytes]:
+    topics, pieces, patience = node.image.topics, [], Patience(node.env)
     if request.topics is None:
-        return [node.topic_pieces.get(topic, version, with_operations=request.with_topic_operations) for topic in topics.values()]
-    pieces = []
+        for known in list(topics.values()):
+            await patience.pause_if_over()
+            if known.topic_id in node.image.topics_by_id:
+                pieces.append(node.topic_pieces.get(known, version, with_operations=request.with_topic_operations))
+        return pieces
     for wish in request.topics:
+        await patience.pause_if_over()
         name = _name(wish)
         topic = topics.get(name) if name is not None else node.image.topics_by_id.get(wish.topic_id)
         if topic is None:
-            pieces.append(_unknown(wish, version))
+            pieces.append(_unknown(wish, version, refused))
         else:
             pieces.append(node.topic_pieces.get(topic, version, with_operations=request.with_topic_operations))
     return pieces
@@ -78,29 +84,33 @@ def _name(wish: TopicWish) -> str | None:
     return wish.name if wish.topic_id == NO_TOPIC_ID else None
 
 
-def _unknown(wish: TopicWish, version: int) -> bytes:
+def _unknown(wish: TopicWish, version: int, refused: Mapping[str, ErrorCode]) -> bytes:
     name = _name(wish)
     if name is None:
         return encode_topic(version, name=None, topic_id=wish.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
     try:
         check_topic_name(name)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except Refusal as refusal:
         code = refusal.code
     return encode_topic(version, name=name, topic_id=NO_TOPIC_ID, error_code=code)
 
 
-async def _create_missing(node: "Node", wishes: Sequence[TopicWish]) -> None:
+async def _create_missing(node: "Node", wishes: Sequence[TopicWish]) -> dict[str, ErrorCode]:
+    """Makes the topics that are not there; returns why some could not be made."""
     names = [_name(wish) for wish in wishes]
     missing = dict.fromkeys(name for name in names if name is not None and name not in node.image.topics)
-    if missing:
-        topics = tuple(
-            node.groups.new_topic() if name == node.groups.topic else NewTopic(name, node.new_topic_id(), -1) for name in missing
-        )
-        try:
-            await node.submit(CreateTopics(topics))
-        except Refusal as refusal:
-            node.report(f"topics {', '.join(missing)} could not be made: {refusal.reason}")
+    if not missing:
+        return {}
+    topics = tuple(node.groups.new_topic() if name == node.groups.topic else NewTopic(name, node.new_topic_id(), -1) for name in missing)
+    try:
+        replies = await node.submit(CreateTopics(topics))
+    except Refusal as refusal:
+        replies = (refusal,) * len(topics)
+    refused = {name: reply for name, reply in zip(missing, replies, strict=True) if isinstance(reply, Refusal)}
+    for reason in dict.fromkeys(refusal.reason for refusal in refused.values() if refusal.code is not ErrorCode.INVALID_TOPIC_EXCEPTION):
+        node.report(f"a client asked for topics that could not be made: {reason}")
+    return {name: refusal.code for name, refusal in refused.items()}
 
 
 def _encode(topic: Topic, version: int, *, with_operations: bool) -> bytes:

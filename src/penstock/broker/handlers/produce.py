@@ -36,13 +36,15 @@ def produce(node: "Node", call: Call) -> None:
     if request.examine():
         request.append_all()
         return
+    assert isinstance(call.frame, memoryview)
     call.connection.requests_in_turn += 1
-    node.request_room.hold(len(call.frame))
-    node.spawn(_produce_large(node, call._replace(frame=bytearray(call.frame)), request))
+    frame, held_bytes = call.connection.keep_frame(call.frame)
+    node.request_room.hold(held_bytes)
+    node.spawn(_produce_large(node, call._replace(frame=frame), request, held_bytes))
 
 
-async def _produce_large(node: "Node", call: Call, first_look: "Produce") -> None:
-    """The same over a copy of the frame, for a request with a batch that unpacks to a lot."""
+async def _produce_large(node: "Node", call: Call, first_look: "Produce", held_bytes: int) -> None:
+    """The same away from the connection's buffer, for a request with a batch that unpacks to a lot."""
     try:
         request = Produce(node, call, reply_of=first_look)
         await request.examine_later()
@@ -51,7 +53,7 @@ async def _produce_large(node: "Node", call: Call, first_look: "Produce") -> Non
         call.connection.close()  # There will be no answer; the node's top reports what went wrong.
         raise
     finally:
-        node.request_room.let_go(len(call.frame))
+        node.request_room.let_go(held_bytes)
         call.connection.requests_in_turn -= 1
         call.connection.go_on()
 
@@ -213,7 +215,7 @@ class Produce:
             rows.append(_refused(index, refusal))
             return
         except DiskFull as full:
-            self.node.disk_was_full()
+            self.node.disk_was_full(full)
             rows.append(_failure(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {full}"))
             return
         except DiskFailed as failed:
