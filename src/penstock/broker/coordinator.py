@@ -155,7 +155,7 @@ class Coordinator(Generic[S, C, R]):
         try:
             self._append(decision.records, wall_ms)
         except DiskFull as full:
-            self._node.disk_was_full()
+            self._node.disk_was_full(full)
             for asker, _ in decision.replies:
                 if self._asking.pop(asker, self) is None:
                     asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the disk is full: {full}")
