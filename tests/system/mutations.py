@@ -37,7 +37,28 @@ def samples(topic: str, topic_id: bytes) -> dict[int, dict[str, Any]]:
         ApiKey.DELETE_TOPICS: {"topic_names": ["made"], "topics": [{"name": "made", "topic_id": bytes(16)}], "timeout_ms": 100},
         ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": 1_000, "producer_id": -1, "producer_epoch": -1},
         ApiKey.DESCRIBE_CLUSTER: {},
-    }  # fmt: skip
+    } | admin_samples(topic)  # fmt: skip
+
+
+def admin_samples(topic: str) -> dict[int, dict[str, Any]]:
+    """What is changed is another topic than the one that must go on working."""
+    setting = {"name": "retention.ms", "value": "1000", "config_operation": 0}
+    told = [{"resource_type": 2, "resource_name": "made", "configs": [setting]}, {"resource_type": 4, "resource_name": "", "configs": []}]
+    asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in ((2, topic), (4, "1"))]
+    ended = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    return {
+        ApiKey.DESCRIBE_CONFIGS: {"resources": asked, "include_synonyms": True, "include_documentation": True},
+        ApiKey.ALTER_CONFIGS: {"resources": told, "validate_only": False},
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": told, "validate_only": False},
+        ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "made", "count": 2, "assignments": None}], "timeout_ms": 100},
+        ApiKey.DELETE_RECORDS: {"topics": [{"name": "made", "partitions": [{"partition_index": 0, "offset": -1}]}], "timeout_ms": 100},
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: {"replica_id": -1, "topics": [{"topic": topic, "partitions": [ended]}]},
+        ApiKey.DESCRIBE_LOG_DIRS: {"topics": [{"topic": topic, "partitions": [0]}]},
+        ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": topic, "partition_indexes": [0]}]},
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": topic}], "cursor": {"topic_name": topic, "partition_index": 0}},
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: {"topics": [{"name": topic, "partition_indexes": [0]}]},
+        ApiKey.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4]},
+    }
 
 
 def announced(address: tuple[str, int]) -> list[tuple[int, int]]:
