@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.client.channel import HEARING_SECONDS, Channel
+from penstock.client.channel import Channel
 from penstock.client.failures import BufferFull, TimedOut
 from penstock.client.options import Acks, ProducerOptions
 from penstock.client.producer import Producer
@@ -104,7 +104,7 @@ class AsyncProducer:
                 if left <= 0:
                     raise
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(left, HEARING_SECONDS)):
+                async with asyncio.timeout(left):
                     await room.wait()
 
 

@@ -79,6 +79,7 @@ class Channel:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             self._library.flush(max(0.0, min(HEARING_SECONDS, deadline - time.monotonic())))
+            self._tell_room()
             if not self._under_way:
                 break
             if time.monotonic() >= deadline:
@@ -106,7 +107,16 @@ class Channel:
         return self._is_closed
 
     def hear(self) -> None:
-        self._library.poll(HEARING_SECONDS)
+        if self._library.poll(HEARING_SECONDS):
+            self._tell_room()
+
+    def _tell_room(self) -> None:
+        """After a call that heard reports, never inside one: a record takes its room until its report has been heard to the end."""
+        if self._waiting_for_room:
+            with self.lock:
+                waiting, self._waiting_for_room = self._waiting_for_room, []
+            for wake in waiting:
+                wake()
 
     def _delivered(self, receipt: Receipt, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is None:
@@ -120,11 +130,6 @@ class Channel:
         self._count(-1)
         for callback in callbacks:
             _call(callback, receipt)
-        if self._waiting_for_room:
-            with self.lock:
-                waiting, self._waiting_for_room = self._waiting_for_room, []
-            for wake in waiting:
-                wake()
 
     def _keep_failure(self, receipt: Receipt) -> None:
         with self.lock:
@@ -174,7 +179,7 @@ def wait_for_room(channel: Channel, attempt: Callable[[], Receipt], seconds: flo
             left = deadline - time.monotonic()
             if left <= 0 or is_in_callback():
                 raise
-            room.wait(min(left, HEARING_SECONDS))
+            room.wait(left)
 
 
 def _hear(channel: Channel) -> None:
