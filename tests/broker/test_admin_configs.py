@@ -6,8 +6,10 @@ import pytest
 from serving import Line, Serving
 
 from penstock.broker.node import Node
+from penstock.cluster import records
 from penstock.errors import ErrorCode
 from penstock.settings import NODE_SETTINGS, TOPIC_SETTINGS
+from penstock.vocabulary import NodeId, TopicId
 from penstock.wire.api_keys import ApiKey
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -194,6 +196,25 @@ async def test_settings_are_set_deleted_and_kept_across_a_restart(serving: Servi
         assert await values(line, BROKER, "1", "num.partitions") == {"num.partitions": ("4", 3)}
         await line.create(f"made-{end.__name__}", -1)
         assert len(serving.node.image.topics[f"made-{end.__name__}"].partitions) == 4
+
+
+async def test_what_another_version_took_is_passed_over_and_can_be_taken_away(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    topic_id = TopicId(await line.create("a"))
+    told = records.TopicConfigured(topic_id, {"retention.ms": "7000", "flush": "by the moon", "tides": "1"})
+    await node._metadata._commit([told, records.NodeConfigured(NodeId(1), {"num.partitions": "4", "tides": "1"})])  # type: ignore[union-attr]
+    for _ in range(2):
+        partition = serving.node.partitions.find("a", 0)
+        assert partition is not None
+        assert (partition.config.retention_ms, partition.config.flush, serving.node.settings.num_partitions) == (7_000, "ack", 4)
+        await serving.stop()
+        await serving.open()
+    line = await serving.line()
+    assert await change(line, resource(TOPIC, "a", ("segment.ms", "9"))) == [ErrorCode.INVALID_CONFIG]
+    gone = [("flush", None, DELETE), ("tides", None, DELETE)]
+    assert await change(line, resource(TOPIC, "a", *gone), resource(BROKER, "1", ("tides", None, DELETE))) == [0, 0]
+    assert await change(line, resource(TOPIC, "a", ("segment.ms", "9"))) == [0]
 
 
 async def test_lists_can_be_added_to_and_taken_from(serving: Serving) -> None:

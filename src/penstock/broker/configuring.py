@@ -49,11 +49,7 @@ async def adopt_settings(node: "Node") -> None:
 
 
 def adopt_topic_config(node: "Node", topic: Topic) -> None:
-    try:
-        config = node.partitions.config_of(topic)
-    except Refusal as refusal:
-        node.report(f"the settings of topic {topic.name} stay as they were: {refusal.reason}")
-        return
+    config = node.partitions.config_of(topic)
     for partition in node.partitions.by_id.get(topic.topic_id, ()):
         if partition.config != config:
             _adopt(node, partition, config)

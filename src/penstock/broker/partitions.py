@@ -1,5 +1,6 @@
 """The partitions this node holds, found by topic name or by topic id: opened when their topic is made, closed when it is deleted."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -8,7 +9,7 @@ from penstock.broker.together import together
 from penstock.cluster.image import Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.env import Env
-from penstock.errors import BrokenPromise
+from penstock.errors import BrokenPromise, Refusal
 from penstock.log.compacted_log import CompactedLog
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.open_files import OpenFiles
@@ -18,6 +19,8 @@ from penstock.partition.producers import ProducersRoom, ProducerStates
 from penstock.settings import KIB, NodeSettings, TopicConfig
 from penstock.vocabulary import NodeId, TopicId
 from penstock.wire.batches import BatchHeader
+
+log = logging.getLogger("penstock")
 
 TOPICS_DIRECTORY = "topics"
 BYTES_PER_PRODUCER = 2 * KIB  # A sixth of it is what an idempotent producer takes; so they take a sixth of the memory at most.
@@ -48,7 +51,17 @@ class Partitions:
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     def config_of(self, topic: Topic) -> TopicConfig:
-        return self.defaults.with_overrides(topic.overrides)
+        """What holds for the topic. Of what it was told, a value that only another version of Penstock takes is passed over."""
+        try:
+            return self.defaults.with_overrides(topic.overrides)
+        except Refusal:
+            config = self.defaults
+        for name, value in topic.overrides.items():
+            try:
+                config = config.with_overrides({name: value})
+            except Refusal as refusal:
+                log.warning("topic %s: %s = %s is not followed: %s", topic.name, name, value, refusal.reason)
+        return config
 
     async def add_to_topic(self, topic: Topic) -> None:
         """Opens and serves those partitions of the topic that it has and we don't."""
