@@ -84,7 +84,10 @@ def test_a_project_may_start_the_node_with_its_own_settings(tmp_path: Path):
 
 
 def test_a_run_that_asks_for_no_node_starts_none(tmp_path: Path):
-    (tmp_path / "test_mine.py").write_text("import sys\n\ndef test_it():\n    assert 'penstock.server' not in sys.modules\n")
+    loaded = "[name for name in sys.modules if name.startswith('penstock.')]"
+    (tmp_path / "test_mine.py").write_text(
+        f"import sys\n\ndef test_it():\n    assert sorted({loaded}) == ['penstock.testing', 'penstock.testing.plugin']\n"
+    )
     ended = run(tmp_path)
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 

@@ -18,10 +18,23 @@ and `penstock_topic` (a fresh topic for each test) are there as soon as Penstock
 | `topics` | making a topic |
 | `plugin` | the pytest fixtures |
 
-Not here: fakes. What a test talks to is what production talks to.
+Not here: fakes. What a test talks to is what production talks to. The names below are loaded when they are first asked for, because every
+run of pytest passes through here on its way to `plugin`.
 """
 
-from penstock.testing.async_brokers import AsyncBroker, async_broker
-from penstock.testing.brokers import Broker, BrokerFailed, broker
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.testing.async_brokers import AsyncBroker, async_broker
+    from penstock.testing.brokers import Broker, BrokerFailed, broker
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = "async_brokers" if "async" in name.lower() else "brokers"
+        return getattr(import_module(f"{__name__}.{home}"), name)
+
 
 __all__ = ["broker", "Broker", "async_broker", "AsyncBroker", "BrokerFailed"]
