@@ -3,7 +3,7 @@
     penstock serve --data-dir ./data &
     python examples/confluent_client.py [127.0.0.1:9092]
 
-Needs `pip install confluent-kafka`. Reads by partition: consumer groups are not there yet.
+Needs `pip install confluent-kafka`. Reads by partition, from a moment on; examples/consumer.py reads as a group.
 """
 
 import sys
