@@ -321,6 +321,28 @@ async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
     assert await offsets_of(line, "g") == {0: 5}
 
 
+def test_a_read_that_fails_while_loading_is_tried_again() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK)
+        line = await Line.open(address)
+        await coordinated(line)
+        await line.create("a")
+        await commit(line, "g", "a", {0: 5})
+        (coordinator,) = node.groups
+        disk = world.hosts["node"].disk
+        for _ in range(3):
+            disk.fail_next_read_where(lambda path: path.endswith(".log"))
+            coordinator._reload("as after a start")
+            assert await commit(line, "g", "a", {0: 6}) == {0: 14}
+            await asyncio.sleep(0.5)
+            assert await commit(line, "g", "a", {0: 6}) == {0: 16}
+            await asyncio.sleep(1)
+            assert await offsets_of(line, "g") == {0: 5}
+        await node.stop()
+
+    virtually(scenario)
+
+
 async def test_a_topic_deleted_while_a_coordinator_loads_is_forgotten_afterwards(serving: Serving) -> None:
     line = await opened(serving)
     await commit(line, "g", "a", {0: 5})

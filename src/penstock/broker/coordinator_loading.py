@@ -13,6 +13,7 @@ from penstock.broker import coordinator_snapshots
 from penstock.broker.coordinator_snapshots import Disbelieved
 from penstock.broker.patience import Patience
 from penstock.env import Env
+from penstock.errors import DiskFailed
 from penstock.log.log import Log
 from penstock.settings import KIB, MIB
 from penstock.vocabulary import Offset
@@ -45,7 +46,7 @@ async def load(env: Env, log: Log, new_state: Callable[[], S], replay: Replay[S]
             async for mark, entries, bytes_read in pieces:
                 await _replay(entries, state, replay, patience)
                 offset, loaded.snapshot_bytes = mark.offset, bytes_read
-    except Disbelieved as disbelief:
+    except (Disbelieved, DiskFailed) as disbelief:
         loaded = Loaded(disbelief=str(disbelief))
         state, offset = new_state(), int(log.start_offset)
     while offset < log.end_offset:

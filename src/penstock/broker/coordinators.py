@@ -31,6 +31,7 @@ log = logging.getLogger("penstock")
 
 SNAPSHOT_EVERY_BYTES_MIN = 1 * MIB  # Of new log: loading that much takes a few hundredths of a second.
 LOADED_AT_A_TIME = 4
+LOADED_AGAIN_SECONDS = 1.0
 SAVED_AT_A_TIME = 4
 ROUND_SECONDS = 1.0
 
@@ -129,6 +130,8 @@ class Coordinators(Generic[S, C, R]):
             if not partition.is_deleted:
                 self._node.report(f"the coordinator of {name} cannot be loaded: {failure}")
             coordinator.close()
+            if isinstance(failure, DiskFailed) and partition.log.failure is None:
+                self._node.spawn(self._load_again(coordinator))
             return
         if partition.is_deleted or partition.log.failure is not None:
             coordinator.close()
@@ -139,6 +142,13 @@ class Coordinators(Generic[S, C, R]):
         coordinator.begin(state)
         seconds, read_bytes = self._node.env.now() - began, loaded.snapshot_bytes + loaded.log_bytes
         log.debug("loaded the coordinator of %s: %d bytes in %.2f s", name, read_bytes, seconds)
+
+    async def _load_again(self, coordinator: Coordinator[S, C, R]) -> None:
+        """A read that failed may succeed later: nothing was lost by it."""
+        await asyncio.sleep(LOADED_AGAIN_SECONDS)
+        if coordinator in self._coordinators and coordinator.state is None:
+            coordinator.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            self._load_later(coordinator)
 
     # Snapshots
 

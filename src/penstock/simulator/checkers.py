@@ -5,7 +5,7 @@ allows, for readers that choose their own partitions. Two kinds of partition get
 but shows no hole, no other order and no changed byte. Of a damaged one the node may refuse to serve records, but never serves others.
 Of a compacted one only the last record of each key must stay, and its offsets may have gaps.
 
-Not here: transactions, rebalanced readers.
+Not here: transactions; members of groups (group_rules.py).
 """
 
 from bisect import bisect_right
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek
+from penstock.simulator.group_rules import GROUP_RULES
 from penstock.vocabulary import TopicPartition
 
 _SHOWN_BYTES_MAX = 40
@@ -298,4 +299,5 @@ RULES: dict[str, Checker] = {
     "acknowledged in order of time": acknowledged_in_order_of_time,
     "the last of each key is kept": last_of_each_key_is_kept,
     "tombstones are seen in time": tombstones_are_seen_in_time,
+    **GROUP_RULES,
 }

@@ -20,7 +20,7 @@ ROT_ELSEWHERE = "rotten file of the node's own"
 
 _EVEN = 0.5
 _OFFSET_BYTES = 8
-_CACHE_NAMES = ("checkpoint", "checkpoint.previous")
+_CACHE_NAMES = ("checkpoint", "checkpoint.previous", "coordinator.snapshot")
 
 
 def strikes(notebook: Notebook) -> dict[str, Strike]:

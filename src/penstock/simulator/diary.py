@@ -76,12 +76,49 @@ class FinalLog:
     at: float = 0.0  # When it had been read.
 
 
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What a member of a group was told that it owns."""
+
+    group: str
+    generation: int
+    member: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Committing:
+    """A member's attempt to commit an offset."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    began: float
+    outcome: Outcome = Outcome.UNKNOWN
+    ended: float = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What somebody was told of a group's committed offset; asked at `began`, answered at `ended`."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    began: float
+    ended: float
+
+
 class Diary:
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []  # In the order in which each producer made them.
         self.moves: list[Read | Seek] = []  # In the order in which each reader made them.
         self.watermarks: list[Watermark] = []
         self.finals: dict[TopicPartition, FinalLog] = {}
+        self.assignments: list[Assigned] = []
+        self.commits: list[Committing] = []
+        self.committed: list[Committed] = []
+        self.group_readers: dict[str, list[str]] = {}  # The readers that are members of a group.
         # Partitions that may lose acknowledged records to a power cut, because they were asked to (flush `os` or `interval`, acks 0).
         self.weak: dict[TopicPartition, str] = {}
         # Partitions whose flushed bytes were changed at rest: the node may refuse to serve them, but must never serve anything else.
@@ -113,3 +150,14 @@ class Diary:
         self, partition: TopicPartition, *, start_offset: int, end_offset: int, records: list[tuple[int, bytes]], now: float = 0.0
     ) -> None:
         self.finals[partition] = FinalLog(start_offset, end_offset, records, now)
+
+    def assigned(self, group: str, generation: int, member: str, partitions: tuple[TopicPartition, ...]) -> None:
+        self.assignments.append(Assigned(group, generation, member, partitions))
+
+    def committing(self, group: str, partition: TopicPartition, offset: int, now: float) -> Committing:
+        made = Committing(group, partition, offset, now)
+        self.commits.append(made)
+        return made
+
+    def found_committed(self, group: str, partition: TopicPartition, offset: int, *, began: float, ended: float) -> None:
+        self.committed.append(Committed(group, partition, offset, began, ended))

@@ -9,7 +9,17 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from penstock.broker import cleaning, connection, fetch_sessions, housekeeping, metadata_log, node
+from penstock.broker import (
+    cleaning,
+    connection,
+    coordinator_loading,
+    coordinator_snapshots,
+    coordinators,
+    fetch_sessions,
+    housekeeping,
+    metadata_log,
+    node,
+)
 from penstock.cluster import controller
 from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
 from penstock.log.walking import Walk
@@ -42,6 +52,16 @@ COMPACTION_KNOBS: dict[str, tuple[Knob, ...]] = {
     "replaced files": ((cleaning, "REPLACED_STAY_SECONDS", (0.0, 0.3)),),
 }
 
+GROUP_KNOBS: dict[str, tuple[Knob, ...]] = {
+    "snapshots of coordinators": (
+        (coordinators, "SNAPSHOT_EVERY_BYTES_MIN", (1, 500, 3_000)),
+        (coordinators, "ROUND_SECONDS", (0.02, 0.1, 0.3)),
+    ),
+    "pieces of snapshots": ((coordinator_snapshots, "PIECE_BYTES", (1, 200)),),
+    "reads of coordinators": ((coordinator_loading, "READ_BYTES", (1, 300)), (coordinator_loading, "STRETCH_BYTES", (1, 1_000))),
+    "replays of coordinators": ((coordinator_loading, "REPLAYED_AT_ONCE", (1, 5)),),
+}
+
 Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
 
 
@@ -55,14 +75,22 @@ def draw_compaction_knobs(rng: Random) -> Turned:
     return _draw(rng, COMPACTION_KNOBS, 0.5)
 
 
+def draw_group_knobs(rng: Random) -> Turned:
+    """For worlds with a consumer group."""
+    return _draw(rng, GROUP_KNOBS, 0.5)
+
+
 def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> Turned:
     turned = {name: rng.randrange(min(len(choices) for _, _, choices in several)) for name, several in knobs.items()}
     return {name: choice for name, choice in turned.items() if rng.random() < share}
 
 
+ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS}
+
+
 @contextmanager
 def turned(knobs: Turned) -> Iterator[None]:
-    changes = [(owner, name, choices[knobs[knob]]) for knob in knobs for owner, name, choices in {**KNOBS, **COMPACTION_KNOBS}[knob]]
+    changes = [(owner, name, choices[knobs[knob]]) for knob in knobs for owner, name, choices in ALL_KNOBS[knob]]
     with replaced(changes):
         yield
 

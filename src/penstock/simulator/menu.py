@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from penstock.settings import NodeSettings
-from penstock.simulator.knobs import Turned, draw_compaction_knobs, draw_knobs
+from penstock.simulator.knobs import Turned, draw_compaction_knobs, draw_group_knobs, draw_knobs
 
 CODECS = (0, 0, 1, 2, 3, 4)
-_COMPACTED = 0.2  # How many seeds have a compacted topic beside the others.
+_COMPACTED = 0.2  # How many seeds have a compacted topic beside the others,
+_GROUPED = 0.25  # and how many a consumer group.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,11 @@ class Menu:
     rots: bool  # Flushed batches change at rest.
     knobs: Turned  # Constants of the product that are made small.
     last_ending: str  # How the node's last life before the reckoning ends.
+    offsets_topic: TopicPlan | None = None  # Where groups keep their offsets, made beforehand to be small.
 
 
 def draw_menu(seed: int) -> Menu:
-    return _with_a_compacted_topic(_draw_menu(seed), Random(f"{seed}/compacted"))
+    return _with_a_group(_with_a_compacted_topic(_draw_menu(seed), Random(f"{seed}/compacted")), Random(f"{seed}/group"))
 
 
 def _draw_menu(seed: int) -> Menu:
@@ -137,6 +139,32 @@ def _with_a_compacted_topic(menu: Menu, rng: Random) -> Menu:
     return replace(
         menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), settings=settings,
         knobs={**menu.knobs, **draw_compaction_knobs(rng)},
+    )  # fmt: skip
+
+
+def _with_a_group(menu: Menu, rng: Random) -> Menu:
+    """As with compacted topics: by chance of its own."""
+    if rng.random() >= _GROUPED:
+        return menu
+    topic = TopicPlan("grouped", rng.choice((1, 2, 4)), {"segment.bytes": str(rng.choice((1024, 8192)))})
+    pause = _between(rng, 0.02, 0.2)
+    producing = {
+        "pause": pause, "codec": 0, "size": 40, "acks": -1, "is_idempotent": True, "keys": 0, "linger": 0.005, "batch_bytes": 1_000,
+        "burst": rng.choice((1, 5)),
+    }  # fmt: skip
+    clients = [ClientPlan("grouped-producer", "produce", topic.name, producing)]
+    times = {"session_ms": rng.choice((200, 500, 1_500)), "rebalance_ms": rng.choice((300, 1_000, 3_000))}
+    joining = {"pause": _between(rng, 0.005, 0.05), "group": "g", **times}
+    clients += [ClientPlan(f"member-{number}", "join", topic.name, joining) for number in range(rng.randint(1, 4))]
+    config = {"segment.bytes": str(rng.choice((1024, 4096, 65536))), "min.cleanable.dirty.ratio": str(rng.choice((0.0, 0.5)))}
+    config |= {"delete.retention.ms": str(rng.choice((0, 500, 60_000)))}
+    settings = replace(
+        menu.settings, group_initial_rebalance_delay_ms=rng.choice((0, 0, 100)), group_min_session_timeout_ms=100,
+        cleaner_backoff_ms=rng.choice((50, 500, 15_000)),
+    )  # fmt: skip
+    return replace(
+        menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), settings=settings,
+        offsets_topic=TopicPlan("__consumer_offsets", rng.choice((1, 2)), config), knobs={**menu.knobs, **draw_group_knobs(rng)},
     )  # fmt: skip
 
 

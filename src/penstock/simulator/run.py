@@ -30,6 +30,7 @@ from penstock.simulator.variants import applied
 from penstock.simulator.workloads.asking import Asking
 from penstock.simulator.workloads.churning import Churning
 from penstock.simulator.workloads.fetching import Fetching
+from penstock.simulator.workloads.joining import Joining
 from penstock.simulator.workloads.keeping import Keeping
 from penstock.simulator.workloads.line import LineLost
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook, TopicLife
@@ -50,6 +51,7 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
     "ask": Asking,
     "churn": Churning,
     "keep": Keeping,
+    "join": Joining,
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -113,6 +115,8 @@ class Play:
 
         async def make(env: SimEnv) -> None:
             async with self.stage.client(env, "stage hand") as client:
+                if (own := self.menu.offsets_topic) is not None:
+                    await client.create_topic(own.name, partitions=own.partitions, config=own.config)
                 for topic in self.menu.topics:
                     view = await client.create_topic(topic.name, partitions=topic.partitions, config=topic.config)
                     self.notebook.made(view.topic_id, topic)
@@ -267,6 +271,8 @@ class Play:
         numbers["records read"] = sum(isinstance(move, Read) for move in diary.moves)
         numbers["records at the end"] = sum(len(final.records) for final in diary.finals.values())
         numbers["offsets asked for"] = len(diary.watermarks)
+        numbers["assignments"] = len(diary.assignments)
+        numbers["offsets committed"] = sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits)
         numbers["topics"] = len(self.notebook.lives)
         numbers["starts of the node"] = self.world.hosts[NODE].starts
         numbers["faults"] = len(self.nemesis.struck)

@@ -9,13 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.broker import coordinator_loading
 from penstock.broker.connection import Connection
+from penstock.broker.coordinator import Coordinator
 from penstock.broker.metadata_log import METADATA_DIRECTORY
 from penstock.broker.node import Node
 from penstock.broker.partitions import Partitions
+from penstock.broker.patience import Patience
 from penstock.cluster.records import ProducerBlockTaken
 from penstock.env import Disk, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
+from penstock.groups import committing, syncing
+from penstock.groups.commands import SyncGroup
+from penstock.groups.draft import Draft
+from penstock.groups.group import Group
+from penstock.groups.replies import SyncReply
+from penstock.groups.states import GroupState
 from penstock.log import compacted_log, doubt, index_files, reading, recovery, sifting
 from penstock.log.checkpoint import Checkpoint
 from penstock.log.config import LogIdentity
@@ -288,6 +297,41 @@ def leaves_deleted_topics_on_the_disk() -> Patches:
     return [(Node, "_bury", bury_nothing)]
 
 
+# Groups that are not kept together.
+
+
+def answers_groups_before_the_flush() -> Patches:
+    return [(Coordinator, "_answer_when_durable", Coordinator.tell)]
+
+
+def lets_anybody_commit() -> Patches:
+    return [(committing, "_fault_of_commit", lambda group, command: ErrorCode.NONE)]
+
+
+def forgets_what_came_after_the_snapshot() -> Patches:
+    read_stretch = coordinator_loading._read_stretch
+
+    async def read_nothing_more(log: Log, offset: int, loaded: coordinator_loading.Loaded, patience: Patience) -> Any:
+        if loaded.snapshot_bytes:
+            return {}, log.end_offset
+        return await read_stretch(log, offset, loaded, patience)
+
+    return [(coordinator_loading, "_read_stretch", read_nothing_more)]
+
+
+def hands_out_old_assignments() -> Patches:
+    sync = syncing.sync
+
+    def sync_at_once(group: Group | None, command: SyncGroup, draft: Draft) -> None:
+        member = None if group is None else group.members.get(command.member_id)
+        if group is None or member is None or group.state is not GroupState.COMPLETING or command.member_id == group.leader:
+            sync(group, command, draft)
+        else:
+            draft.answer(command.token, SyncReply(assignment=member.assignment))
+
+    return [(syncing, "sync", sync_at_once)]
+
+
 VARIANTS: dict[str, Callable[[], Patches]] = {
     make.__name__.replace("_", "-"): make
     for make in (
@@ -314,6 +358,10 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         removes_old_segments_before_the_swap_is_durable,
         takes_tombstones_before_their_time,
         keeps_the_first_record_of_a_key,
+        answers_groups_before_the_flush,
+        lets_anybody_commit,
+        forgets_what_came_after_the_snapshot,
+        hands_out_old_assignments,
         replies_when_ready,
         leaves_deleted_topics_on_the_disk,
     )

@@ -12,5 +12,6 @@
 | `fetching` | reads by hand, every byte compared with what was seen of it before |
 | `asking` | where does the log begin and end, and which record is the first of its time |
 | `keeping` | a compacted topic: few keys written over and over, and deleted |
+| `joining` | members of a consumer group that come and go, doze, and commit what they have read |
 | `churning` | topics made, filled, deleted and made again |
 """
