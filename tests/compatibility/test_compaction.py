@@ -1,4 +1,4 @@
-"""A compacted log as clients read it: gaps, empty batches, compressed batches that were rewritten and delete horizons disturb none of them."""
+"""A compacted log as clients read it: gaps, empty batches, rewritten compressed batches and delete horizons disturb none of them."""
 
 import asyncio
 import time
