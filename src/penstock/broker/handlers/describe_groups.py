@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
 from penstock.broker.operations import GROUP_OPERATIONS
 from penstock.broker.together import together
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.states import GroupState
 from penstock.groups.views import GroupView
+from penstock.vocabulary import Buffer
 from penstock.wire import schemas
 from penstock.wire.metadata import NO_OPERATIONS
 
@@ -22,11 +24,11 @@ if TYPE_CHECKING:
 _NOT_FOUND_FROM = 6
 
 
-async def describe_groups(node: "Node", call: Call) -> dict[str, Any]:
+async def describe_groups(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     operations = GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NO_OPERATIONS
     rows = await together(partial(_describe, node, call.version, group, operations) for group in request.groups)
-    return {"groups": rows}
+    return await written(node, call, {"groups": rows}, sum(1 + len(row["members"]) for row in rows))
 
 
 async def _describe(node: "Node", version: int, group: str, operations: int) -> dict[str, Any]:

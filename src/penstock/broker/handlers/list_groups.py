@@ -7,8 +7,10 @@ that leaves groups out without a word would be believed. States and types are co
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.views import GroupListed
+from penstock.vocabulary import Buffer
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 CLASSIC = "classic"
 
 
-async def list_groups(node: "Node", call: Call) -> dict[str, Any]:
+async def list_groups(node: "Node", call: Call) -> list[Buffer] | dict[str, Any]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
@@ -28,7 +30,7 @@ async def list_groups(node: "Node", call: Call) -> dict[str, Any]:
     except Refusal as refusal:
         return {"error_code": refusal.code, "groups": []}
     wanted = [listed for listed in found if not states or listed.state.value.lower() in states]
-    return {"error_code": ErrorCode.NONE, "groups": [_row(listed) for listed in wanted]}
+    return await written(node, call, {"error_code": ErrorCode.NONE, "groups": [_row(listed) for listed in wanted]}, len(wanted))
 
 
 async def _all_groups(node: "Node") -> list[GroupListed]:

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
 from penstock.broker.together import together
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.views import OffsetView
+from penstock.vocabulary import Buffer
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -34,19 +36,22 @@ class _Found(NamedTuple):
     code: ErrorCode
     topics: list[dict[str, Any]]
 
+    @property
+    def rows(self) -> int:
+        return sum(len(topic["partitions"]) for topic in self.topics)
 
-async def offset_fetch(node: "Node", call: Call) -> dict[str, Any]:
+
+async def offset_fetch(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     if call.version < _MANY_FROM:
         found = await _fetch(node, call.version, request.group_id, request.topics)
-        return {"topics": found.topics, "error_code": found.code}
+        return await written(node, call, {"topics": found.topics, "error_code": found.code}, found.rows)
     groups = await together(partial(_fetch, node, call.version, wish.group_id, wish.topics) for wish in request.groups)
-    return {
-        "groups": [
-            {"group_id": wish.group_id, "topics": found.topics, "error_code": found.code}
-            for wish, found in zip(request.groups, groups, strict=True)
-        ]
-    }
+    rows = [
+        {"group_id": wish.group_id, "topics": found.topics, "error_code": found.code}
+        for wish, found in zip(request.groups, groups, strict=True)
+    ]
+    return await written(node, call, {"groups": rows}, sum(1 + found.rows for found in groups))
 
 
 async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] | None) -> _Found:
