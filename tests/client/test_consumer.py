@@ -1,13 +1,13 @@
 """The consumer: every record at least once, in order, and committed only when the caller says so."""
 
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from client.client_side import SECONDS_MAX, numbered, poll_count, silent_address, values, write
 
 from penstock.client import Closed, CommitFailed, Consumer, Message, Producer, ReadFailed
-from penstock.testing import Broker
-
+from penstock.testing import Broker, broker
 
 ATTENTIVE = {"heartbeat.interval.ms": 200}  # How soon a member hears that the others have changed.
 
@@ -161,6 +161,18 @@ def test_a_group_goes_on_where_it_committed(penstock_broker: Broker, penstock_to
     write(penstock_broker, penstock_topic, *numbered(5, start=20))
     with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
         assert values(poll_count(consumer, 5)) == numbered(5, start=20)
+
+
+def test_a_broker_that_went_away_is_told_by_commit_but_not_by_poll(tmp_path: Path, group: str):
+    with broker(directory=tmp_path) as node:
+        write(node, "t", b"v")
+        consumer = Consumer(group=group, topics=["t"], bootstrap=node.bootstrap, session_seconds=6)
+        assert values(poll_count(consumer, 1)) == [b"v"]
+    with consumer:
+        assert consumer.poll(timeout=0.1) == []
+        with pytest.raises(CommitFailed, match="look whether the broker is up") as told:
+            consumer.commit()
+        assert told.value.code == "_WAIT_COORD"
 
 
 def test_what_was_not_committed_is_delivered_again(penstock_broker: Broker, penstock_topic: str, group: str):

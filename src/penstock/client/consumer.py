@@ -82,7 +82,8 @@ class Consumer:
     def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
         """Notes in the group that these, and all before them in their partitions, are done; without any: all that was handed out.
 
-        Returns when the group has it. What was handed out of partitions that were taken away meanwhile is left out: it is delivered again.
+        Returns when the group has it; where nobody answers for the group, it gives up after `session_seconds`. What was handed out of
+        partitions that were taken away meanwhile is left out: it is delivered again.
         """
         self._must_be_open()
         if self.group is None:

@@ -19,6 +19,7 @@ ADVICE: dict[str, str] = {
     "_TRANSPORT": "start the broker, or name it with bootstrap= or PENSTOCK_BOOTSTRAP",
     "_UNKNOWN_PARTITION": "the topic has fewer partitions than that: leave partition= out, or add partitions",
     "_UNKNOWN_TOPIC": "create the topic first: penstock topics create NAME",
+    "_WAIT_COORD": "nobody answers for the group: look whether the broker is up, then poll() and commit again",
     "FENCED_INSTANCE_ID": "another consumer with the same instance= has taken this one's place: stop one of them",
     "GROUP_MAX_SIZE_REACHED": "the group is full: stop a member, or raise group.max.size",
     "ILLEGAL_GENERATION": "the group moved on without this consumer: poll() again, its records will be delivered once more",
