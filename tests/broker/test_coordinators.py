@@ -9,6 +9,7 @@ from members import Member, commit, committed_codes, coordinated, joined, member
 from serving import DoorEnv, Line, Serving, started, until, virtually
 
 from penstock.broker import coordinator_snapshots
+from penstock.broker import groups as groups_module
 from penstock.broker.coordinators import SNAPSHOT_EVERY_BYTES_MIN
 from penstock.broker.groups import CONSUMER_OFFSETS
 from penstock.broker.node import Node
@@ -504,6 +505,18 @@ async def test_a_node_takes_no_more_groups_than_it_may_hold(serving: Serving) ->
     await one.leave()
     await line.ask(ApiKey.DELETE_GROUPS, groups_names=["one"])
     assert (await two.join()).error_code == 0
+
+
+async def test_members_that_say_too_much_about_themselves_are_refused(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "SHARE_OF_MEMORY", 512)  # A quarter of a mebibyte.
+    await serving.open(**QUICK | {"memory_bytes_max": 128 << 20})
+    line = await serving.line()
+    await coordinated(line)
+    talkative = [await member(serving, f"g{number}") for number in range(4)]
+    codes = [(await one.join(protocols=[("range", bytes(100_000))])).error_code for one in talkative]
+    assert codes[0] == 0
+    assert codes[-1] == 81
+    assert await talkative[0].heartbeat() == 0
 
 
 async def test_many_pipelined_commits_are_answered_in_order(serving: Serving) -> None:

@@ -352,6 +352,13 @@ async def test_all_that_a_group_has_committed_is_told_on_request(serving: Servin
         assert topic_id in {topic.topic_id.bytes for topic in answer.topics}
 
 
+async def test_many_offsets_are_told_at_once(serving: Serving) -> None:
+    line = await opened(serving)
+    await line.create("wide", 600)
+    assert set((await commit(line, "g", "wide", {index: index for index in range(600)})).values()) == {0}
+    assert await offsets_of(line, "g", "wide", range(600)) == {index: index for index in range(600)}
+
+
 async def test_a_topic_id_that_nobody_knows_is_refused_by_itself(serving: Serving) -> None:
     line = await opened(serving)
     known, unknown = await line.create("b"), bytes(range(16))

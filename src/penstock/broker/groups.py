@@ -21,11 +21,14 @@ from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.records import Record
 from penstock.partition.partition import Partition
 from penstock.settings import MIB
+from penstock.vocabulary import Instant
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+SHARE_OF_MEMORY = 8  # What subscriptions may take: an eighth.
+COUNTED_EVERY_SECONDS = 1.0
 SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
 OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
 
@@ -42,6 +45,8 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             abandoned=commands.Abandoned,
         )
         super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
+        self._subscription_bytes = 0  # About: counted now and then, and what came since.
+        self._counted_at: Instant | None = None
 
     def _new_state(self) -> GroupCoordinator:
         return GroupCoordinator(GroupSettings.of(self._node.settings))
@@ -67,11 +72,12 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
 
     def put(
         self, call: Call, group: str, order: Callable[[Asker], Command],
-        *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any], needs_name: bool = True, may_begin: bool = False,
+        *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any],
+        needs_name: bool = True, may_begin: bool = False, kept_bytes: int = 0,
     ) -> None:  # fmt: skip
         """Has the group's coordinator answer a request. `order` makes the command for the token that it is given.
 
-        `may_begin` is for requests that make a group where there is none.
+        `may_begin` is for requests that make a group where there is none, `kept_bytes` what of it the group will keep in memory.
         """
         asker = WaitingRequest(self._node, call, write, refuse)
         if needs_name and not group:
@@ -82,8 +88,8 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         except Refusal as refusal:
             asker.refused(refusal.code, refusal.reason)
             return
-        if may_begin and not self._has_room(coordinator.state, group):
-            asker.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "this node holds as many groups as it may (setting groups.max)")
+        if (may_begin and not self._has_room(coordinator.state, group)) or (kept_bytes and not self._has_memory(kept_bytes)):
+            asker.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "no room for another group or member (settings groups.max, memory.bytes.max)")
             return
         asker.abandon = partial(coordinator.abandon, asker)
         coordinator.submit(order(asker), asker)
@@ -93,6 +99,15 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         if state is None or state.holds(group):
             return True
         return sum(coordinator.state.size for coordinator in self if coordinator.state is not None) < self._node.settings.groups_max
+
+    def _has_memory(self, more_bytes: int) -> bool:
+        """Whether members may say more about themselves: a part of the memory is theirs."""
+        now = self._node.env.now()
+        if self._counted_at is None or now - self._counted_at > COUNTED_EVERY_SECONDS:
+            self._subscription_bytes = sum(coordinator.state.subscription_bytes for coordinator in self if coordinator.state is not None)
+            self._counted_at = now
+        self._subscription_bytes += more_bytes
+        return self._subscription_bytes <= self._node.settings.memory_bytes_max // SHARE_OF_MEMORY
 
     def is_loading(self) -> bool:
         return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)

@@ -135,6 +135,11 @@ class GroupCoordinator:
         """How many groups there are, about: those that only commit, those without offsets and those still forming are not added up."""
         return max(len(self._image.saved), len(self._image.offsets), len(self._sessions.groups))
 
+    @property
+    def subscription_bytes(self) -> int:
+        """What the members of all groups that are in use say about themselves."""
+        return sum(group.subscription_bytes for group in self._sessions.groups.values())
+
     def groups(self) -> list[GroupListed]:
         """Every group, those that only commit offsets too."""
         names = dict.fromkeys([*self._image.saved, *self._image.offsets, *self._sessions.groups])

@@ -29,6 +29,10 @@ CONSUMERS = "consumer"  # The protocol type whose subscriptions name topics.
 Protocols = tuple[tuple[str, bytes], ...]
 
 
+def size_of(protocols: Protocols) -> int:
+    return sum(len(name) + len(content) for name, content in protocols)
+
+
 def subscription(protocols: Protocols, chosen: str | None) -> bytes:
     """What a member says of itself under the chosen protocol."""
     return next((content for name, content in protocols if name == chosen), b"")
@@ -74,7 +78,7 @@ class FirstJoin:
 class Group:
     __slots__ = (
         "first_join", "generation", "join_ends", "joining", "leader", "members", "name", "pending", "protocol", "protocol_type",
-        "state", "statics", "support", "sync_ends", "syncing", "unsynced",
+        "state", "statics", "subscription_bytes", "support", "sync_ends", "syncing", "unsynced",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -86,6 +90,7 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.statics: dict[str, str] = {}  # instance id -> member id
+        self.subscription_bytes = 0  # What its members say about themselves, in all.
         self.support: dict[str, int] = {}  # protocol -> how many members offer it
         self.pending: dict[str, Instant] = {}  # Member ids given away and not yet used, and when they lapse.
         self.joining: dict[str, Token] = {}  # Parked joins by member id.
@@ -249,11 +254,12 @@ class Group:
         self.join_ends = NEVER
         self.members = {member.member_id: Member.loaded(member, deadlines[member.member_id]) for member in saved.members}
         self.statics = {member.instance_id: member.member_id for member in saved.members if member.instance_id is not None}
-        self.support = {}
+        self.support, self.subscription_bytes = {}, 0
         for member in self.members.values():
             self._count(member, 1)
 
     def _count(self, member: Member, step: int) -> None:
+        self.subscription_bytes += step * size_of(member.protocols)
         for name in dict.fromkeys(name for name, _ in member.protocols):
             self.support[name] = self.support.get(name, 0) + step
             if not self.support[name]:

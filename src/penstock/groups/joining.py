@@ -11,7 +11,7 @@ from penstock.errors import ErrorCode
 from penstock.groups.bounds import GROUP_BYTES_MAX, PENDING_MEMBERS_MAX, SUBSCRIPTION_BYTES_MAX
 from penstock.groups.commands import JoinGroup
 from penstock.groups.draft import Draft
-from penstock.groups.group import Group, Member
+from penstock.groups.group import Group, Member, size_of
 from penstock.groups.phases import begin_rebalance, current_generation, drop, everybody, refuse_parked, settle
 from penstock.groups.records import GroupSaved, encode
 from penstock.groups.replies import JoinReply
@@ -24,7 +24,7 @@ def fault_of_request(command: JoinGroup, draft: Draft) -> ErrorCode:
         return ErrorCode.INVALID_GROUP_ID
     if not draft.settings.session_timeout_min_ms <= command.session_timeout_ms <= draft.settings.session_timeout_max_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if sum(len(name) + len(content) for name, content in command.protocols) > SUBSCRIPTION_BYTES_MAX:
+    if size_of(command.protocols) > SUBSCRIPTION_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 
@@ -50,6 +50,8 @@ def join(group: Group, command: JoinGroup, draft: Draft) -> None:
 def _has_room(group: Group, command: JoinGroup, draft: Draft) -> bool:
     """Members that have joined count during the join phase, so that a group above a lowered bound sheds those that come last."""
     size_max = draft.settings.group_size_max
+    if command.member_id not in group.members and group.subscription_bytes + size_of(command.protocols) > GROUP_BYTES_MAX:
+        return False  # Its record could not be stored.
     if group.state is GroupState.EMPTY or command.instance_id in group.statics:
         return True
     if group.state is GroupState.PREPARING:
