@@ -21,14 +21,12 @@ from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.records import Record
 from penstock.partition.partition import Partition
 from penstock.settings import MIB
-from penstock.vocabulary import Instant
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 SHARE_OF_MEMORY = 8  # What subscriptions may take: an eighth.
-COUNTED_EVERY_SECONDS = 1.0
 SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
 OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
 
@@ -45,8 +43,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             abandoned=commands.Abandoned,
         )
         super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
-        self._subscription_bytes = 0  # About: counted now and then, and what came since.
-        self._counted_at: Instant | None = None
+        self._subscription_bytes = 0  # At most: what there was when last counted, and all that came since.
 
     def _new_state(self) -> GroupCoordinator:
         return GroupCoordinator(GroupSettings.of(self._node.settings))
@@ -102,12 +99,12 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
 
     def _has_memory(self, more_bytes: int) -> bool:
         """Whether members may say more about themselves: a part of the memory is theirs."""
-        now = self._node.env.now()
-        if self._counted_at is None or now - self._counted_at > COUNTED_EVERY_SECONDS:
-            self._subscription_bytes = sum(coordinator.state.subscription_bytes for coordinator in self if coordinator.state is not None)
-            self._counted_at = now
+        bytes_max = self._node.settings.memory_bytes_max // SHARE_OF_MEMORY
         self._subscription_bytes += more_bytes
-        return self._subscription_bytes <= self._node.settings.memory_bytes_max // SHARE_OF_MEMORY
+        if self._subscription_bytes > bytes_max:
+            held = sum(coordinator.state.subscription_bytes for coordinator in self if coordinator.state is not None)
+            self._subscription_bytes = held + more_bytes
+        return self._subscription_bytes <= bytes_max
 
     def is_loading(self) -> bool:
         return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)
