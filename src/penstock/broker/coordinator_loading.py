@@ -23,7 +23,7 @@ S = TypeVar("S")
 
 READ_BYTES = 256 * KIB  # Taken apart in one go: a few milliseconds.
 REPLAYED_AT_ONCE = 500
-STRETCH_BYTES = 32 * MIB  # Of log whose records are held back until the last one of each key is known.
+STRETCH_BYTES = 8 * MIB  # Of log whose records are held back until the last one of each key is known.
 
 Replay = Callable[[S, bytes, bytes | None], None]
 
