@@ -87,7 +87,9 @@ def test_an_unknown_setting_is_refused_with_the_nearest_one():
 
 def test_an_impossible_value_is_told_with_what_the_node_said():
     with pytest.raises(BrokerFailed, match=r"num\.partitions must lie between 1 and 10000, not 0"):
-        broker(num_partitions=0).start()
+        unable = broker(num_partitions=0)
+        unable.start()
+    assert unable.directory is not None and not unable.directory.exists()
     with pytest.raises(BrokerFailed, match="must be one of ack, interval, os"):
         broker(flush="sometimes").start()
 
@@ -141,6 +143,7 @@ def test_a_node_that_was_killed_is_told_unless_the_test_has_its_own_story():
     os.kill(node.pid, signal.SIGKILL)
     with pytest.raises(BrokerFailed, match="ended with code -9"):
         node.stop()
+    assert node.directory is not None and not node.directory.exists()
     with pytest.raises(ZeroDivisionError), broker() as node:
         os.kill(node.pid, signal.SIGKILL)
         raise ZeroDivisionError

@@ -10,6 +10,7 @@ Not here: what is in the node's process (child.py).
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,7 +75,8 @@ class Broker:
         self.directory = Path(tempfile.mkdtemp(prefix="penstock-")) if self.directory is None else self.directory
         flags = {"data.dir": str(self.directory), "kafka": "127.0.0.1:0", "http": "off"} | self._settings
         self._process = _spawn({"flags": flags, "is_temporary": is_temporary}, self._log)
-        self._end = weakref.finalize(self, _end, self._process)  # Also when it is forgotten, and when the interpreter ends.
+        # Also when it is forgotten, and when the interpreter ends.
+        self._end = weakref.finalize(self, _end, self._process, self.directory if is_temporary else None)
         self.bootstrap = self._wait_until_ready(self._process)
         return self
 
@@ -165,8 +167,8 @@ def _read_line(process: "subprocess.Popen[bytes]", seconds: float) -> str:
     return line.decode()
 
 
-def _end(process: "subprocess.Popen[bytes]") -> int:
-    """Closes the pipe that the node lives by, and waits until it is gone; its exit code."""
+def _end(process: "subprocess.Popen[bytes]", temporary: Path | None) -> int:
+    """Closes the pipe that the node lives by, and waits until it is gone; its exit code. One that was killed leaves its directory to us."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.close()
     try:
@@ -176,3 +178,5 @@ def _end(process: "subprocess.Popen[bytes]") -> int:
         return process.wait()
     finally:
         process.stdout.close()
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
