@@ -33,6 +33,7 @@ class Loaded:
     """How it went, for the node's own log and for when the next snapshot is due."""
 
     snapshot_bytes: int = 0
+    snapshot_offset: int = 0
     log_bytes: int = 0
     disbelief: str | None = None  # Why a snapshot that was there did not count.
 
@@ -46,6 +47,7 @@ async def load(env: Env, log: Log, new_state: Callable[[], S], replay: Replay[S]
             async for mark, entries, bytes_read in pieces:
                 await _replay(entries, state, replay, patience)
                 offset, loaded.snapshot_bytes = mark.offset, bytes_read
+                loaded.snapshot_offset = offset
     except (Disbelieved, DiskFailed) as disbelief:
         loaded = Loaded(disbelief=str(disbelief))
         state, offset = new_state(), int(log.start_offset)

@@ -2,14 +2,15 @@
 
 The topic is made when somebody first needs it. Its coordinators are loaded as soon as its partitions are open, a few at a time, while the
 node already serves everything else. A snapshot is due when the log has grown by as much as the last one was large: loading then reads at
-most about twice what the state itself takes, and writing snapshots costs at most as much as writing the log.
+most about twice what the state itself takes, and writing snapshots costs at most as much as writing the log. It is also due when compaction
+has been past the last one.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from penstock.broker import coordinator_snapshots
 from penstock.broker.coordinator import Coordinator, Kind, ReplayedState
@@ -40,13 +41,21 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 
+class Saved(NamedTuple):
+    """What the last snapshot of a coordinator stands for."""
+
+    appended_bytes: int = 0  # That the log had taken in all.
+    size: int = 0
+    offset: int = 0
+
+
 class Coordinators(Generic[S, C, R]):
     def __init__(self, node: "Node", kind: Kind[S, C, R], partition_count: int) -> None:
         self._node = node
         self._kind = kind
         self._partition_count = partition_count  # Of a topic that is still to be made.
         self._coordinators: list[Coordinator[S, C, R]] = []  # By partition; none until the topic is there.
-        self._saved: dict[Partition, tuple[int, int]] = {}  # Bytes that the log had taken in all at the last snapshot, and its own size.
+        self._saved: dict[Partition, Saved] = {}
         self._waiting: dict[Coordinator[S, C, R], None] = {}  # To be loaded.
         self._loading = 0
         self._turn = asyncio.Lock()  # Snapshots of one coordinator are never written twice at once.
@@ -95,7 +104,8 @@ class Coordinators(Generic[S, C, R]):
     async def stop(self) -> None:
         """Leaves a snapshot of everything, so that the next start is quick. Nobody is served any more."""
         async with self._turn:
-            await together(partial(self._save, coordinator) for coordinator in self._coordinators if self._grown_bytes(coordinator))
+            news = [coordinator for coordinator in self._coordinators if self._grown_bytes(coordinator) or self._is_overtaken(coordinator)]
+            await together(partial(self._save, coordinator) for coordinator in news)
         for coordinator in self._coordinators:
             coordinator.close()
 
@@ -138,7 +148,7 @@ class Coordinators(Generic[S, C, R]):
             return
         if loaded.disbelief is not None:
             self._node.report(f"the snapshot of {name} is not believed, its log was read instead: {loaded.disbelief}")
-        self._saved[partition] = (partition.log.appended_bytes - loaded.log_bytes, loaded.snapshot_bytes)
+        self._saved[partition] = Saved(partition.log.appended_bytes - loaded.log_bytes, loaded.snapshot_bytes, loaded.snapshot_offset)
         coordinator.begin(state)
         seconds, read_bytes = self._node.env.now() - began, loaded.snapshot_bytes + loaded.log_bytes
         log.debug("loaded the coordinator of %s: %d bytes in %.2f s", name, read_bytes, seconds)
@@ -167,15 +177,21 @@ class Coordinators(Generic[S, C, R]):
             await together((partial(self._save, coordinator) for coordinator in grown), SAVED_AT_A_TIME)
 
     def _wants_snapshot(self, coordinator: Coordinator[S, C, R]) -> bool:
-        _, last_bytes = self._saved.get(coordinator.partition, (0, 0))
-        return self._grown_bytes(coordinator) >= max(SNAPSHOT_EVERY_BYTES_MIN, last_bytes)
+        last = self._saved.get(coordinator.partition, Saved())
+        return self._is_overtaken(coordinator) or self._grown_bytes(coordinator) >= max(SNAPSHOT_EVERY_BYTES_MIN, last.size)
+
+    def _is_overtaken(self, coordinator: Coordinator[S, C, R]) -> bool:
+        """Whether compaction has been past the last snapshot, so that nobody would believe it."""
+        partition = coordinator.partition
+        is_usable = coordinator.state is not None and partition.log.failure is None
+        return is_usable and self._saved.get(partition, Saved()).offset < partition.log.gaps_below
 
     def _grown_bytes(self, coordinator: Coordinator[S, C, R]) -> int:
         """How much of the log the last snapshot does not cover."""
         partition = coordinator.partition
         if coordinator.state is None or partition.log.failure is not None:
             return 0
-        return partition.log.appended_bytes - self._saved.get(partition, (0, 0))[0]
+        return partition.log.appended_bytes - self._saved.get(partition, Saved()).appended_bytes
 
     async def _save(self, coordinator: Coordinator[S, C, R]) -> None:
         partition, state = coordinator.partition, coordinator.state
@@ -196,7 +212,7 @@ class Coordinators(Generic[S, C, R]):
             if not partition.is_deleted:
                 self._node.report(f"no snapshot of {partition.topic}-{partition.index}: {failure}")
             return
-        self._saved[partition] = (appended_bytes, size)
+        self._saved[partition] = Saved(appended_bytes, size, mark.offset)
 
     def _entries(self, state: S) -> Iterator[tuple[bytes, bytes]]:
         for piece in state.snapshot_pieces():
