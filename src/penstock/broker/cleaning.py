@@ -2,8 +2,8 @@
 
 A log is compacted when more than `min.cleanable.dirty.ratio` of it is new, or when something in it has waited for `max.compaction.lag.ms`.
 Each gets one round and then waits for its next turn, so that one log that is always dirty does not keep the others waiting.
-A log that cannot be compacted (damaged, no room, too many keys for the map) is told to the operator and tried again next time: it is as
-good as it was, only larger.
+A log that cannot be compacted (damaged, no room, too many keys for the map) is told to the operator and tried again after a while: it is
+as good as it was, only larger, and finding that out has its price.
 Not here: how a round goes (log/compaction.py).
 """
 
@@ -16,12 +16,14 @@ from penstock.errors import DiskFailed
 from penstock.log.compacted_log import Account, Dirt
 from penstock.log.compaction import MapTooSmall
 from penstock.partition.partition import Partition
+from penstock.vocabulary import Instant
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 log = logging.getLogger("penstock")
 
+RETRY_SECONDS = 300.0
 REPLACED_STAY_SECONDS = 60.0  # As Kafka's file.delete.delay.ms: whoever was promised bytes of an old file has begun to take them by then.
 
 
@@ -30,6 +32,7 @@ class Cleaner:
         self._node = node
         self._housekeeper = housekeeper
         self._under_way: Account | None = None
+        self._not_before: dict[Partition, Instant] = {}  # Of those that could not be compacted.
         self.dirty_ratio_max = 0.0  # When last looked at.
 
     @property
@@ -53,6 +56,7 @@ class Cleaner:
         ratios: list[tuple[float, Partition]] = []
         self.dirty_ratio_max = 0.0
         now = self._node.env.now()
+        self._not_before = {partition: due for partition, due in self._not_before.items() if due > now and not partition.is_deleted}
         for at, partition in enumerate(list(self._node.partitions)):
             if at % PARTITIONS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
@@ -62,7 +66,8 @@ class Cleaner:
             dirt = self._dirt(partition)
             if dirt is not None:
                 self.dirty_ratio_max = max(self.dirty_ratio_max, dirt.ratio)
-                if dirt.is_overdue or dirt.ratio > partition.config.min_cleanable_dirty_ratio:
+                is_due = dirt.is_overdue or dirt.ratio > partition.log.config.dirty_ratio_min
+                if is_due and partition not in self._not_before:
                     ratios.append((dirt.ratio, partition))
         return [partition for _, partition in sorted(ratios, key=lambda pair: -pair[0])]
 
@@ -92,6 +97,7 @@ class Cleaner:
             )
         except (DiskFailed, MapTooSmall) as failure:
             if not partition.is_deleted:
+                self._not_before[partition] = Instant(node.env.now() + RETRY_SECONDS)
                 node.report(f"{partition.topic}-{partition.index} is not compacted: {failure}")
                 if partition.log.failure is not None:
                     node.settle(partition)

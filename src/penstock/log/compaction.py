@@ -31,10 +31,11 @@ from there. The work is done away from the loop, a chunk at a time.
 Not here: which log is next, and when (broker/cleaning.py); transactions (sifting.py says what that means).
 """
 
+import sys
+from array import array
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from struct import Struct
 
 from penstock.env import Env, File
 from penstock.errors import DiskFailed, DiskFull
@@ -92,9 +93,6 @@ class Account:
     is_complete: bool = False  # False: something came in between, and the next round does it again.
 
 
-_END = Struct(">q")
-
-
 @contextmanager
 def _told_apart() -> Iterator[None]:
     """A write that fails takes the log offline; a read that fails does not."""
@@ -107,7 +105,10 @@ def _told_apart() -> Iterator[None]:
 
 
 def pack_ends(last_offsets: Sequence[int]) -> bytes:
-    return b"".join(map(_END.pack, sorted(set(last_offsets))))
+    ends = array("q", sorted(last_offsets))
+    if sys.byteorder == "little":
+        ends.byteswap()
+    return ends.tobytes()
 
 
 class Compaction:

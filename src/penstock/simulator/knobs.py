@@ -50,6 +50,7 @@ COMPACTION_KNOBS: dict[str, tuple[Knob, ...]] = {
     "chunks of compaction": ((chunks, "CHUNK_BYTES", (70, 500, 5_000)),),
     "slots of a key map": ((key_map, "SLOTS_MIN", (2, 8)),),
     "replaced files": ((cleaning, "REPLACED_STAY_SECONDS", (0.0, 0.3)),),
+    "retries of compaction": ((cleaning, "RETRY_SECONDS", (0.05, 0.5)),),
 }
 
 GROUP_KNOBS: dict[str, tuple[Knob, ...]] = {

@@ -504,8 +504,8 @@ cdef bint read_record(const uint8_t **at, const uint8_t *end, Fields *record) no
     record.key = at[0]
     if record.key_length > 0:
         at[0] += record.key_length
-    if not take_varint(at, record.end, &record.value_length) or record.value_length > record.end - at[0]:
-        return False
+    if not take_varint(at, record.end, &record.value_length) or record.end - at[0] < 1 or record.value_length >= record.end - at[0]:
+        return False  # After the value comes a count of headers: no record is shorter than RECORD_BYTES_MIN.
     at[0] = record.end
     return True
 

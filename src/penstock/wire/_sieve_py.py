@@ -219,7 +219,7 @@ def _read_record(batches: Buffer, start: int, end: int) -> _Record:
         raise MalformedInput("a field reaches past its record")
     key = bytes(batches[at : at + key_length]) if key_length >= 0 else None
     value_length, at = read_varint(batches, at + max(0, key_length), record_end)
-    if value_length > record_end - at:
+    if record_end - at < 1 or value_length >= record_end - at:  # After the value comes a count of headers.
         raise MalformedInput("a field reaches past its record")
     return _Record(start, record_end, after_time, timestamp_delta, offset_delta, key, value_length < 0)
 
