@@ -12,7 +12,8 @@ from penstock.wire.api_keys import ApiKey
 
 SERVED = [(api.key, version) for api in API_TABLE for version in range(api.version_min, api.version_max + 1)]
 NOT_SERVED = [
-    (0, 0), (0, 1), (0, 2), (0, 14), (1, 3), (1, 19), (2, 0), (3, 14), (19, 1), (22, 6), (8, 1), (9, 0), (10, 7), (68, 0), (999, 0), (-1, 0),
+    (0, 0), (0, 1), (0, 2), (0, 14), (1, 3), (1, 19), (2, 0), (3, 14), (19, 1), (22, 6), (8, 1), (9, 0), (10, 7), (68, 0),
+    (999, 0), (-1, 0),
 ]  # fmt: skip
 
 
