@@ -585,6 +585,24 @@ def test_a_compacted_log_opens_as_it_was_whatever_became_of_its_caches(lost: tup
     run(story())
 
 
+def test_an_index_that_nobody_needs_is_swept_at_the_next_start() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = await filled(disk)
+        await bench.compact()
+        await bench.close()
+        kept = [path for path in disk.files() if path.endswith(".index")]
+        for name in (SegmentName(12), SegmentName(0, 12, 99)):
+            disk.append(disk.open(f"{DIRECTORY}/{name}.index", create=True), (b"left over",))
+        disk.kill()
+        await bench.open(is_clean=True)
+        assert [path for path in disk.files() if path.endswith(".index")] == kept
+        assert kept
+        await bench.check()
+
+    run(story())
+
+
 def test_rot_in_a_compacted_segment_is_never_taken_for_a_torn_write() -> None:
     async def story() -> None:
         disk = SimDisk()

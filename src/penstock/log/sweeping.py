@@ -29,6 +29,10 @@ async def sweep(disk: Disk, directory: str, identity: LogIdentity, names: list[s
         sweep_below(disk, directory, max(max(name.base_offset + 1, name.end_offset) for name in deleted), stay)
     for name in deleted:
         disk.unlink(_path(directory, name) + DELETED)
+    needed = dict.fromkeys(stay)
+    for file_name in names:  # A reader that compaction has overtaken may have saved the index of a segment that was gone by then.
+        if (name_of_index := segment_name(file_name, INDEX)) is not None and name_of_index not in needed:
+            disk.unlink(f"{directory}/{file_name}")
     return stay
 
 
