@@ -1,0 +1,93 @@
+"""The power goes while a node compacts: the last value of each key that was acknowledged is there when it comes back."""
+
+import os
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, TopicPartition
+from system import librdkafka
+from system.harness import Node
+from system.lazy_disk import LazyDisk
+from system.lazy_tree import Cut
+from system.test_power_cut import power_cut
+
+pytestmark = [pytest.mark.serial, pytest.mark.needs("fuse")]
+
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
+SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))
+both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])])
+
+SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "log.cleaner.backoff.ms": 10, "disk.free.bytes.min": 0}
+COMPACTED = {"cleanup_policy": "compact", "segment_bytes": 16 * 1024, "min_cleanable_dirty_ratio": 0.05}
+KEYS = 25
+SECONDS_MAX = 30.0
+
+
+class LastWords:
+    """What was acknowledged last of each key: offset and value."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[bytes, tuple[int, bytes]] = {}
+        self.refused: list[str] = []
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+            return
+        key, place = bytes(message.key() or b""), (int(message.offset() or 0), bytes(message.value() or b""))
+        self.by_key[key] = max(place, self.by_key.get(key, place))
+
+
+@contextmanager
+def writing_keys(bootstrap: str, topic: str) -> Iterator[LastWords]:
+    last, stopping = LastWords(), threading.Event()
+
+    def write() -> None:
+        sender = librdkafka.producer(bootstrap, enable_idempotence=True, linger_ms=2, delivery_timeout_ms=120_000)
+        number = 0
+        while not stopping.wait(0.002):
+            for _ in range(5):
+                number += 1
+                sender.produce(topic, key=b"key-%d" % (number % KEYS), value=b"%d:" % number + b"." * 200, on_delivery=last.note)
+            sender.poll(0)
+        assert sender.flush(90) == 0
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield last
+    finally:
+        stopping.set()
+        thread.join(timeout=120)
+    assert not thread.is_alive(), "the writer did not come to an end"
+    assert last.refused == [], last.refused[0]
+
+
+def read(bootstrap: str, topic: str) -> Iterator[Message]:
+    """To the end, however many offsets are missing."""
+    with librdkafka.consumer(bootstrap, enable_partition_eof=True) as reader:
+        reader.assign([TopicPartition(topic, 0, 0)])
+        while (message := reader.poll(SECONDS_MAX)) is not None and message.error() is None:
+            yield message
+        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
+
+
+@both
+@pytest.mark.parametrize("how", list(Cut))
+def test_the_last_of_each_key_survives_power_cuts_during_compaction(tmp_path: Path, how: Cut, rounds: int) -> None:
+    rng = random.Random(f"{how} {rounds}")
+    with LazyDisk(tmp_path / "disk") as disk, Node(disk.path / "data", log=tmp_path / "node.log", settings=SETTINGS) as node:
+        topic = librdkafka.make_topic(node.bootstrap, "kept", **COMPACTED)
+        with writing_keys(node.bootstrap, topic) as last:
+            for seed in range(rounds):
+                power_cut(node, disk, how, seed=seed, after_writes=rng.randint(50, 600))
+                node.start()
+        assert node.complaints() == []
+        found = {bytes(message.key() or b""): (message.offset(), bytes(message.value() or b"")) for message in read(node.bootstrap, topic)}
+        assert found == last.by_key
+        assert len(found) == KEYS
+        assert any("-" in path.name for path in (disk.path / "data" / "topics").rglob("*.log")), "nothing was compacted"
