@@ -11,7 +11,7 @@ UV_LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-peers soak simulate package lock reference clean
+.PHONY: help setup demo test check conformance bench bench-peers soak simulate package lock reference clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: setup ## Lint, types, layers, and generated pages.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
+
+conformance: setup ## Fetch foreign clients and tools and play them against a node (TOOLS="kcat kafkajs").
+	$(BIN)/python -m conformance $(if $(RECORD),--record) $(TOOLS)
 
 bench: setup ## Measure this node beside a bare loop.
 	$(BIN)/python -m benchmarks

@@ -33,7 +33,8 @@ FEATURES = {
     "load tools": "the tool's own load generators run through",
     "node stays clean": "the node logs no error and stops as asked afterwards",
 }
-CODECS = {"no codec": "none", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}  # The feature, and how batches are stored then.
+# The feature, and how batches are stored then.
+CODECS = {"no codec": "none", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
 
 
 class Outcome(Enum):
@@ -85,8 +86,8 @@ def _opening(commit: str) -> list[str]:
         "",
         *textwrap.wrap(
             f"Written by `make conformance RECORD=1` on {date.today().isoformat()} at commit {commit}, Python {platform.python_version()}, "
-            "one node with the settings it ships with. Each tool came from a public package registry. confluent-kafka, aiokafka, the newest "
-            "kafka-python and Java's client library are not listed here: the test suite plays them on every change "
+            "one node with the settings it ships with. Each tool came from a public package registry. confluent-kafka, aiokafka, the "
+            "newest kafka-python and Java's client library are not listed here: the test suite plays them on every change "
             "(`tests/compatibility/`, `tests/system/`).",
             width=140,
             break_on_hyphens=False,

@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from conformance import workshop
@@ -22,7 +23,7 @@ LINES = [f"{number:05d} {'penstock ' * 20}" for number in range(300)]
 
 class Kcat:
     name = "kcat"
-    features = (
+    features: Sequence[str] = (
         *CODECS,
         "keys, headers, times",
         "idempotent producer",
@@ -48,7 +49,7 @@ class Kcat:
     def play(self, bootstrap: str, prefix: str) -> Iterator[Say]:
         self._bootstrap, self._prefix = bootstrap, prefix
         for feature, codec in CODECS.items():
-            yield feature, outcome(lambda codec=codec: self._codec(codec))  # type: ignore[misc]
+            yield feature, outcome(partial(self._codec, codec))
         scenarios: dict[str, Callable[[], None]] = {
             "keys, headers, times": self._keys_headers_times,
             "idempotent producer": self._idempotent,
@@ -97,7 +98,7 @@ class Kcat:
         topic = self._topic_of_four("static")
         for _ in range(2):
             with self._member("static", topic, "-X", "group.instance.id=one") as member:
-                until("the static member owns all", lambda member=member: member.owns() == 4)  # type: ignore[misc]
+                until("the static member owns all", member.owns_four)
 
     def _resume(self) -> None:
         topic = self._prefix + "resumed"
@@ -105,7 +106,7 @@ class Kcat:
             lines = [f"{number:05d}" for number in range(turn * 10, turn * 10 + 10)]
             self._produce(topic, lines)
             with self._member("resuming", topic) as member:
-                until("ten more came", lambda member=member: len(member.got()) >= 10)  # type: ignore[misc]
+                until("ten more came", partial(member.has, 10))
             claim(member.got() == lines, f"turn {turn} begins where the last ended: {member.got()}")
 
     def _create_and_describe(self) -> None:
@@ -132,9 +133,8 @@ class Kcat:
 
     def _topic_of_four(self, name: str) -> str:
         """kcat cannot ask for partitions; the node's own command can."""
-        workshop.run(
-            [*workshop.PENSTOCK, "topics", "create", self._prefix + name, "--partitions", "4", "--bootstrap", self._bootstrap], cwd=workshop.ROOT
-        )
+        command = [*workshop.PENSTOCK, "topics", "create", self._prefix + name, "--partitions", "4", "--bootstrap", self._bootstrap]
+        workshop.run(command, cwd=workshop.ROOT)
         return self._prefix + name
 
     def _produce(self, topic: str, lines: list[str], *options: str) -> None:
@@ -181,10 +181,16 @@ class Member:
             self._process.kill()
             self._process.wait()
 
+    def owns_four(self) -> bool:
+        return self.owns() == 4
+
     def owns(self) -> int:
         """How many partitions it was given when it last was told."""
         told = [line for line in self._said.read_text().splitlines() if "assigned: " in line or "revoked: " in line]
         return len(re.findall(r"\[\d+\]", told[-1].partition("assigned: ")[2])) if told else 0
+
+    def has(self, count: int) -> bool:
+        return len(self.got()) >= count
 
     def got(self) -> list[str]:
         return self._read.read_text().splitlines()

@@ -29,7 +29,7 @@ class Player(Protocol):
 class Program:
     def __init__(self, name: str, obtain: Callable[[], tuple[Sequence[str], str]], lacks: tuple[str, ...] = ()) -> None:
         self.name = name
-        self.features = [feature for feature in FEATURES if feature not in (*lacks, "load tools", OURS)]
+        self.features: Sequence[str] = [feature for feature in FEATURES if feature not in (*lacks, "load tools", OURS)]
         self._obtain = obtain
         self._command: Sequence[str] = ()
 

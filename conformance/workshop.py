@@ -86,6 +86,7 @@ def pip(name: str, *requirements: str) -> Path:
     """The Python of an environment with these packages in it."""
     python = CACHE / name / "bin" / "python"
     if not (CACHE / name / "complete").exists():
+        shutil.rmtree(CACHE / name, ignore_errors=True)  # Half an environment cannot be finished.
         run([sys.executable, str(ROOT / "scripts" / "make_venv.py"), str(CACHE / name)], cwd=ROOT)
         run([str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *requirements], cwd=ROOT)
         (CACHE / name / "complete").touch()
@@ -101,7 +102,13 @@ def need(*commands: str) -> None:
 def run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str] | None = None) -> str:
     try:
         ended = subprocess.run(
-            command, cwd=cwd, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=True
+            command,
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=FETCH_SECONDS_MAX,
+            check=True,
         )
     except subprocess.CalledProcessError as failure:
         last_words = (failure.stderr or failure.stdout).strip().splitlines()[-1:] or ["nothing"]
