@@ -60,6 +60,7 @@ async def test_topics_are_made_together_and_refused_one_by_one(serving: Serving)
         assert (topic.error_message is None) == is_made
         assert (topic.num_partitions, topic.replication_factor) == ((3, 1) if is_made else (-1, -1))
         assert (topic.topic_id is not None and topic.topic_id.bytes != bytes(16)) == is_made
+    assert "already exists" in (made["there"].error_message or ""), "scripts around kafka-topics look for these words"
     assert await names(line) == ["there", "good"]
     assert (await line.produce("good", b"x", partition=2)).error_code == 0, "it can be used at once"
 

@@ -135,7 +135,7 @@ class Controller:
     def _new_topic(self, wish: NewTopic, taken: set[str], room: int) -> records.TopicCreated:
         name = check_topic_name(wish.name)
         if name in self.image.topics or name in taken:
-            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
         overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
         check_internal(name, self.topic_defaults.with_overrides(overrides))
         placements = self._placements(wish)
