@@ -150,8 +150,8 @@ async def test_single_names_are_told_alone_and_unknown_ones_left_out(serving: Se
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
-        (CLIENT_METRICS, "m", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (0, "x", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
@@ -162,6 +162,15 @@ async def test_what_cannot_be_described_is_refused_by_its_code(serving: Serving,
     result = await describe(line, kind, name)
     assert (result.error_code, result.configs) == (code, ())
     assert result.error_message
+
+
+@pytest.mark.parametrize("kind", [CLIENT_METRICS, GROUP])
+async def test_groups_and_client_metrics_have_no_settings_and_that_is_no_error(serving: Serving, kind: int) -> None:
+    """kafka-configs describes every group that it sees; one refusal would end it."""
+    await serving.open()
+    line = await serving.line()
+    result = await describe(line, kind, "g")
+    assert (result.error_code, result.error_message, result.configs) == (ErrorCode.NONE, None, ())
 
 
 async def test_all_of_a_hundred_topics_are_described_in_one_request(serving: Serving) -> None:

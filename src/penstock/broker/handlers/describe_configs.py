@@ -2,7 +2,8 @@
 
 A topic tells every topic setting; this node every node setting, and with `topic.` in front what its topics start from; the node without a
 name what every node was told while it ran. Asked for single names, those that don't exist are left out, as at Kafka.
-Gaps: brokers' loggers, client metrics and groups have no configs here: INVALID_REQUEST, each by itself.
+A group or a subscription to client metrics was never told anything: no settings, and no error, since tools ask about all groups they see.
+Gaps: brokers' loggers have no configs here: INVALID_REQUEST.
 """
 
 from collections.abc import Hashable
@@ -23,6 +24,8 @@ from penstock.wire.describe_configs import ConfigResult, ConfigRow, encode_confi
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+WITHOUT_SETTINGS = (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
 
 
 async def describe_configs(node: "Node", call: Call) -> list[Buffer]:
@@ -46,6 +49,8 @@ class Describing:
 
     def result(self, resource: Any) -> ConfigResult:
         kind, name = resource.resource_type, resource.resource_name
+        if kind in WITHOUT_SETTINGS and name:
+            return ConfigResult(kind, name, encode_configs(self._version, ()))
         try:
             return ConfigResult(kind, name, self._configs(_described(self._node, kind, name), resource.configuration_keys or ()))
         except Refusal as refusal:
