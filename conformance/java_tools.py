@@ -162,6 +162,9 @@ class JavaTools:
         claim(re.search(rf"^{re.escape(group)}\s+(Classic\s+)?.*Stable", listed, re.MULTILINE) is not None, f"it is listed: {listed}")
         claim(re.search(r"\s2\s+\S*(\(0,1\)|:0,1)\s", members) is not None, f"one member has both partitions: {members}")
         claim(re.search(r"range\s+.*Stable\s+1", state) is not None, f"it is stable: {state}")
+        if self._tools is TOOLS:  # Groups had no settings before.
+            told = self._run("configs", "--describe", "--entity-type", "groups")
+            claim(f"configs for group {group} are" in told, f"its settings can be asked for: {told}")
 
     def _reset_group_offsets(self) -> None:
         group, topic = self._committed("reset")
