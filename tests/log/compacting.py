@@ -72,7 +72,7 @@ class Keyed(Bench):
         account = await self.log.compact(
             dirt, last_offsets=list(self.last_of_producers.values()), keys_bytes_max=keys_bytes, replaced_stay_seconds=stay_seconds
         )
-        self.log.remove_replaced(self.env.now())
+        await self.log.remove_replaced(self.env.now())
         return account
 
     async def records(self, start: int | None = None) -> list[Record]:

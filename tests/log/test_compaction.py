@@ -436,7 +436,7 @@ def test_a_stream_that_was_promised_is_kept_though_it_begins_after_the_swap() ->
         assert len(promised) == len(stream)
         assert bases_in(promised) == list(range(len(bases_in(promised))))
         files = len(logs_in(disk))
-        bench.log.remove_replaced()
+        await bench.log.remove_replaced()
         assert len(logs_in(disk)) < files
 
     run(story())

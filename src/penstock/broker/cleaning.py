@@ -62,7 +62,7 @@ class Cleaner:
                 await asyncio.sleep(0)
             if partition.log.failure is not None or partition.is_deleted:
                 continue
-            partition.log.remove_replaced(now)
+            await partition.log.remove_replaced(now)
             dirt = self._dirt(partition)
             if dirt is not None:
                 self.dirty_ratio_max = max(self.dirty_ratio_max, dirt.ratio)

@@ -74,9 +74,9 @@ class CompactedLog(Log):
             self.clean_end = max(self.clean_end, account.clean_end)
         return account
 
-    def remove_replaced(self, now: Instant | None = None) -> None:
+    async def remove_replaced(self, now: Instant | None = None) -> None:
         """Removes files that compaction has replaced: those that have stayed for long enough, or all."""
-        self._swaps.remove(now)
+        await self._swaps.remove_later(self._env, now)
 
     def _next_generation(self) -> int:
         self._check_alive()

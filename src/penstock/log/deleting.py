@@ -5,12 +5,13 @@ First the checkpoint says where the log starts now, and that is flushed. Then th
 
 from itertools import takewhile
 
-from penstock.env import Disk, SyncFailures
+from penstock.env import Disk, Env, SyncFailures
 from penstock.log.checkpoint import encode, load
 from penstock.log.config import LogIdentity
 from penstock.log.faults import LogDamaged
 from penstock.log.retention import Expired
 from penstock.log.segment import DELETED, Segment, Shelf
+from penstock.log.small_files import unlink_all
 
 
 def still_going(plan: Expired, shelf: Shelf, end_offset: int) -> list[Segment]:
@@ -40,12 +41,12 @@ def checkpoint_from(disk: Disk, directory: str, identity: LogIdentity, start_off
     return encode(identity, remembered)
 
 
-async def remove_files(disk: Disk, directory: str, segments: list[Segment]) -> SyncFailures:
+async def remove_files(env: Env, directory: str, segments: list[Segment]) -> SyncFailures:
+    disk = env.disk
     for segment in segments:
         disk.rename(segment.path, segment.path + DELETED)
     failures = await disk.sync((), [directory])
     if not failures:
-        for segment in segments:
-            disk.unlink(segment.index_path)
-            disk.unlink(segment.path + DELETED)
+        paths = [path for segment in segments for path in (segment.index_path, segment.path + DELETED)]
+        await env.offload(unlink_all, disk, paths)
     return failures

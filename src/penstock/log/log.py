@@ -377,7 +377,7 @@ class Log:
             self._check_alive()
             if self._checkpoint_end < plan.start_offset:
                 raise DiskFailed(f"{self.directory}: no checkpoint covers the segments before offset {plan.start_offset}")
-            self._swaps.remove()
+            await self._swaps.remove_later(self._env)
             going = deleting.still_going(plan, self._shelf, self.end_offset)
             if not going:
                 return
@@ -393,7 +393,7 @@ class Log:
             self.epochs.drop_below(self.start_offset)
             for segment in going:
                 self._drop(segment)
-            failures = await deleting.remove_files(self._disk, self.directory, going)
+            failures = await deleting.remove_files(self._env, self.directory, going)
             if failures:
                 self._fail(f"{failures[0][0]}: {failures[0][1]}")
                 self._check_alive()

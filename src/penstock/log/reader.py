@@ -65,6 +65,8 @@ class Reader:
         held = self.pin(segment)
         try:
             await self.index_of(segment, held)
+            if segment.is_replaced:  # While its index was read: what is known of places is about its successor.
+                return await self.read_later(offset, bytes_max, end_offset)
             reading = self._begin(segment, held, offset, bytes_max, end_offset)
             assert reading is not None, "the index was just loaded"
             try:

@@ -5,11 +5,11 @@ file, and has not opened it yet, still gets them. Sooner or later everything tha
 takes the file that replaced them, and before a cut, which a name from before it must not contradict.
 """
 
-from penstock.env import Disk
+from penstock.env import Disk, Env
 from penstock.errors import DiskFailed
 from penstock.log.open_files import OpenFiles
 from penstock.log.segment import Segment
-from penstock.log.small_files import TEMPORARY
+from penstock.log.small_files import TEMPORARY, unlink_all
 from penstock.vocabulary import Instant
 
 
@@ -54,6 +54,15 @@ class Swaps:
             self._files.forget(segment.path)
             self._disk.unlink(segment.index_path)
             self._disk.unlink(segment.path)
+
+    async def remove_later(self, env: Env, now: Instant | None = None) -> None:
+        """The same away from the loop: a large file takes long. Each stands in the list until it is gone, for whoever cannot wait."""
+        while self._replaced and (now is None or self._replaced[0][1] <= now):
+            first = self._replaced[0]
+            self._files.forget(first[0].path)
+            await env.offload(unlink_all, self._disk, [first[0].index_path, first[0].path])
+            if self._replaced and self._replaced[0] is first:
+                self._replaced.pop(0)
 
     def let_go(self) -> None:
         """The log is being closed: the next start removes the files."""
