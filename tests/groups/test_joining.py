@@ -1,7 +1,7 @@
 """Who is let in, with which id, under which protocol."""
 
 import pytest
-from groups.scene import DELAY_MS, RANGE, Scene, settled
+from groups.scene import DELAY_MS, RANGE, SESSION_MS, Scene, settled
 
 from penstock.errors import ErrorCode
 from penstock.groups.bounds import PENDING_MEMBERS_MAX, SUBSCRIPTION_BYTES_MAX
@@ -158,6 +158,34 @@ def test_a_pending_member_that_leaves_is_not_waited_for() -> None:
     tokens = [scene.join(leader), scene.join(follower)]
     assert scene.leave(Leaving(pending)).members[0].error is ErrorCode.NONE
     assert len(scene.joined(tokens[0]).members) == 2
+
+
+@pytest.mark.parametrize("ending", ["lapses", "leaves"])
+@pytest.mark.parametrize("is_completing", [False, True])
+def test_a_member_id_that_nobody_used_disturbs_no_running_generation(ending: str, is_completing: bool) -> None:
+    scene = Scene()
+    leader, follower = settled(scene, session_ms=60_000)
+    if is_completing:
+        scene.join(leader, session_ms=60_000)
+        scene.join(follower, session_ms=60_000)
+    state, generation = scene.state, scene.generation
+    pending = scene.joined(scene.join()).member_id
+    if ending == "leaves":
+        scene.leave(Leaving(pending))
+    else:
+        scene.wait(SESSION_MS / 1000 + 1)
+    assert scene.joined(scene.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID, "it is forgotten"
+    assert (scene.state, scene.generation) == (state, generation)
+    assert scene.beat(follower, generation) is ErrorCode.NONE
+
+
+def test_a_member_id_that_a_full_group_takes_back_disturbs_no_running_generation() -> None:
+    scene = Scene(group_max_size=3)
+    settled(scene)
+    pending = scene.joined(scene.join()).member_id
+    scene.coordinator.settings = Scene(group_max_size=2).settings
+    assert scene.joined(scene.join(pending)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert scene.state is GroupState.STABLE
 
 
 def test_a_second_join_of_a_member_takes_the_place_of_the_first() -> None:

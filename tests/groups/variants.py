@@ -76,13 +76,13 @@ def loses_an_offset_now_and_then() -> Patches:
 
 
 def does_not_look_again_when_a_pending_member_lapses() -> Patches:
-    right = phases.settle
+    right = phases.somebody_went
 
-    def settle(group: Group, draft: Draft) -> None:
+    def somebody_went(group: Group, members_before: int, draft: Draft) -> None:
         if len(group.joining) < len(group.members) or group.pending:
-            right(group, draft)
+            right(group, members_before, draft)
 
-    return [(phases, "settle", settle), (leaving, "settle", settle)]
+    return [(phases, "somebody_went", somebody_went), (leaving, "somebody_went", somebody_went)]
 
 
 def lets_parked_joins_lapse() -> Patches:

@@ -126,6 +126,9 @@ class GroupCoordinator:
 
     # Reading
 
+    def committed_topics(self) -> list[str]:
+        return self._image.committed_topics()
+
     def holds(self, name: str) -> bool:
         """Whether there is such a group, or somebody about to join it."""
         return name in self._sessions.groups or self._image.holds(name)
@@ -195,12 +198,13 @@ class GroupCoordinator:
         group = self._open(name)
         if group is None:
             return
+        members_before = len(group.members)
         gone = [member_id for member_id, deadline in group.pending.items() if deadline <= draft.now]
         gone += [member.member_id for member in group.members.values() if member.deadline <= draft.now]
         for member_id in gone:
             phases.drop(group, member_id, draft)
         if gone:
-            phases.settle(group, draft)
+            phases.somebody_went(group, members_before, draft)
         if group.join_ends <= draft.now:
             phases.join_time_is_up(group, draft)
         if group.sync_ends <= draft.now:

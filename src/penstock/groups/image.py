@@ -60,6 +60,10 @@ class GroupsImage:
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
+    def committed_topics(self) -> list[str]:
+        """All topics that any group has committed offsets of, each once."""
+        return list(dict.fromkeys(topic for topics in self.offsets.values() for topic in topics))
+
     def snapshot_pieces(self) -> Iterator[list[records.Record]]:
         """The snapshot in pieces of about a thousand records, between which anything may be replayed."""
         piece: list[records.Record] = []

@@ -12,7 +12,7 @@ from penstock.groups.bounds import GROUP_BYTES_MAX, PENDING_MEMBERS_MAX, SUBSCRI
 from penstock.groups.commands import JoinGroup
 from penstock.groups.draft import Draft
 from penstock.groups.group import Group, Member, size_of
-from penstock.groups.phases import begin_rebalance, current_generation, drop, everybody, refuse_parked, settle
+from penstock.groups.phases import begin_rebalance, current_generation, drop, everybody, look_again, refuse_parked, settle
 from penstock.groups.records import GroupSaved, encode
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
@@ -34,7 +34,7 @@ def join(group: Group, command: JoinGroup, draft: Draft) -> None:
         draft.answer(command.token, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=""))
         if command.member_id in group.members or command.member_id in group.pending:
             drop(group, command.member_id, draft)
-            settle(group, draft)
+            look_again(group, draft)
     elif not group.supports(command.protocol_type, command.protocols):
         _refuse(command, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, draft)
     elif command.member_id:

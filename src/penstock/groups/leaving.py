@@ -1,14 +1,14 @@
 """LeaveGroup: members say good-bye, or an admin shows them out (KIP-345, KIP-800).
 
 Several may leave at once, dynamic ones by member id, static ones by instance id with or without it; each hears by itself whether it was
-there. The group rebalances once for all of them. Static consumers do not leave when they close: that is what makes them static.
+there. The group rebalances once for all of them; unlike at Kafka, not for somebody who was only given an id and never joined. Static consumers do not leave when they close: that is what makes them static.
 """
 
 from penstock.errors import ErrorCode
 from penstock.groups.commands import Abandoned, LeaveGroup, Leaving
 from penstock.groups.draft import Draft
 from penstock.groups.group import Group
-from penstock.groups.phases import drop, settle
+from penstock.groups.phases import drop, somebody_went
 from penstock.groups.replies import LeaveReply, Left
 
 
@@ -16,9 +16,10 @@ def leave(group: Group | None, command: LeaveGroup, draft: Draft) -> None:
     if not command.group:
         draft.answer(command.token, LeaveReply(ErrorCode.INVALID_GROUP_ID))
         return
+    members_before = 0 if group is None else len(group.members)
     left = tuple(Left(one.member_id, one.instance_id, _remove(group, one, draft)) for one in command.members)
     if group is not None and any(one.error is ErrorCode.NONE for one in left):
-        settle(group, draft)
+        somebody_went(group, members_before, draft)
     draft.answer(command.token, LeaveReply(ErrorCode.NONE, left))
 
 

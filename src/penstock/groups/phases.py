@@ -1,7 +1,7 @@
 """How a rebalance goes: it begins, members join, a generation starts, and members that don't keep up are left behind.
 
-The three steps that every request and every time-out ends in: `begin_rebalance`, `settle` (look whether a join phase can end) and
-`complete_join`. Nothing is recorded on the way except that a group has become empty; a generation is recorded when its leader assigns.
+The steps that every request and every time-out ends in: `begin_rebalance`, `settle` (somebody has joined or gone), `look_again` (only
+a member id that nobody used has gone) and `complete_join`. Nothing is recorded on the way except that a group has become empty; a generation is recorded when its leader assigns.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,13 @@ def settle(group: Group, draft: Draft) -> None:
     """After somebody has joined or gone: the join phase may be over, or a rebalance is needed."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING):
         begin_rebalance(group, draft)
-    elif group.state is GroupState.PREPARING and group.first_join is None and group.has_all_joined:
+    else:
+        look_again(group, draft)
+
+
+def look_again(group: Group, draft: Draft) -> None:
+    """After something that a join phase may have waited for. A running generation is not touched: its members are the same."""
+    if group.state is GroupState.PREPARING and group.first_join is None and group.has_all_joined:
         complete_join(group, draft)
 
 
@@ -77,9 +83,17 @@ def sync_time_is_up(group: Group, draft: Draft) -> None:
 
 
 def drop(group: Group, member_id: str, draft: Draft) -> None:
-    """A member or a pending id goes; if it still waits for something, it is told to begin anew. The caller settles the group."""
+    """A member or a pending id goes; if it still waits for something, it is told to begin anew. The caller then says `somebody_went`."""
     refuse_parked(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, "", draft)
     group.remove(member_id)
+
+
+def somebody_went(group: Group, members_before: int, draft: Draft) -> None:
+    """After one or several were dropped. A member makes the others rebalance; an id that was given away and never used concerns nobody."""
+    if len(group.members) < members_before:
+        settle(group, draft)
+    else:
+        look_again(group, draft)
 
 
 def refuse_parked(group: Group, member_id: str, error: ErrorCode, told_id: str, draft: Draft) -> None:
