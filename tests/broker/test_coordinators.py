@@ -1,6 +1,8 @@
 """What a coordinator's runtime promises: while it loads, on disks that fail or are full, by the clock, and within its bounds."""
 
 import asyncio
+from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 from members import Member, commit, committed_codes, coordinated, joined, member, offsets_of, send_commit, stable
@@ -97,6 +99,46 @@ async def test_a_topic_deleted_while_a_coordinator_loads_is_forgotten_afterwards
     await until(lambda: not serving.node.groups.is_loading())
     await line.create("a")
     assert await offsets_of(line, "g") == {0: -1}
+
+
+async def test_offsets_of_a_topic_that_was_deleted_before_a_crash_do_not_come_back(serving: Serving, tmp_path: Path) -> None:
+    """The deletion is in the metadata, and the power went before the offsets' log had heard of it."""
+    line = await opened(serving)
+    await line.create("kept")
+    await commit(line, "g", "a", {0: 5})
+    await commit(line, "g", "kept", {0: 7})
+    directory = serving.directory / serving.node.partitions.by_name[CONSUMER_OFFSETS][0].log.directory
+    copytree(directory, tmp_path / "before")
+    await line.delete("a")
+    await serving.crash()
+    rmtree(directory)
+    copytree(tmp_path / "before", directory)
+    await serving.open(**QUICK)
+    line = await serving.line()
+    await line.create("a")
+    await until(lambda: not serving.node.groups.is_loading())
+    assert await offsets_of(line, "g", "a") == {0: -1}
+    assert await offsets_of(line, "g", "kept") == {0: 7}
+
+
+def test_what_a_full_disk_kept_the_node_from_noting_is_noted_later() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK, disk_free_bytes_min=0)
+        line = await Line.open(address)
+        await coordinated(line)
+        await line.create("a")
+        await commit(line, "g", "a", {0: 5})
+        disk = world.hosts["node"].disk
+        roomy, disk.capacity_bytes = disk.capacity_bytes, 0
+        node.groups.topic_deleted("a")
+        await asyncio.sleep(5)
+        assert await offsets_of(line, "g") == {0: 5}
+        disk.capacity_bytes = roomy
+        await asyncio.sleep(2)
+        assert await offsets_of(line, "g") == {0: -1}
+        await node.stop()
+
+    virtually(scenario)
 
 
 # Disks that fail

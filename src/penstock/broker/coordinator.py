@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 TIMER_SECONDS_MIN = 0.001
+OWED_SECONDS = 1.0  # After which what the node itself wants, and a full disk did not take, is tried again.
 
 C_contra = TypeVar("C_contra", contravariant=True)
 R = TypeVar("R")
@@ -84,7 +85,7 @@ class Coordinator(Generic[S, C, R]):
         self.state: S | None = None  # None: loading, or gone for good.
         self.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # What is answered meanwhile.
         self._asking: dict[Asker, None] = {}  # Parked in the core, or waiting for durability. Ordered: first come, first told.
-        self._owed: list[C] = []  # The node's own commands that came while it was loading.
+        self._owed: list[C] = []  # The node's own commands that came while it was loading, or found no room on the disk.
         self._timer: asyncio.TimerHandle | None = None
 
     # Asking
@@ -104,9 +105,11 @@ class Coordinator(Generic[S, C, R]):
         return await asker.heard
 
     def order(self, command: C) -> None:
-        """Something that the node itself wants; while the state is loading it waits for that."""
+        """Something that the node itself wants; it waits while the state is loading, or the disk is full."""
         if self.state is not None:
-            self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody())
+            if not self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody()):
+                self._owed.append(command)
+                asyncio.get_running_loop().call_later(OWED_SECONDS, self._pay)
         elif self.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._owed.append(command)
 
@@ -128,25 +131,34 @@ class Coordinator(Generic[S, C, R]):
 
     # Deciding
 
-    def _carry_out(self, decide: Callable[[S, Instant, int], Decision[R]], asker: Asker) -> None:
+    def _pay(self) -> None:
+        if self.state is not None:
+            owed, self._owed = self._owed, []
+            for command in owed:
+                self.order(command)
+
+    def _carry_out(self, decide: Callable[[S, Instant, int], Decision[R]], asker: Asker) -> bool:
+        """False: the disk is full, and nothing has changed."""
         state = self.state
         assert state is not None
         wall_ms = self._node.env.wall_ms()
         try:
             decision = decide(state, self._node.env.now(), wall_ms)
-            if self._store(state, decision, wall_ms) and (decision.records or decision.replies):
+            is_stored = self._store(state, decision, wall_ms)
+            if is_stored and (decision.records or decision.replies):
                 self._answer_when_durable(decision.replies)
         except DiskFailed as failure:
             self._node.settle(self.partition)
             self._drop(ErrorCode.NOT_COORDINATOR, f"the coordinator's log failed: {failure}")
-            return
+            return True
         except Exception:
             log.exception("the coordinator of %s-%d failed; it is loaded again", self.partition.topic, self.partition.index)
             self._asking.pop(asker, None)
             asker.refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator failed")
             self._reload("the coordinator is loaded again")
-            return
+            return True
         self.set_timer()
+        return is_stored
 
     def _store(self, state: S, decision: Decision[R], wall_ms: int) -> bool:
         """Appends and replays. False: there was no room; nothing has changed, and who waited for this may come again."""
@@ -207,9 +219,7 @@ class Coordinator(Generic[S, C, R]):
         """Loading has ended: the coordinator answers from now on."""
         self.state = state
         self._kind.loaded(state, self._node.env.now())
-        owed, self._owed = self._owed, []
-        for command in owed:
-            self.order(command)
+        self._pay()
         self.set_timer()
 
     # Time

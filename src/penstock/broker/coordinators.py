@@ -56,7 +56,8 @@ class Coordinators(Generic[S, C, R]):
         self._partition_count = partition_count  # Of a topic that is still to be made.
         self._coordinators: list[Coordinator[S, C, R]] = []  # By partition; none until the topic is there.
         self._saved: dict[Partition, Saved] = {}
-        self._waiting: dict[Coordinator[S, C, R], None] = {}  # To be loaded.
+        # To be loaded, with the topics that there were when this became due: what is stored tells of no later ones.
+        self._waiting: dict[Coordinator[S, C, R], frozenset[str]] = {}
         self._loading = 0
         self._turn = asyncio.Lock()  # Snapshots of one coordinator are never written twice at once.
 
@@ -115,7 +116,7 @@ class Coordinators(Generic[S, C, R]):
         if not coordinator.partition.log.end_offset:
             coordinator.begin(self._kind.new_state())  # A new topic is ready when its reply leaves.
             return
-        self._waiting[coordinator] = None
+        self._waiting[coordinator] = frozenset(self._node.image.topics)
         if self._loading < LOADED_AT_A_TIME:
             self._loading += 1
             self._node.spawn(self._load_waiting())
@@ -123,13 +124,13 @@ class Coordinators(Generic[S, C, R]):
     async def _load_waiting(self) -> None:
         try:
             while self._waiting:
-                coordinator = next(iter(self._waiting))
+                coordinator, topics = next(iter(self._waiting.items()))
                 del self._waiting[coordinator]
-                await self._load(coordinator)
+                await self._load(coordinator, topics)
         finally:
             self._loading -= 1
 
-    async def _load(self, coordinator: Coordinator[S, C, R]) -> None:
+    async def _load(self, coordinator: Coordinator[S, C, R], topics: frozenset[str]) -> None:
         partition, began = coordinator.partition, self._node.env.now()
         name = f"{partition.topic}-{partition.index}"
         try:
@@ -150,8 +151,18 @@ class Coordinators(Generic[S, C, R]):
             self._node.report(f"the snapshot of {name} is not believed, its log was read instead: {loaded.disbelief}")
         self._saved[partition] = Saved(partition.log.appended_bytes - loaded.log_bytes, loaded.snapshot_bytes, loaded.snapshot_offset)
         coordinator.begin(state)
+        self.loaded(coordinator, topics)
         seconds, read_bytes = self._node.env.now() - began, loaded.snapshot_bytes + loaded.log_bytes
         log.debug("loaded the coordinator of %s: %d bytes in %.2f s", name, read_bytes, seconds)
+
+    def loaded(self, coordinator: Coordinator[S, C, R], topics: frozenset[str]) -> None:
+        """For what a crash kept from being done; `topics` are those that what was loaded can be about."""
+
+    async def flush(self) -> None:
+        """Waits until what the coordinators know now is durable, or has failed to be."""
+        behind = [coordinator.partition for coordinator in self._coordinators if _is_behind(coordinator.partition)]
+        if behind:
+            await self._node.flusher.flush(behind)
 
     async def _load_again(self, coordinator: Coordinator[S, C, R]) -> None:
         """A read that failed may succeed later: nothing was lost by it."""
@@ -220,6 +231,10 @@ class Coordinators(Generic[S, C, R]):
                 key, value = self._kind.encode(record)
                 if value is not None:
                     yield key, value
+
+
+def _is_behind(partition: Partition) -> bool:
+    return partition.log.failure is None and partition.log.flushed_end < partition.log.end_offset
 
 
 def partition_of(key: str, partitions: int) -> int:

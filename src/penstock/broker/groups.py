@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.askers import Asker, Body, Nobody, WaitingRequest
 from penstock.broker.calls import Call
-from penstock.broker.coordinator import Kind
+from penstock.broker.coordinator import Coordinator, Kind
 from penstock.broker.coordinators import Coordinators
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups import commands, records
@@ -66,6 +66,13 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             return
         for coordinator in self:
             coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))
+
+    def loaded(self, coordinator: Coordinator[GroupCoordinator, Command, Record], topics: frozenset[str]) -> None:
+        """A topic may have been deleted, and the power gone before its offsets were."""
+        if coordinator.state is not None:
+            for topic in coordinator.state.committed_topics():
+                if topic not in topics:
+                    coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))
 
     def put(
         self, call: Call, group: str, order: Callable[[Asker], Command],

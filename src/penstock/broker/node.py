@@ -249,6 +249,7 @@ class Node:
                 await self._add_partitions(self.image.topics_by_id[record.topic_id])
             case records.TopicDeleted():
                 self._remove(record.topic_id)
+                await self.groups.flush()  # Before a topic of this name can be made again: its readers would begin in the middle.
             case records.TopicConfigured():
                 adopt_topic_config(self, self.image.topics_by_id[record.topic_id])
             case records.NodeConfigured():
