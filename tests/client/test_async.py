@@ -7,7 +7,7 @@ import pytest
 from client.client_side import SECONDS_MAX, numbered, read_all, silent_address, values, write
 
 from penstock.client import AsyncConsumer, AsyncProducer, BufferFull, Message, NotDelivered, Placed, TimedOut
-from penstock.testing import Broker
+from penstock.testing import Broker, broker
 
 
 async def poll_count(consumer: AsyncConsumer, count: int) -> list[Message]:
@@ -111,6 +111,52 @@ def test_a_loop_over_records_can_commit_as_it_goes(penstock_broker: Broker, pens
                     break
         async with AsyncConsumer(**options) as consumer:
             assert values(await poll_count(consumer, 3)) == numbered(3, start=7)
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_loop_stays_in_its_group_also_with_what_a_cancelled_poll_left():
+    hasty = {"max.poll.interval.ms": 1_500, "heartbeat.interval.ms": 200}
+    seen: list[int] = []
+
+    async def scenario(node: Broker, topic: str) -> None:
+        options = {"group": "slow", "topics": [topic], "bootstrap": node.bootstrap, "session_seconds": 1, "settings": hasty}
+        async with AsyncConsumer(**options) as consumer:
+            left_over = asyncio.create_task(consumer.poll(timeout=SECONDS_MAX))
+            await asyncio.sleep(0.05)
+            left_over.cancel()
+            async for message in consumer:
+                await asyncio.sleep(0.15)
+                seen.append(message.offset)
+                await consumer.commit()
+                if len(seen) == 25:
+                    break
+
+    with broker(group_min_session_timeout_ms=1_000) as node:
+        topic = node.create_topic()
+        write(node, topic, *numbered(25))
+        asyncio.run(scenario(node, topic))
+    assert seen == list(range(25)), "what is delivered twice tells of a member that was thrown out and came back"
+
+
+def test_a_loop_that_was_cancelled_goes_on_where_it_was(penstock_broker: Broker, penstock_topic: str):
+    write(penstock_broker, penstock_topic, *numbered(300))
+
+    async def scenario() -> None:
+        found: list[Message] = []
+
+        async def read() -> None:
+            async for message in consumer:
+                found.append(message)
+                await asyncio.sleep(0.001)
+
+        async with AsyncConsumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+            while len(found) < 300:
+                reading = asyncio.create_task(read())
+                await asyncio.sleep(0.05)
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+        assert values(found) == numbered(300)
 
     asyncio.run(scenario())
 

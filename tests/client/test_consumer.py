@@ -1,6 +1,9 @@
 """The consumer: every record at least once, in order, and committed only when the caller says so."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from uuid import uuid4
 
 import pytest
@@ -292,3 +295,62 @@ def test_a_group_reads_on_while_records_keep_coming(penstock_broker: Broker, pen
             producer.send(topic=penstock_topic, value=value).result(SECONDS_MAX)
             assert values(poll_count(consumer, 1)) == [value]
             consumer.commit()
+
+
+# A loop whose records take their time.
+
+
+def test_a_slow_loop_stays_in_its_group(group: str):
+    """All records together take longer than max.poll.interval.ms, which no single one does."""
+    hasty = {"max.poll.interval.ms": 1_500, "heartbeat.interval.ms": 200}
+    with broker(group_min_session_timeout_ms=1_000) as node:
+        topic = node.create_topic()
+        write(node, topic, *numbered(25))
+        options = {"group": group, "topics": [topic], "bootstrap": node.bootstrap, "session_seconds": 1, "settings": hasty}
+        seen: list[int] = []
+        with Consumer(**options) as consumer:
+            for message in consumer:
+                time.sleep(0.15)
+                seen.append(message.offset)
+                consumer.commit()
+                if len(seen) == 25:
+                    break
+        assert seen == list(range(25)), "what is delivered twice tells of a member that was thrown out and came back"
+
+
+def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(penstock_broker: Broker, group: str):
+    topic = penstock_broker.create_topic(partitions=2)
+    for partition in range(2):
+        write(penstock_broker, topic, *numbered(200), partition=partition)
+    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
+    has_begun, is_over = Event(), Event()
+
+    def take_part() -> list[Message]:
+        with Consumer(**options) as second:
+            found: list[Message] = []
+            while not is_over.is_set():
+                found += second.poll(max_records=10, timeout=0.1)
+                if found:
+                    second.commit()
+                    has_begun.set()
+            return found
+
+    ours: list[Message] = []
+    with Consumer(**options) as first, ThreadPoolExecutor(1) as thread:
+        try:
+            for message in first:
+                assert (message.topic, message.partition) in first.assignment(), "it belongs to the other member"
+                ours.append(message)
+                first.commit()
+                if len(ours) == 5:
+                    second = thread.submit(take_part)
+                if has_begun.is_set() or len(ours) == 300:
+                    break
+                time.sleep(0.1 if len(ours) > 5 else 0)
+        finally:
+            is_over.set()
+        theirs = second.result(SECONDS_MAX)
+    assert theirs, "the newcomer got nothing while the loop was busy"
+    for partition in range(2):
+        offsets = sorted(message.offset for message in ours + theirs if message.partition == partition)
+        assert offsets == list(range(len(offsets))), "something was left out, or delivered to both"

@@ -34,7 +34,7 @@ class AsyncConsumer:
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while not self._is_closed:
-            if not self._consumer.has_waiting:
+            if self._consumer.is_due:
                 await self._in_thread(partial(self._consumer.fill, MAX_RECORDS, SLICE_SECONDS))
             for message in self._consumer.take(1):
                 yield message

@@ -7,9 +7,15 @@ for the next records says so, and what is done is committed every few seconds, w
 With a `group` its members share the partitions. Without one a consumer reads every partition of its topics by itself, beginning at
 `start`, and commits nothing.
 
+In a loop the library gets its turn between records, however slow they are: the group hears that this member is alive, and partitions move
+when they must. Records that were fetched and not handed out are dropped when their partition goes: its next owner gets them. One record
+of a loop, or all that one poll() gave, must be done within librdkafka's max.poll.interval.ms (five minutes), or the group goes on without.
+
 A consumer belongs to one thread at a time. Not here: asyncio (async_consumer.py), what may be committed (progress.py).
 """
 
+import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -23,6 +29,7 @@ from penstock.client.records import Message
 from penstock.client.source import SLICE_SECONDS, Source
 
 MAX_RECORDS = 500  # As Java's max.poll.records.
+SERVE_SECONDS = 0.1  # In a loop, the library is asked this often at least: each time where a record takes that long.
 NO_GROUP = "penstock-python-without-group"  # librdkafka wants a name even for one who joins nothing.
 
 
@@ -65,6 +72,9 @@ class Consumer:
         self._commits_itself = auto_commit and group is not None
         self._progress = Progress()
         self._waiting: deque[Message] = deque()  # Fetched, and not yet handed out.
+        self._handing = threading.Lock()  # AsyncConsumer hands out on its loop while a cancelled call still runs in its thread.
+        self._has_handed_out = False  # Since the library was last asked.
+        self._asked_at = 0.0
         self._is_closed = self._has_begun = False
         self._source = Source(common_settings(bootstrap, ours, settings), self._progress.assign, self._revoked)
 
@@ -76,7 +86,8 @@ class Consumer:
     def __iter__(self) -> Iterator[Message]:
         """One record after the other, for ever: leave the loop with `break`. Asking for the next one counts as poll()."""
         while not self._is_closed:
-            self.fill(MAX_RECORDS, SLICE_SECONDS)
+            if self.is_due:
+                self.fill(MAX_RECORDS, SLICE_SECONDS)
             yield from self.take(1)
 
     def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
@@ -142,24 +153,35 @@ class Consumer:
     # For AsyncConsumer, which fetches in a thread and hands out on its loop: a cancelled poll() loses nothing.
 
     def fill(self, max_records: int, timeout: float) -> None:
-        """Fetches, unless something is left from before. All that was handed out until now counts as done where commits are automatic."""
+        """Fetches; where something is left from before, it only serves the library, which gives no more than was handed out meanwhile.
+
+        All that was handed out until now counts as done where commits are automatic.
+        """
         if max_records < 1:
             raise ValueError(f"max_records must be 1 or more, not {max_records}")
         self._begin()
+        self._note_done()
         if not self._waiting:
-            self._note_done()
-            self._waiting.extend(self._source.fetch(max_records, timeout))
+            for piece in self._source.fetch(max_records, timeout):
+                self._keep(piece)
+        elif self._has_handed_out:
+            self._keep(self._source.serve())
+        self._has_handed_out = False
+        self._asked_at = time.monotonic()
 
     def take(self, max_records: int) -> list[Message]:
         """Hands out what was fetched."""
-        messages = [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
-        for message in messages:
-            self._progress.handed(message)
+        with self._handing:
+            messages = [self._waiting.popleft() for _ in range(min(max_records, len(self._waiting)))]
+            for message in messages:
+                self._progress.handed(message)
+        self._has_handed_out = self._has_handed_out or bool(messages)
         return messages
 
     @property
-    def has_waiting(self) -> bool:
-        return bool(self._waiting)
+    def is_due(self) -> bool:
+        """Nothing waits, or the library has waited long enough for its turn."""
+        return not self._waiting or time.monotonic() - self._asked_at >= SERVE_SECONDS
 
     def hurry(self) -> None:
         self._source.hurry()
@@ -184,10 +206,17 @@ class Consumer:
             self._source.store(owed)
             self._progress.committed(owed)
 
+    def _keep(self, messages: list[Message]) -> None:
+        """What is no longer ours by now is its next owner's to hand out."""
+        with self._handing:
+            self._waiting.extend(each for each in messages if (each.topic, each.partition) in self._progress.assigned)
+
     def _revoked(self, places: list[Place]) -> None:
         """What was fetched of them and not handed out belongs to their next owner."""
         self._discard(places)
-        self._progress.revoke(places)
+        with self._handing:
+            self._progress.revoke(places)
 
     def _discard(self, places: list[Place]) -> None:
-        self._waiting = deque(message for message in self._waiting if (message.topic, message.partition) not in places)
+        with self._handing:
+            self._waiting = deque(message for message in self._waiting if (message.topic, message.partition) not in places)

@@ -58,19 +58,32 @@ class Source:
         self._library.assign(partitions)
         self._on_assigned(_places(partitions))
 
-    def fetch(self, count_max: int, timeout: float) -> list[Message]:
-        """What has come, as soon as something has; nothing when time is up."""
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        deadline = time.monotonic() + timeout
+    def fetch(self, count_max: int, timeout: float) -> Iterator[list[Message]]:
+        """What has come, as soon as something has; nothing when time is up.
+
+        In pieces: each must be taken over before the next is asked for, because asking may revoke partitions that it is from.
+        """
+        self._raise_what_came_behind()
+        deadline, has_any = time.monotonic() + timeout, False
         with self._translated(ReadFailed, "records cannot be read"):
-            messages = self._sorted(self._library.consume(count_max, 0))
-            while not messages and not self._is_hurried and (left := deadline - time.monotonic()) > 0:
+            piece = self._sorted(self._library.consume(count_max, 0))
+            while not piece and self._failure is None and not self._is_hurried and (left := deadline - time.monotonic()) > 0:
                 first = self._library.poll(min(left, SLICE_SECONDS))
-                if first is not None:
-                    messages = self._sorted([first, *self._library.consume(count_max - 1, 0)])
-        return messages
+                piece = [] if first is None else self._sorted([first])
+                if piece and count_max > 1:
+                    yield piece
+                    has_any = True
+                    piece = self._sorted(self._library.consume(count_max - 1, 0))
+                    break
+        yield piece
+        if not has_any and not piece:
+            self._raise_what_came_behind()
+
+    def serve(self) -> list[Message]:
+        """Lets the library do what it has to, rebalances above all. It cannot be asked for that alone: it may hand out one record more."""
+        with self._translated(ReadFailed, "records cannot be read"):
+            raw = self._library.poll(0)
+        return [] if raw is None else self._sorted([raw])
 
     def store(self, offsets: Mapping[Place, int]) -> None:
         """For the library to commit in its own time."""
@@ -121,7 +134,7 @@ class Source:
         return sorted(found.partitions)
 
     def _sorted(self, batch: list[confluent_kafka.Message]) -> list[Message]:
-        """The records of a batch. An error among them is raised now, or kept while there are records to hand out."""
+        """The records of a batch. An error among them is kept until the records before it were handed out."""
         messages = []
         for each in batch:
             error = each.error()
@@ -131,10 +144,12 @@ class Source:
                 log.warning("librdkafka goes on after: %s", error.str())
             elif self._failure is None:
                 self._failure = failed(ReadFailed, "records cannot be read", error, self._trouble)
-        if self._failure is not None and not messages:
+        return messages
+
+    def _raise_what_came_behind(self) -> None:
+        if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        return messages
 
     @contextmanager
     def _translated(self, kind: type[F], what: str) -> Iterator[None]:
