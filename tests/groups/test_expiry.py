@@ -1,11 +1,15 @@
 """Offsets are forgotten when nobody has needed them for long (KIP-211)."""
 
+import pytest
 from groups.scene import SESSION_MS, Scene
 from groups.test_offsets import subscription
 
+from penstock.groups import group
 from penstock.groups.bounds import OFFSETS_PER_SLICE
 from penstock.groups.commands import Leaving, NewOffset
 from penstock.groups.states import GroupState
+from penstock.simulator.knobs import replaced
+from penstock.wire.consumer_protocol import read_subscription
 
 DAY = 24 * 3_600
 CHECK = 600
@@ -122,13 +126,43 @@ def test_a_group_is_not_forgotten_under_a_member_to_be() -> None:
 
 def test_a_long_sweep_is_taken_in_slices() -> None:
     scene = Scene(offsets_retention_check_interval_ms=DAY * 1000)
-    for group in range(3):
-        scene.commit(*(NewOffset(f"t{n}", p, 1) for n in range(10) for p in range(OFFSETS_PER_SLICE // 10)), group=f"g{group}")
+    for number in range(3):
+        scene.commit(*(NewOffset(f"t{n}", p, 1) for n in range(10) for p in range(OFFSETS_PER_SLICE // 10)), group=f"g{number}")
     scene.sizes.clear()
     scene.wait(RETENTION + DAY)
     assert scene.coordinator.groups() == []
     assert sum(scene.sizes) == 3 * OFFSETS_PER_SLICE
     assert max(scene.sizes) < 2 * OFFSETS_PER_SLICE
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_the_members_read_is_taken_apart_once_however_many_topics_there_are(is_restarted: bool) -> None:
+    scene = Scene()
+    member = member_of(scene, *(f"read{n}" for n in range(50)))
+    scene.commit(*(NewOffset(f"t{n}", 0, 1) for n in range(1_000)), member_id=member, generation=scene.generation)
+    if is_restarted:
+        scene.restart()
+    looks: list[bytes] = []
+
+    def counted(content: bytes) -> list[str] | None:
+        looks.append(content)
+        return read_subscription(content)
+
+    with replaced([(group, "read_subscription", counted)]):
+        scene.wait(CHECK)
+        assert len(looks) == 1
+        scene.delete_offsets(*((f"t{n}", 0) for n in range(1_000)))
+        assert len(looks) == 1
+        assert scene.offsets() == {}
+
+
+def test_names_that_the_members_read_count_in_a_slice() -> None:
+    scene = Scene(offsets_retention_check_interval_ms=8 * DAY * 1000)
+    member = member_of(scene, *(f"read{n}" for n in range(OFFSETS_PER_SLICE)))
+    scene.commit(*(NewOffset(f"t{n}", 0, 1) for n in range(10)), member_id=member, generation=scene.generation)
+    scene.sizes.clear()
+    keep_alive(scene, member, 8 * DAY)
+    assert [size for size in scene.sizes if size] == [1, 9]
 
 
 def test_a_sweep_during_which_offsets_are_committed_keeps_them() -> None:

@@ -4,7 +4,7 @@ import pytest
 from groups.scene import DELAY_MS, RANGE, SESSION_MS, Scene, settled
 
 from penstock.errors import ErrorCode
-from penstock.groups.bounds import PENDING_MEMBERS_MAX, SUBSCRIPTION_BYTES_MAX
+from penstock.groups.bounds import PENDING_MEMBERS_MAX, PROTOCOLS_MAX, SUBSCRIPTION_BYTES_MAX
 from penstock.groups.commands import Leaving
 from penstock.groups.records import GroupSaved
 from penstock.groups.states import GroupState
@@ -85,6 +85,24 @@ def test_the_protocol_is_the_one_that_most_prefer_among_those_that_all_offer() -
     replies = [scene.joined(token) for token in tokens]
     assert {reply.protocol_name for reply in replies} == {"b"}
     assert {member.metadata for member in replies[0].members} == {b"b"}
+
+
+def test_a_member_offers_no_more_protocols_than_can_be_looked_at() -> None:
+    scene = Scene()
+    offers = tuple((f"p{n}", b"") for n in range(PROTOCOLS_MAX + 1))
+    assert scene.joined(scene.join(protocols=offers)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert scene.coordinator.groups() == [], "nothing is kept of it"
+    _, token = scene.come(protocols=offers[1:])
+    assert scene.joined(token).protocol_name == "p1"
+
+
+def test_of_equally_wanted_protocols_the_first_members_order_decides() -> None:
+    scene = Scene()
+    names = [f"p{n}" for n in range(20)]
+    first, _ = scene.come(protocols=tuple((name, b"") for name in names))
+    _, token = scene.come(protocols=tuple((name, b"") for name in reversed(names[:5])))
+    scene.join(first, protocols=tuple((name, b"") for name in names))
+    assert scene.joined(token).protocol_name == "p0"
 
 
 def test_a_rolling_change_of_protocol_ends_in_the_new_one() -> None:

@@ -22,6 +22,9 @@ GROUPS_MAX = 20_000
 SUBSCRIPTION_BYTES_MAX = 1 * MIB
 GROUP_BYTES_MAX = 16 * MIB
 
+# Protocols that one member may offer. Clients offer one or two; every one of them is looked at in every rebalance.
+PROTOCOLS_MAX = 100
+
 # A decision to record that a group is empty which could not be appended is taken again after this.
 EMPTY_AGAIN_MS = 5_000
 

@@ -214,7 +214,7 @@ class GroupCoordinator:
 
     def _sweep_on(self, draft: Draft) -> None:
         if self._sweep is None:
-            self._sweep = Sweep(self._image, self._look, self.settings.offsets_retention_ms)
+            self._sweep = Sweep(self._image, self._look_longer, self.settings.offsets_retention_ms)
         draft.records += self._sweep.slice(draft.wall_ms)
         if self._sweep.is_over:
             self._sweep = None
@@ -235,6 +235,13 @@ class GroupCoordinator:
         if saved is not None:
             return Group.loaded(saved, self._began or Instant(0))
         return Group(name) if name in self._image.offsets else None
+
+    def _look_longer(self, name: str) -> Group | None:
+        """As `_look`, for one who will ask again: what was made of the record of a group with members is kept."""
+        group = self._look(name)
+        if group is not None and group.state is not GroupState.EMPTY:
+            self._sessions.groups[name] = group
+        return group
 
     def _listed(self, name: str) -> GroupListed:
         group = self._sessions.groups.get(name)

@@ -6,6 +6,7 @@ of consumers without a group. An offset that was committed with an end of its ow
 Unlike Kafka, what an admin commits for an empty group counts from that commit: a reset would otherwise be lost within the hour.
 
 A sweep looks at everything once, in slices, for there may be much. One topic of one group is looked at in one go, as it is at that moment.
+What a group's members read is taken apart at most once in a slice, and every name in it counts.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,24 +24,26 @@ class Sweep:
         self._open_group = open_group
         self._retention_ms = retention_ms
         self._work = self._all_work()
+        self._looked_at = 0
+        self._opened: tuple[str | None, Group | None] = (None, None)  # The group that was looked at last: its topics come in a row.
         self.is_over = False
 
     def slice(self, wall_ms: int) -> list[Record]:
         """What the next piece of the sweep finds too old. It must be replayed before the next slice is asked for."""
         found: list[Record] = []
-        looked_at = 0
+        self._looked_at, self._opened = 0, (None, None)
         for unit in self._work:
             if unit is None:
                 return found
             group, topic = unit
             if topic is None:
                 found += self._group_if_over(group)
-                looked_at += 1
+                self._looked_at += 1
             else:
                 partitions = self._image.offsets.get(group, {}).get(topic, {})
                 found += self._too_old(group, topic, partitions, wall_ms)
-                looked_at += len(partitions) + 1
-            if looked_at >= OFFSETS_PER_SLICE:
+                self._looked_at += len(partitions) + 1
+            if self._looked_at >= OFFSETS_PER_SLICE:
                 return found
         self.is_over = True
         return found
@@ -55,8 +58,8 @@ class Sweep:
             yield group, None
 
     def _too_old(self, name: str, topic: str, partitions: dict[int, Committed], wall_ms: int) -> list[Record]:
-        group = self._open_group(name)
-        if group is None or _keeps(group, topic):
+        group = self._opened_once(name)
+        if group is None or self._keeps(group, topic):
             return []
         saved = self._image.saved.get(name)
         empty_since_ms = saved.since_ms if saved is not None and group.state is GroupState.EMPTY else 0
@@ -78,8 +81,18 @@ class Sweep:
             return []
         return [GroupDeleted(name)] if name in self._image.saved and name not in self._image.offsets else []
 
+    def _opened_once(self, name: str) -> Group | None:
+        if self._opened[0] != name:
+            group = self._open_group(name)
+            self._opened = (name, group)
+            self._looked_at += 0 if group is None else len(group.members)
+        return self._opened[1]
 
-def _keeps(group: Group, topic: str) -> bool:
-    if group.state is GroupState.EMPTY:
-        return False
-    return group.state is not GroupState.STABLE or group.protocol_type != CONSUMERS or group.subscribed_to(topic)
+    def _keeps(self, group: Group, topic: str) -> bool:
+        if group.state is GroupState.EMPTY:
+            return False
+        if group.state is not GroupState.STABLE or group.protocol_type != CONSUMERS:
+            return True
+        if group.wanted is None:
+            self._looked_at += group.read_wanted().names_read
+        return group.subscribed_to(topic)

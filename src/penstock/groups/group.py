@@ -67,6 +67,25 @@ class Member:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The topics that the members of a consumer group read under the protocol of their generation."""
+
+    protocol: str | None
+    topics: frozenset[str]
+    is_readable: bool  # Whether all of them could be read: one that couldn't might name any topic.
+    names_read: int  # How many there were to read: what it cost.
+
+    @classmethod
+    def read(cls, protocol: str | None, contents: Iterable[bytes]) -> "Wanted":
+        lists = [read_subscription(content) for content in contents]
+        topics = frozenset(topic for names in lists for topic in names or ())
+        return cls(protocol, topics, None not in lists, sum(1 + len(names or ()) for names in lists))
+
+    def includes(self, topic: str) -> bool:
+        return not self.is_readable or topic in self.topics
+
+
 @dataclass(slots=True)
 class FirstJoin:
     """The initial delay of an empty group, which newcomers prolong up to the rebalance time-out."""
@@ -78,7 +97,7 @@ class FirstJoin:
 class Group:
     __slots__ = (
         "first_join", "generation", "join_ends", "joining", "leader", "members", "name", "pending", "protocol", "protocol_type",
-        "state", "statics", "subscription_bytes", "support", "sync_ends", "syncing", "unsynced",
+        "state", "statics", "subscription_bytes", "support", "sync_ends", "syncing", "unsynced", "wanted",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -92,6 +111,7 @@ class Group:
         self.statics: dict[str, str] = {}  # instance id -> member id
         self.subscription_bytes = 0  # What its members say about themselves, in all.
         self.support: dict[str, int] = {}  # protocol -> how many members offer it
+        self.wanted: Wanted | None = None  # What its members read, once somebody has asked in this generation.
         self.pending: dict[str, Instant] = {}  # Member ids given away and not yet used, and when they lapse.
         self.joining: dict[str, Token] = {}  # Parked joins by member id.
         self.syncing: dict[str, Token] = {}  # Parked syncs by member id.
@@ -206,15 +226,19 @@ class Group:
 
     def choose_protocol(self, replaced: Mapping[str, Protocols] | None = None) -> str:
         """The one that most members prefer among those that all offer; `replaced` are offers to count instead of a member's own."""
-        offers = [(replaced or {}).get(member.member_id, member.protocols) for member in self.members.values()]
-        return _most_wanted(offers)
+        instead = replaced or {}
+        return _most_wanted([instead.get(member.member_id, member.protocols) for member in self.members.values()])
 
     def subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic. A consumer's subscription that can't be read might name it."""
-        if self.protocol_type != CONSUMERS:
-            return False
-        wanted = (read_subscription(subscription(member.protocols, self.protocol)) for member in self.members.values())
-        return any(topics is None or topic in topics for topics in wanted)
+        return self.protocol_type == CONSUMERS and self.read_wanted().includes(topic)
+
+    def read_wanted(self) -> "Wanted":
+        """What the members read: taken apart once in each generation, for there may be megabytes of it."""
+        if self.wanted is None or self.wanted.protocol != self.protocol:
+            contents = dict.fromkeys(subscription(member.protocols, self.protocol) for member in self.members.values())
+            self.wanted = Wanted.read(self.protocol, contents)
+        return self.wanted
 
     # Phases
 
@@ -259,6 +283,7 @@ class Group:
             self._count(member, 1)
 
     def _count(self, member: Member, step: int) -> None:
+        self.wanted = None
         self.subscription_bytes += step * size_of(member.protocols)
         for name in dict.fromkeys(name for name, _ in member.protocols):
             self.support[name] = self.support.get(name, 0) + step
@@ -266,11 +291,10 @@ class Group:
                 del self.support[name]
 
 
-def _most_wanted(offers: Iterable[Protocols]) -> str:
-    ballots = [list(dict.fromkeys(name for name, _ in offer)) for offer in offers]
-    common = [name for name in ballots[0] if all(name in ballot for ballot in ballots[1:])]
+def _most_wanted(offers: Sequence[Protocols]) -> str:
+    common = {name for name, _ in offers[0]}.intersection(*({name for name, _ in offer} for offer in offers[1:]))
     require(bool(common), "the members of a group share a protocol")
-    votes = dict.fromkeys(common, 0)
-    for ballot in ballots:
-        votes[next(name for name in ballot if name in votes)] += 1
+    votes = {name: 0 for name, _ in offers[0] if name in common}
+    for offer in offers:
+        votes[next(name for name, _ in offer if name in votes)] += 1
     return max(votes, key=lambda name: votes[name])

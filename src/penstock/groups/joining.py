@@ -8,7 +8,7 @@ nobody waits for an answer that cannot come.
 """
 
 from penstock.errors import ErrorCode
-from penstock.groups.bounds import GROUP_BYTES_MAX, PENDING_MEMBERS_MAX, SUBSCRIPTION_BYTES_MAX
+from penstock.groups.bounds import GROUP_BYTES_MAX, PENDING_MEMBERS_MAX, PROTOCOLS_MAX, SUBSCRIPTION_BYTES_MAX
 from penstock.groups.commands import JoinGroup
 from penstock.groups.draft import Draft
 from penstock.groups.group import Group, Member, size_of
@@ -24,6 +24,8 @@ def fault_of_request(command: JoinGroup, draft: Draft) -> ErrorCode:
         return ErrorCode.INVALID_GROUP_ID
     if not draft.settings.session_timeout_min_ms <= command.session_timeout_ms <= draft.settings.session_timeout_max_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
+    if len(command.protocols) > PROTOCOLS_MAX:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # As for a member that offers none.
     if size_of(command.protocols) > SUBSCRIPTION_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE

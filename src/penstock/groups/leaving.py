@@ -1,7 +1,8 @@
 """LeaveGroup: members say good-bye, or an admin shows them out (KIP-345, KIP-800).
 
 Several may leave at once, dynamic ones by member id, static ones by instance id with or without it; each hears by itself whether it was
-there. The group rebalances once for all of them; unlike at Kafka, not for somebody who was only given an id and never joined. Static consumers do not leave when they close: that is what makes them static.
+there. The group rebalances once for all of them, but, unlike Kafka's, not for somebody who was given an id and has never used it.
+Static consumers do not leave when they close: that is what makes them static.
 """
 
 from penstock.errors import ErrorCode

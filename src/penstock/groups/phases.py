@@ -1,7 +1,8 @@
 """How a rebalance goes: it begins, members join, a generation starts, and members that don't keep up are left behind.
 
-The steps that every request and every time-out ends in: `begin_rebalance`, `settle` (somebody has joined or gone), `look_again` (only
-a member id that nobody used has gone) and `complete_join`. Nothing is recorded on the way except that a group has become empty; a generation is recorded when its leader assigns.
+The steps that every request and every time-out ends in: `begin_rebalance`, `settle` (somebody has joined or gone), `look_again` (a member
+id that nobody used has gone) and `complete_join`.
+Nothing is recorded on the way except that a group has become empty; a generation is recorded when its leader assigns.
 """
 
 from collections.abc import Callable, Iterable
