@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -173,6 +174,68 @@ def test_it_ends_with_the_process_that_started_it(end: str):
     ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     pid, directory = json.loads(ended.stdout)
     until_gone(pid, Path(directory))
+
+
+FORKING = """
+import json, multiprocessing, os, signal, sys, time
+{hooks}
+from penstock.testing import broker
+node = broker().start()
+fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+fork.start()
+print(json.dumps([node.pid, str(node.directory), fork.pid]), flush=True)
+{end}
+"""
+HIDDEN = "os.register_at_fork = lambda **hooks: None"  # As if something else than Python had forked: the pipe is held open.
+
+
+def forked(hooks: str, end: str) -> tuple[int, Path, int, str]:
+    """The node, its directory, the fork, and the script's last words."""
+    command = [sys.executable, "-c", FORKING.format(hooks=hooks, end=end)]
+    with tempfile.TemporaryFile() as words, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=words) as running:
+        assert running.stdout is not None
+        pid, directory, fork = json.loads(running.stdout.readline())
+        running.wait(SECONDS_MAX)
+        words.seek(0)
+        return pid, Path(directory), fork, words.read().decode()
+
+
+@pytest.mark.parametrize("hooks", ["", HIDDEN])
+def test_a_fork_of_the_test_does_not_hold_up_its_end(hooks: str):
+    pid, directory, fork, words = forked(hooks, "node.stop(); os._exit(0)")
+    try:
+        assert words == "", "it had to be killed"
+        assert is_alive(fork), "so it held nothing"
+        assert not is_alive(pid) and not directory.exists()
+    finally:
+        os.kill(fork, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("hooks", ["", HIDDEN])
+def test_a_fork_of_the_test_does_not_keep_it_alive(hooks: str):
+    pid, directory, fork, _ = forked(hooks, "os.kill(os.getpid(), signal.SIGKILL)")
+    try:
+        until_gone(pid, directory)
+        assert is_alive(fork), "so it held nothing"
+    finally:
+        os.kill(fork, signal.SIGKILL)
+
+
+def test_a_fork_that_ends_does_not_take_it_along():
+    script = """
+import os, sys
+from penstock.testing import broker
+with broker() as node:
+    child = os.fork()
+    if child == 0:
+        del node
+        sys.exit(0)  # With all that an interpreter does at its end.
+    assert os.waitpid(child, 0)[1] == 0
+    assert node.directory.exists(), "the fork removed the directory"
+    node.create_topic()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_it_works_inside_a_running_loop():

@@ -4,6 +4,9 @@ It is a process of its own (see docs/decisions): a test that hogs its interprete
 does not take the test run along, and nothing of it (threads, loops, log records, limits) shows up in the process under test.
 Everything it says goes to a file that nobody else sees; `said()` reads it, and a failure quotes it.
 
+It belongs to the process that started it. A fork of that process (multiprocessing, a test's own os.fork) can use the node through its
+address, but has no hand in its life: it neither stops the node nor keeps it alive.
+
 Not here: what is in the node's process (child.py).
 """
 
@@ -11,6 +14,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +22,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -76,7 +81,7 @@ class Broker:
         flags = {"data.dir": str(self.directory), "kafka": "127.0.0.1:0", "http": "off"} | self._settings
         self._process = _spawn({"flags": flags, "is_temporary": is_temporary}, self._log)
         # Also when it is forgotten, and when the interpreter ends.
-        self._end = weakref.finalize(self, _end, self._process, self.directory if is_temporary else None)
+        self._end = weakref.finalize(self, _end, self._process, self.directory if is_temporary else None, os.getpid())
         self.bootstrap = self._wait_until_ready(self._process)
         return self
 
@@ -145,13 +150,15 @@ class Broker:
 
 def _spawn(told: dict[str, object], log: IO[bytes]) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-P", "-c", ENTRY, PACKAGE_ROOT, json.dumps(told)]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         start_new_session=True,  # Ctrl-C in a terminal is for the tests; the node must outlive their last words.
     )
+    _running.add(process)
+    return process
 
 
 def _read_line(process: "subprocess.Popen[bytes]", seconds: float) -> str:
@@ -167,16 +174,41 @@ def _read_line(process: "subprocess.Popen[bytes]", seconds: float) -> str:
     return line.decode()
 
 
-def _end(process: "subprocess.Popen[bytes]", temporary: Path | None) -> int:
-    """Closes the pipe that the node lives by, and waits until it is gone; its exit code. One that was killed leaves its directory to us."""
+def _end(process: "subprocess.Popen[bytes]", temporary: Path | None, owner_pid: int) -> int:
+    """Stops the node and waits until it is gone; its exit code. One that was killed leaves its directory to us.
+
+    By a signal: others may hold the pipe open. It is closed afterwards, because closing it is a signal too, and a second one means at once.
+    """
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.close()
+    if os.getpid() != owner_pid:
+        return 0
+    process.send_signal(signal.SIGTERM)
     try:
         return process.wait(STOP_SECONDS_MAX)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
     finally:
+        _close(process.stdin)
         process.stdout.close()
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _close(pipe: IO[bytes]) -> None:
+    with suppress(BrokenPipeError):  # A question that a node which died could not take any more.
+        pipe.close()
+
+
+def _let_go_after_fork() -> None:
+    """In the fork: its copies of the pipes lead nowhere. They stay open, since their owners there would close whatever has their number."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for process in list(_running):
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None and not pipe.closed:
+                os.dup2(nowhere, pipe.fileno(), inheritable=False)
+    os.close(nowhere)
+
+
+_running: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_let_go_after_fork)
