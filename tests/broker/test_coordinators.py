@@ -9,6 +9,7 @@ from members import Member, commit, committed_codes, coordinated, joined, member
 from serving import DoorEnv, Line, Serving, started, until, virtually
 
 from penstock.broker import groups as groups_module
+from penstock.broker.connection import OTHER_FRAME_BYTES_MAX
 from penstock.broker.groups import CONSUMER_OFFSETS
 from penstock.broker.node import Node
 from penstock.settings import NodeSettings
@@ -282,8 +283,8 @@ async def test_a_node_takes_no_more_groups_than_it_may_hold(serving: Serving) ->
     await line.create("a")
     one, two = await member(serving, "one"), await member(serving, "two")
     await stable(one)
-    assert (await two.join()).error_code == 81
-    assert await commit(line, "two", "a", {0: 1}) == {0: 81}
+    assert (await two.join()).error_code == 15
+    assert await commit(line, "two", "a", {0: 1}) == {0: 15}
     assert await one.commit("a", {0: 2}) == {0: 0}, "those that are there go on"
     await one.leave()
     await line.ask(ApiKey.DELETE_GROUPS, groups_names=["one"])
@@ -298,8 +299,28 @@ async def test_members_that_say_too_much_about_themselves_are_refused(serving: S
     talkative = [await member(serving, f"g{number}") for number in range(4)]
     codes = [(await one.join(protocols=[("range", bytes(100_000))])).error_code for one in talkative]
     assert codes[0] == 0
-    assert codes[-1] == 81
+    assert codes[-1] == 15
     assert await talkative[0].heartbeat() == 0
+
+
+async def test_assignments_count_in_the_memory_of_all_groups(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "SHARE_OF_MEMORY", 512)  # A quarter of a mebibyte.
+    await serving.open(**QUICK | {"memory_bytes_max": 128 << 20})
+    await coordinated(await serving.line())
+    codes = []
+    for number in range(4):
+        one = await member(serving, f"g{number}")
+        assert (await one.join()).error_code == 0
+        codes.append((await one.sync(assignments={one.member_id: bytes(100_000)})).error_code)
+    assert codes == [0, 0, 15, 15]
+
+
+async def test_an_assignment_as_large_as_a_request_may_be_is_kept(serving: Serving) -> None:
+    await opened(serving)
+    one = await member(serving)
+    assert (await one.join()).error_code == 0
+    assignment = bytes(OTHER_FRAME_BYTES_MAX - 1_000)
+    assert (await one.sync(assignments={one.member_id: assignment})).assignment == assignment
 
 
 async def test_many_pipelined_commits_are_answered_in_order(serving: Serving) -> None:

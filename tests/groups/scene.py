@@ -45,7 +45,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class Scene:
-    def __init__(self, *, delay_ms: int = 0, **changes: Any) -> None:
+    def __init__(self, *, delay_ms: int = 0, bytes_max: int = 1 << 40, **changes: Any) -> None:
         self.settings = GroupSettings.of(NodeSettings(group_initial_rebalance_delay_ms=delay_ms, **changes))
         self.now = 1_000.0
         self.wall_ms = WALL_MS
@@ -53,6 +53,7 @@ class Scene:
         self.answers: dict[Token, Reply] = {}
         self.sizes: list[int] = []  # How many records each decision had.
         self.is_disk_full = False
+        self.bytes_max = bytes_max  # What groups may take in memory.
         self._tokens = count(1)
         self._names = count(1)
         self.coordinator = self._started()
@@ -93,7 +94,7 @@ class Scene:
         self.now = instant
 
     def _started(self) -> GroupCoordinator:
-        coordinator = GroupCoordinator(self.settings)
+        coordinator = GroupCoordinator(self.settings, lambda: self.bytes_max - coordinator.held_bytes)
         for key, value in self.log.items():
             coordinator.replay_stored(key, value)
         coordinator.begin(self.now)

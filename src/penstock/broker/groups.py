@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 CONSUMER_OFFSETS = "__consumer_offsets"
-SHARE_OF_MEMORY = 8  # What subscriptions may take: an eighth.
+SHARE_OF_MEMORY = 8  # What groups may take: an eighth.
 SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
 OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
 
@@ -43,10 +43,9 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             abandoned=commands.Abandoned,
         )
         super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
-        self._subscription_bytes = 0  # At most: what there was when last counted, and all that came since.
 
     def _new_state(self) -> GroupCoordinator:
-        return GroupCoordinator(GroupSettings.of(self._node.settings))
+        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes)
 
     def settings_changed(self) -> None:
         """The node's settings were changed while it runs."""
@@ -77,11 +76,11 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
     def put(
         self, call: Call, group: str, order: Callable[[Asker], Command],
         *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any],
-        needs_name: bool = True, may_begin: bool = False, kept_bytes: int = 0,
+        needs_name: bool = True, may_begin: bool = False,
     ) -> None:  # fmt: skip
         """Has the group's coordinator answer a request. `order` makes the command for the token that it is given.
 
-        `may_begin` is for requests that make a group where there is none, `kept_bytes` what of it the group will keep in memory.
+        `may_begin` is for requests that make a group where there is none.
         """
         asker = WaitingRequest(self._node, call, write, refuse)
         if needs_name and not group:
@@ -92,8 +91,8 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         except Refusal as refusal:
             asker.refused(refusal.code, refusal.reason)
             return
-        if (may_begin and not self._has_room(coordinator.state, group)) or (kept_bytes and not self._has_memory(kept_bytes)):
-            asker.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, "no room for another group or member (settings groups.max, memory.bytes.max)")
+        if may_begin and not self._has_room(coordinator.state, group):
+            asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no room for another group (setting groups.max)")
             return
         asker.abandon = partial(coordinator.abandon, asker)
         coordinator.submit(order(asker), asker)
@@ -104,14 +103,10 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             return True
         return sum(coordinator.state.size for coordinator in self if coordinator.state is not None) < self._node.settings.groups_max
 
-    def _has_memory(self, more_bytes: int) -> bool:
-        """Whether members may say more about themselves: a part of the memory is theirs."""
-        bytes_max = self._node.settings.memory_bytes_max // SHARE_OF_MEMORY
-        self._subscription_bytes += more_bytes
-        if self._subscription_bytes > bytes_max:
-            held = sum(coordinator.state.subscription_bytes for coordinator in self if coordinator.state is not None)
-            self._subscription_bytes = held + more_bytes
-        return self._subscription_bytes <= bytes_max
+    def _free_bytes(self) -> int:
+        """How much more groups may take: a part of the memory is theirs."""
+        held = sum(coordinator.state.held_bytes for coordinator in self if coordinator.state is not None)
+        return self._node.settings.memory_bytes_max // SHARE_OF_MEMORY - held
 
     def is_loading(self) -> bool:
         return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)

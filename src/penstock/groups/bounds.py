@@ -17,10 +17,12 @@ PENDING_MEMBERS_MAX = 1_000
 # Groups that somebody belongs to or is about to join, for each coordinator. Past it a group that isn't there yet must wait.
 GROUPS_MAX = 20_000
 
-# What one member may say about itself in all its protocols, and what one group may take as a record.
-# Kafka's bound is the largest batch of the topic, 1 MiB by default.
+# What one member may say about itself in all its protocols, what all members of a group may, and what the group may take as a record.
+# A leader brings everybody's assignment in one request, and a node takes requests of 4 MiB: so whatever comes in fits into the record
+# beside all that the members say. Kafka's bound is the largest batch of the topic, 1 MiB by default.
 SUBSCRIPTION_BYTES_MAX = 1 * MIB
-GROUP_BYTES_MAX = 16 * MIB
+MEMBERS_BYTES_MAX = 4 * MIB
+GROUP_BYTES_MAX = 2 * MEMBERS_BYTES_MAX
 
 # Protocols that one member may offer. Clients offer one or two; every one of them is looked at in every rebalance.
 PROTOCOLS_MAX = 100

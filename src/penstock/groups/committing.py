@@ -2,7 +2,8 @@
 
 A commit comes from a member of the current generation, or, when the group has no members, from anybody: an admin tool, or a consumer that
 assigns partitions to itself. The first commit under a new name makes a group that is nothing but its offsets.
-Each partition is answered by itself; one whose metadata is too long is refused and the others are kept.
+Each partition is answered by itself; one whose metadata is too long is refused and the others are kept. When groups may take no more
+memory, what was committed before can be committed again, and what is new must come again: COORDINATOR_NOT_AVAILABLE.
 Not here: whether the topic exists, which the handler knows; offsets inside transactions.
 """
 
@@ -26,11 +27,19 @@ def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
         draft.keep_alive(group, group.members[command.member_id])
     expires_ms = BY_RETENTION if command.retention_ms == NO_RETENTION else min(max(draft.wall_ms + command.retention_ms, 0), LONG_MAX)
     answers = []
+    free_bytes: int | None = None  # Asked for once, by the first that needs more.
     for new in command.offsets:
         metadata = new.metadata or ""
         if len(metadata) > draft.settings.offset_metadata_max:
             answers.append((new.topic, new.partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
+        growth = draft.image.growth(command.group, new.topic, new.partition, metadata)
+        if growth > 0:
+            free_bytes = draft.free_bytes() if free_bytes is None else free_bytes
+            if growth > free_bytes:
+                answers.append((new.topic, new.partition, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                continue
+            free_bytes -= growth
         draft.records.append(
             OffsetCommitted(command.group, new.topic, new.partition, new.offset, new.leader_epoch, metadata, draft.wall_ms, expires_ms)
         )

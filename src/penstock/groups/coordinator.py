@@ -12,7 +12,7 @@ Rules for the one who runs it:
 Not here: disks, tokens of the outer world, clocks. Members' subscriptions and assignments are passed on as they came.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from penstock.errors import ErrorCode, require
@@ -26,12 +26,15 @@ from penstock.groups.records import GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
 from penstock.groups.views import GroupListed, GroupView, MemberView, OffsetView
+from penstock.settings import LONG_MAX
 from penstock.vocabulary import Instant
 
 
 class GroupCoordinator:
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX) -> None:
+        """`free_bytes` tells how much more memory all groups of the node may take, beside what they take now (`held_bytes`)."""
         self.settings = settings
+        self._free_bytes = free_bytes
         self._image = GroupsImage()
         self._sessions = Sessions()
         self._began: Instant | None = None  # When loading ended: sessions of loaded members count from here.
@@ -139,9 +142,9 @@ class GroupCoordinator:
         return max(len(self._image.saved), len(self._image.offsets), len(self._sessions.groups))
 
     @property
-    def subscription_bytes(self) -> int:
-        """What the members of all groups that are in use say about themselves."""
-        return sum(group.subscription_bytes for group in self._sessions.groups.values())
+    def held_bytes(self) -> int:
+        """What all groups take in memory, about: what members say and are given, committed offsets and what was noted with them."""
+        return self._image.held_bytes + self._sessions.held_bytes
 
     def groups(self) -> list[GroupListed]:
         """Every group, those that only commit offsets too."""
@@ -172,7 +175,7 @@ class GroupCoordinator:
 
     def _draft(self, now: Instant, wall_ms: int) -> Draft:
         require(self._began is not None, "a coordinator decides after it is loaded")
-        return Draft(self._sessions, self.settings, now, wall_ms)
+        return Draft(self._sessions, self._image, self.settings, self._free_bytes, now, wall_ms)
 
     def _join(self, command: commands.JoinGroup, draft: Draft) -> None:
         fault = joining.fault_of_request(command, draft)
@@ -253,8 +256,14 @@ class GroupCoordinator:
         return GroupListed(name, GroupState.STABLE if saved.members else GroupState.EMPTY, saved.protocol_type or "")
 
     def _tidy(self, name: str) -> None:
-        """An empty group that nobody is about to join needs no session."""
+        """Counts what the group's session takes. An empty group that nobody is about to join needs none."""
         group = self._sessions.groups.get(name)
-        if group is not None and group.state is GroupState.EMPTY and not group.pending:
+        if group is None:
+            return
+        held_bytes = group.unrecorded_bytes
+        if group.state is GroupState.EMPTY and not group.pending:
             del self._sessions.groups[name]
             self._sessions.alarms.forget(name)
+            held_bytes = 0
+        self._sessions.held_bytes += held_bytes - group.counted_bytes
+        group.counted_bytes = held_bytes

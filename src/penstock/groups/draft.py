@@ -4,6 +4,7 @@ Every answer, every parked request and every deadline goes through here, so that
 never later than what it stands for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.errors import require
@@ -11,8 +12,10 @@ from penstock.groups.alarms import Alarms
 from penstock.groups.bounds import NEW_MEMBER_JOIN_MS, GroupSettings
 from penstock.groups.commands import Token
 from penstock.groups.group import NEVER, Group, Member
-from penstock.groups.records import Record
+from penstock.groups.image import GroupsImage
+from penstock.groups.records import GroupSaved, Record
 from penstock.groups.replies import Reply
+from penstock.groups.sizes import held_bytes
 from penstock.vocabulary import Instant
 
 
@@ -31,12 +34,15 @@ class Sessions:
     groups: dict[str, Group] = field(default_factory=dict)
     parked: dict[Token, tuple[str, str]] = field(default_factory=dict)  # token -> (group, member id)
     alarms: Alarms = field(default_factory=Alarms)
+    held_bytes: int = 0  # What they take in memory, about, beside what is recorded.
 
 
 @dataclass(slots=True)
 class Draft:
     sessions: Sessions
+    image: GroupsImage  # Only to be looked at.
     settings: GroupSettings
+    free_bytes: Callable[[], int]  # What groups may still take of the node's memory.
     now: Instant
     wall_ms: int
     records: list[Record] = field(default_factory=list)
@@ -48,6 +54,14 @@ class Draft:
     def answer(self, token: Token, reply: Reply) -> None:
         self.sessions.parked.pop(token, None)
         self.replies.append((token, reply))
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether groups may take so much more. Whoever takes no more than before is never refused."""
+        return more_bytes <= 0 or more_bytes <= self.free_bytes()
+
+    def has_room_for(self, group: Group, record: GroupSaved) -> bool:
+        """Whether this record may take the place of the last one and of what the session holds beside it."""
+        return self.has_room(held_bytes(record) - self.image.saved_bytes(group.name) - group.unrecorded_bytes)
 
     def park_join(self, group: Group, member: Member, token: Token) -> None:
         self._park(group, member, token)

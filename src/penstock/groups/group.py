@@ -19,6 +19,7 @@ from math import inf
 from penstock.errors import ErrorCode, require
 from penstock.groups.commands import Token
 from penstock.groups.records import GroupSaved, MemberSaved
+from penstock.groups.sizes import MEMBER_BYTES, PENDING_BYTES, said_by, text_bytes
 from penstock.groups.states import MOVES, GroupState
 from penstock.vocabulary import Instant
 from penstock.wire.consumer_protocol import read_subscription
@@ -27,10 +28,6 @@ NEVER = Instant(inf)
 CONSUMERS = "consumer"  # The protocol type whose subscriptions name topics.
 
 Protocols = tuple[tuple[str, bytes], ...]
-
-
-def size_of(protocols: Protocols) -> int:
-    return sum(len(name) + len(content) for name, content in protocols)
 
 
 def subscription(protocols: Protocols, chosen: str | None) -> bytes:
@@ -50,6 +47,7 @@ class Member:
     assignment: bytes = b""
     is_new: bool = False  # Until its first generation begins.
     deadline: Instant = NEVER  # When its session lapses.
+    said_bytes: int = 0  # What of it is counted in its group.
 
     def saved(self, assignment: bytes) -> MemberSaved:
         return MemberSaved(
@@ -96,8 +94,8 @@ class FirstJoin:
 
 class Group:
     __slots__ = (
-        "first_join", "generation", "join_ends", "joining", "leader", "members", "name", "pending", "protocol", "protocol_type",
-        "state", "statics", "subscription_bytes", "support", "sync_ends", "syncing", "unsynced", "wanted",
+        "counted_bytes", "first_join", "generation", "join_ends", "joining", "leader", "members", "name", "pending", "protocol",
+        "protocol_type", "said_bytes", "state", "statics", "support", "sync_ends", "syncing", "unsynced", "wanted",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -109,7 +107,8 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.statics: dict[str, str] = {}  # instance id -> member id
-        self.subscription_bytes = 0  # What its members say about themselves, in all.
+        self.said_bytes = 0  # What its members say about themselves, in all.
+        self.counted_bytes = 0  # What of this session is in the coordinator's account.
         self.support: dict[str, int] = {}  # protocol -> how many members offer it
         self.wanted: Wanted | None = None  # What its members read, once somebody has asked in this generation.
         self.pending: dict[str, Instant] = {}  # Member ids given away and not yet used, and when they lapse.
@@ -251,6 +250,12 @@ class Group:
         return len(self.joining) == len(self.members) and not self.pending
 
     @property
+    def unrecorded_bytes(self) -> int:
+        """What this session takes beside the group's record. The members of a Stable group are those of its record."""
+        given = sum(map(text_bytes, self.pending)) + PENDING_BYTES * len(self.pending) if self.pending else 0
+        return given if self.state is GroupState.STABLE else given + self.said_bytes + MEMBER_BYTES * len(self.members)
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
@@ -278,13 +283,15 @@ class Group:
         self.join_ends = NEVER
         self.members = {member.member_id: Member.loaded(member, deadlines[member.member_id]) for member in saved.members}
         self.statics = {member.instance_id: member.member_id for member in saved.members if member.instance_id is not None}
-        self.support, self.subscription_bytes = {}, 0
+        self.support, self.said_bytes = {}, 0
         for member in self.members.values():
             self._count(member, 1)
 
     def _count(self, member: Member, step: int) -> None:
         self.wanted = None
-        self.subscription_bytes += step * size_of(member.protocols)
+        if step > 0:
+            member.said_bytes = said_by(member)
+        self.said_bytes += step * member.said_bytes
         for name in dict.fromkeys(name for name, _ in member.protocols):
             self.support[name] = self.support.get(name, 0) + step
             if not self.support[name]:

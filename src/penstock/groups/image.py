@@ -11,6 +11,7 @@ from typing import assert_never
 
 from penstock.groups import records
 from penstock.groups.records import OFFSET_KIND
+from penstock.groups.sizes import GROUP_BYTES, TOPIC_BYTES, held_bytes, offset_bytes, text_bytes
 
 # offset, leader epoch, metadata, committed at (wall), expires at (wall, or BY_RETENTION)
 Committed = tuple[int, int, str, int, int]
@@ -23,6 +24,8 @@ class GroupsImage:
     def __init__(self) -> None:
         self.saved: dict[str, records.GroupSaved] = {}
         self.offsets: dict[str, dict[str, dict[int, Committed]]] = {}  # By group, topic and partition. Nothing empty is kept.
+        self.held_bytes = 0  # What all of it takes in memory, about.
+        self._saved_bytes: dict[str, int] = {}  # Of that, each group's record.
 
     def replay(self, record: records.Record) -> None:
         match record:
@@ -32,8 +35,10 @@ class GroupsImage:
                 self._remove(record.group, record.topic, record.partition)
             case records.GroupSaved():
                 self.saved[record.group] = record
+                self._count_saved(record.group, held_bytes(record))
             case records.GroupDeleted():
                 self.saved.pop(record.group, None)
+                self._count_saved(record.group, 0)
             case _:
                 assert_never(record)
 
@@ -53,6 +58,21 @@ class GroupsImage:
 
     def holds(self, group: str) -> bool:
         return group in self.saved or group in self.offsets
+
+    def saved_bytes(self, group: str) -> int:
+        """What the group's record takes in memory."""
+        return self._saved_bytes.get(group, 0)
+
+    def growth(self, group: str, topic: str, partition: int, metadata: str) -> int:
+        """By how much this image would grow with such an offset."""
+        topics = self.offsets.get(group)
+        if topics is None:
+            return offset_bytes(metadata) + TOPIC_BYTES + GROUP_BYTES + text_bytes(group)
+        partitions = topics.get(topic)
+        if partitions is None:
+            return offset_bytes(metadata) + TOPIC_BYTES
+        held = partitions.get(partition)
+        return offset_bytes(metadata) if held is None else text_bytes(metadata) - text_bytes(held[2])
 
     def committed(self, group: str) -> Iterator[tuple[str, int, Committed]]:
         """What a group has committed: (topic, partition, what). The group must not change while this goes on."""
@@ -86,16 +106,30 @@ class GroupsImage:
         topics = self.offsets.get(group)
         if topics is None:
             topics = self.offsets[group] = {}
+            self.held_bytes += GROUP_BYTES + text_bytes(group)
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = {}
+            self.held_bytes += TOPIC_BYTES
+        held = partitions.get(partition)
         partitions[partition] = committed
+        self.held_bytes += offset_bytes(committed[2]) if held is None else text_bytes(committed[2]) - text_bytes(held[2])
 
     def _remove(self, group: str, topic: str, partition: int) -> None:
         topics = self.offsets.get(group, {})
         partitions = topics.get(topic, {})
-        partitions.pop(partition, None)
+        held = partitions.pop(partition, None)
+        if held is None:
+            return
+        self.held_bytes -= offset_bytes(held[2])
         if not partitions:
-            topics.pop(topic, None)
+            del topics[topic]
+            self.held_bytes -= TOPIC_BYTES
         if not topics:
-            self.offsets.pop(group, None)
+            del self.offsets[group]
+            self.held_bytes -= GROUP_BYTES + text_bytes(group)
+
+    def _count_saved(self, group: str, size: int) -> None:
+        self.held_bytes += size - self._saved_bytes.pop(group, 0)
+        if size:
+            self._saved_bytes[group] = size

@@ -8,13 +8,14 @@ nobody waits for an answer that cannot come.
 """
 
 from penstock.errors import ErrorCode
-from penstock.groups.bounds import GROUP_BYTES_MAX, PENDING_MEMBERS_MAX, PROTOCOLS_MAX, SUBSCRIPTION_BYTES_MAX
+from penstock.groups.bounds import GROUP_BYTES_MAX, MEMBERS_BYTES_MAX, PENDING_MEMBERS_MAX, PROTOCOLS_MAX, SUBSCRIPTION_BYTES_MAX
 from penstock.groups.commands import JoinGroup
 from penstock.groups.draft import Draft
-from penstock.groups.group import Group, Member, size_of
+from penstock.groups.group import Group, Member
 from penstock.groups.phases import begin_rebalance, current_generation, drop, everybody, look_again, refuse_parked, settle
-from penstock.groups.records import GroupSaved, encode
+from penstock.groups.records import GroupSaved
 from penstock.groups.replies import JoinReply
+from penstock.groups.sizes import MEMBER_BYTES, said_by, size_of, stored_bytes
 from penstock.groups.states import GroupState
 
 
@@ -32,7 +33,9 @@ def fault_of_request(command: JoinGroup, draft: Draft) -> ErrorCode:
 
 
 def join(group: Group, command: JoinGroup, draft: Draft) -> None:
-    if not _has_room(group, command, draft):
+    if not _is_short_enough(group, command, draft):
+        _refuse(command, ErrorCode.COORDINATOR_NOT_AVAILABLE, draft)
+    elif not _has_place(group, command, draft):
         draft.answer(command.token, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=""))
         if command.member_id in group.members or command.member_id in group.pending:
             drop(group, command.member_id, draft)
@@ -49,11 +52,22 @@ def join(group: Group, command: JoinGroup, draft: Draft) -> None:
         _add(group, command, command.fresh_member_id, draft)
 
 
-def _has_room(group: Group, command: JoinGroup, draft: Draft) -> bool:
+def _is_short_enough(group: Group, command: JoinGroup, draft: Draft) -> bool:
+    """Whether the node and the group's record have room for what it says about itself. A member that says no more than before always fits.
+
+    The refusal is one that clients come again after: GROUP_MAX_SIZE_REACHED would end Java's consumers.
+    """
+    member = group.members.get(command.member_id or group.statics.get(command.instance_id or "", ""))
+    if member is None:
+        more_bytes = said_by(_newcomer(command, command.member_id or command.fresh_member_id)) + MEMBER_BYTES
+    else:
+        more_bytes = size_of(command.protocols) - size_of(member.protocols)
+    return more_bytes <= 0 or (group.said_bytes + more_bytes <= MEMBERS_BYTES_MAX and draft.has_room(more_bytes))
+
+
+def _has_place(group: Group, command: JoinGroup, draft: Draft) -> bool:
     """Members that have joined count during the join phase, so that a group above a lowered bound sheds those that come last."""
     size_max = draft.settings.group_size_max
-    if command.member_id not in group.members and group.subscription_bytes + size_of(command.protocols) > GROUP_BYTES_MAX:
-        return False  # Its record could not be stored.
     if group.state is GroupState.EMPTY or command.instance_id in group.statics:
         return True
     if group.state is GroupState.PREPARING:
@@ -146,7 +160,7 @@ def _rename_quietly(group: Group, command: JoinGroup, old_member_id: str, draft:
 
 
 def is_too_large(record: GroupSaved) -> bool:
-    return len(encode(record)[1] or b"") > GROUP_BYTES_MAX
+    return stored_bytes(record) > GROUP_BYTES_MAX
 
 
 def _newcomer(command: JoinGroup, member_id: str) -> Member:

@@ -10,6 +10,7 @@ from penstock.groups.draft import Draft
 from penstock.groups.group import NEVER, Group
 from penstock.groups.joining import is_too_large
 from penstock.groups.phases import answer_syncs, begin_rebalance
+from penstock.groups.records import GroupSaved
 from penstock.groups.replies import HeartbeatReply, SyncReply
 from penstock.groups.states import GroupState
 
@@ -24,6 +25,14 @@ def sync(group: Group | None, command: SyncGroup, draft: Draft) -> None:
         draft.keep_alive(group, member)
         draft.answer(command.token, SyncReply(error=ErrorCode.REBALANCE_IN_PROGRESS))
         return
+    record = None
+    if group.state is GroupState.COMPLETING and member.member_id == group.leader:
+        record = group.saved(dict(command.assignments), draft.wall_ms)
+        if not draft.has_room_for(group, record):
+            # Groups may take no more memory. The others go on waiting and the leader comes again, until its time is up.
+            draft.keep_alive(group, member)
+            draft.answer(command.token, SyncReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
     group.unsynced.pop(member.member_id, None)
     if not group.unsynced:
         group.sync_ends = NEVER
@@ -34,8 +43,8 @@ def sync(group: Group | None, command: SyncGroup, draft: Draft) -> None:
     if member.member_id in group.syncing:
         draft.answer(group.syncing.pop(member.member_id), SyncReply(error=ErrorCode.NOT_COORDINATOR))
     draft.park_sync(group, member, command.token)
-    if member.member_id == group.leader:
-        _assign(group, dict(command.assignments), draft)
+    if record is not None:
+        _assign(group, record, draft)
 
 
 def heartbeat(group: Group | None, command: Heartbeat, draft: Draft) -> None:
@@ -70,14 +79,14 @@ def _fault_of_heartbeat(group: Group | None, command: Heartbeat, draft: Draft) -
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
 
-def _assign(group: Group, assignments: dict[str, bytes], draft: Draft) -> None:
-    record = group.saved(assignments, draft.wall_ms)
+def _assign(group: Group, record: GroupSaved, draft: Draft) -> None:
     if is_too_large(record):
         answer_syncs(group, draft, lambda member: SyncReply(error=ErrorCode.UNKNOWN_SERVER_ERROR))
         begin_rebalance(group, draft)
         return
     draft.records.append(record)
-    answer_syncs(group, draft, lambda member: _assigned(group, assignments.get(member.member_id, b"")))
+    assigned = {member.member_id: member.assignment for member in record.members}
+    answer_syncs(group, draft, lambda member: _assigned(group, assigned[member.member_id]))
 
 
 def _assigned(group: Group, assignment: bytes) -> SyncReply:

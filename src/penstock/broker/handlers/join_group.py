@@ -47,7 +47,7 @@ def join_group(node: "Node", call: Call) -> None:
     def refuse(code: ErrorCode) -> JoinReply:
         return JoinReply(error=code, member_id=request.member_id)
 
-    node.groups.put(call, request.group_id, order, write=_written, refuse=refuse, may_begin=True, kept_bytes=len(call.frame))
+    node.groups.put(call, request.group_id, order, write=_written, refuse=refuse, may_begin=True)
 
 
 def _written(version: int, reply: JoinReply) -> dict[str, Any]:
