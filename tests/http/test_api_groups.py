@@ -150,6 +150,7 @@ def test_a_named_topic_is_reset_in_all_its_partitions_even_for_a_new_group(tmp_p
         ({}, 400, "invalid_request"),
         ({"to": "earliest", "shift_by": 1}, 400, "invalid_request"),
         ({"to": "middle"}, 400, "bad_body"),
+        ({"shift_by": 10**4_300 - 1}, 400, "bad_body"),
         ({"to": "earliest", "topics": ["nowhere"]}, 404, "unknown_topic_or_partition"),
         ({"offsets": [{"topic": "orders", "partition": 7, "offset": 0}]}, 404, "unknown_topic_or_partition"),
         ({"offsets": [{"topic": "orders", "partition": 0, "offset": -1}]}, 400, "bad_body"),

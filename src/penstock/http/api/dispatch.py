@@ -110,12 +110,19 @@ def _query(parameters: Sequence[Parameter], text: str) -> dict[str, Any]:
 def _read(parameter: Parameter, text: str) -> object:
     value: object = text
     if parameter.schema["type"] == "integer" and text.removeprefix("-").isdecimal():
-        value = int(text)
+        value = _number(parameter, text)
     elif parameter.schema["type"] == "boolean" and text in ("true", "false"):
         value = text == "true"
     if fault := fault_in(value, parameter.schema, COMPONENTS, f"the parameter {parameter.name}"):
         raise Wrong("bad_parameter", fault)
     return value
+
+
+def _number(parameter: Parameter, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # Python reads some thousands of digits and no more, since reading them takes ever longer.
+        raise Wrong("bad_parameter", f"the parameter {parameter.name} has {len(text)} digits: too many for a number") from None
 
 
 def _body(route: Route, content: bytes) -> Mapping[str, Any]:
@@ -125,6 +132,8 @@ def _body(route: Route, content: bytes) -> Mapping[str, Any]:
         value = json.loads(content)
     except ValueError as wrong:
         raise Wrong("not_json", f"the body is not JSON: {wrong}") from None
+    except RecursionError:
+        raise Wrong("bad_body", "the body is nested too deeply") from None
     if fault := fault_in(value, route.body, COMPONENTS):
         raise Wrong("bad_body", fault)
     body: Mapping[str, Any] = value

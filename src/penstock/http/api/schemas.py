@@ -9,6 +9,7 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
+_INT64_END = 1 << 63  # What offsets, times and sizes fit into. JSON itself knows no end, and longer numbers can be read than printed.
 _REFERENCE = "#/components/schemas/"
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,), "array": (list,),
@@ -60,6 +61,8 @@ def fault_in(value: object, schema: Schema, names: Mapping[str, Schema], where: 
         return f"{where} must be {' or '.join(map(_with_article, kinds))}"
     if value is not None and "enum" in schema and value not in schema["enum"]:
         return f"{where} must be one of {', '.join(schema['enum'])}"
+    if isinstance(value, int) and not -_INT64_END <= value < _INT64_END:
+        return f"{where} must fit into 64 bits"
     if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         return f"{where} must lie between {schema.get('minimum', 'any number')} and {schema.get('maximum', 'any number')}"
     if isinstance(value, list):
