@@ -143,9 +143,9 @@ trust.
 - Names in paths are percent-encoded, a slash in a group's name too: `/groups/a%2Fb`.
 - Errors have one shape: `{{"error": "<a word for programs>", "message": "<a sentence for people>"}}`.
 - Lists come in pages: `limit` and `after`; `next` of an answer is the `after` of the next page, null on the last.
-- What changes something is refused from pages of other sites, and a `Host` that is not this node's is refused everywhere but at `/health`,
-  `/ready` and `/metrics`: an address, `localhost`, the advertised host, or a name in the setting `http.hosts`. So no web page can use the
-  API through a visitor's browser.
+- What changes something is refused from pages of other sites, and a `Host` that is not this node's is refused everywhere but at `/health`
+  and `/ready`: an address, `localhost`, the advertised host, or a name in the setting `http.hosts`. So no web page can use the API, or read
+  names of groups and topics, through a visitor's browser.
 
 ```
 curl localhost:8080{prefix}/groups/billing/lag

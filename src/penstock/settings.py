@@ -233,7 +233,7 @@ class NodeSettings:
     )
     http_hosts: str = _setting(
         "http.hosts", "", dynamic=True,
-        reason="Names, with commas between them, under which browsers and tools may reach the admin API besides its addresses, localhost and the advertised host. "
+        reason="Names, with commas between them, under which browsers and tools may reach the admin API, the status page and /metrics besides its addresses, localhost and the advertised host. "
         "Others are refused: a web page can let its own name point here.",
     )
     num_partitions: int = _setting(

@@ -51,9 +51,12 @@ def test_a_change_comes_from_here_or_from_a_tool_and_as_json(headers: dict[str, 
 
 def test_the_guard_stands_at_the_door(tmp_path: Path) -> None:
     async def story(serving: Serving, http: Http) -> None:
-        for path in ("/", f"{API}/topics", f"{API}/openapi.json"):
+        for path in ("/", "/metrics", f"{API}/topics", f"{API}/openapi.json"):
             assert (await http.get(path, host="evil.example")).status == 421
-        assert (await http.get("/metrics", host="evil.example")).status == 200  # Collectors come by any name, and it changes nothing.
+            for host in ("10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080", "broker.example:8080"):
+                assert (await http.get(path, host=host)).status == 200
+        for path in ("/health", "/ready"):  # Whoever probes comes by any name, and learns nothing.
+            assert (await http.get(path, host="evil.example")).status == 200
         assert (await http.post(f"{API}/topics", TOPIC, origin="http://evil.example")).status == 403
         assert (await http.post(f"{API}/topics", TOPIC, content_type="text/plain")).status == 415
         assert (await http.ask("DELETE", f"{API}/topics/orders", origin="http://evil.example")).status == 403

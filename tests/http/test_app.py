@@ -40,7 +40,8 @@ async def get(app: App, path: str, answer: list[tuple[int, str]] | None = None) 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": [], "root_path": ""}
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": ""}
+    scope["headers"] = [(b"host", b"127.0.0.1")]
     answer = answer if answer is not None else []
     try:
         await app(scope, receive, send)

@@ -43,6 +43,9 @@ def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> A
         return ready(node.health())
 
     async def get_metrics(request: Request) -> Answer:
+        refusal = refuse_host(_headers(request), host_names(node))  # It tells names of groups and topics.
+        if refusal is not None:
+            return refusal
         of_groups = await group_gauges(node)
         return await node.env.offload(metrics, [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_groups, *vitals()])
 

@@ -1,4 +1,4 @@
-"""What keeps a web page of somebody else from using this API through a visitor's browser.
+"""What keeps a web page of somebody else from using this API, or reading /metrics, through a visitor's browser.
 
 A node on loopback or in a private network is out of a stranger's reach, but not out of reach of a browser inside. Three rules:
 - The Host header must be an address, `localhost`, the advertised host, or a name from the setting `http.hosts`. A page that lets its own
