@@ -321,7 +321,7 @@ def test_a_slow_loop_stays_in_its_group(group: str):
 def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(penstock_broker: Broker, group: str):
     topic = penstock_broker.create_topic(partitions=2)
     for partition in range(2):
-        write(penstock_broker, topic, *numbered(200), partition=partition)
+        write(penstock_broker, topic, *numbered(1_000), partition=partition)
     options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
     has_begun, is_over = Event(), Event()
 
