@@ -60,6 +60,9 @@ class Checker:
     def carried_out(self, decision: Decision, cause: commands.Command | None, now: float, wall_ms: int) -> None:
         for record in decision.records:
             self._stored(record, cause, wall_ms)
+        for token, reply in decision.replies:  # Who is who must be known before the first hears who leads.
+            if isinstance(reply, replies.JoinReply) and token in self._waiting:
+                self._people[reply.member_id] = getattr(self._waiting[token][0], "instance_id", None) or reply.member_id
         for token, reply in decision.replies:
             must(token not in self._answered, f"{token} is answered twice")
             self._answered[token] = None
