@@ -248,9 +248,9 @@ class JavaTools:
         wishes = {
             "already exists": ["--create", "--topic", topic],
             # Older tools look at the value themselves.
-            "InvalidConfiguration|Invalid value": ["--create", "--topic", self._prefix + "crooked", "--config", "retention.ms=banana"],
-            "InvalidReplicationFactor": ["--create", "--topic", self._prefix + "thrice", "--replication-factor", "3"],
-            "InvalidPartitions": ["--alter", "--topic", topic, "--partitions", "1"],
+            "retention.ms|Invalid value": ["--create", "--topic", self._prefix + "crooked", "--config", "retention.ms=banana"],
+            "replica|InvalidReplicationFactor": ["--create", "--topic", self._prefix + "thrice", "--replication-factor", "3"],
+            "partition|InvalidPartitions": ["--alter", "--topic", topic, "--partitions", "1"],
         }
         for sign, wish in wishes.items():
             ended = self._ended("topics", *wish)

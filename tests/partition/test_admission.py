@@ -6,8 +6,10 @@ import pytest
 
 from penstock.errors import ErrorCode, Refusal
 from penstock.partition.admission import InvalidRecord, examine_header, examine_large, examine_records, payload_rules
+from penstock.partition.record_faults import WALKED_MAX
 from penstock.settings import TopicConfig
 from penstock.wire.batches import Record, encode_batch, read_header, set_max_timestamp
+from penstock.wire.compression import Codec
 from penstock.wire.records import crc32c
 
 NOW = 1_700_000_000_000
@@ -87,7 +89,38 @@ def test_the_record_that_spoils_a_batch_is_named() -> None:
     records = [Record(value=b"a", timestamp_ms=NOW), Record(value=b"b", timestamp_ms=NOW + 2 * 3_600_000)]
     with pytest.raises(InvalidRecord) as refused:
         examine(encode_batch(records))
-    assert (refused.value.index, refused.value.code) == (1, ErrorCode.INVALID_TIMESTAMP)
+    assert ([index for index, _ in refused.value.records], refused.value.code) == ([1], ErrorCode.INVALID_TIMESTAMP)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_record_that_spoils_a_batch_is_named(codec: Codec) -> None:
+    """A client that is told of one alone gives all records of the batch the same blame."""
+    compacted = CONFIG.with_overrides({"cleanup.policy": "compact"})
+    records = [Record(key=None if number % 10 == 0 else b"k", value=b"v", timestamp_ms=NOW) for number in range(100)]
+    with pytest.raises(InvalidRecord) as refused:
+        examine(encode_batch(records, codec=codec), compacted)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in refused.value.records] == list(range(0, 100, 10))
+    assert "and 9 more" in refused.value.reason
+
+
+def test_a_bad_time_gives_the_batch_its_code_whatever_else_is_wrong() -> None:
+    compacted = CONFIG.with_overrides({"cleanup.policy": "compact"})
+    late = NOW + 2 * 3_600_000
+    records = [Record(key=None, value=b"v", timestamp_ms=late), Record(key=b"k", value=b"v", timestamp_ms=late)]
+    with pytest.raises(InvalidRecord) as refused:
+        examine(encode_batch(records), compacted)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert ["key" in reason for _, reason in refused.value.records] == [True, False]
+
+
+def test_a_fault_far_inside_is_named_alone() -> None:
+    """Naming is bounded: nobody makes the node walk a hundred thousand bad records in Python."""
+    compacted = CONFIG.with_overrides({"cleanup.policy": "compact"})
+    records = [Record(key=b"k", value=b"v", timestamp_ms=NOW)] * WALKED_MAX + [Record(key=None, value=b"v", timestamp_ms=NOW)] * 2
+    with pytest.raises(InvalidRecord) as refused:
+        examine(encode_batch(records), compacted)
+    assert [index for index, _ in refused.value.records] == [WALKED_MAX]
 
 
 def test_the_future_does_not_matter_where_the_node_stamps_the_time() -> None:

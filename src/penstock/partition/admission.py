@@ -8,6 +8,7 @@ Unpacking is bounded twice: up to a mebibyte is done at once, more only away fro
 from typing import NamedTuple
 
 from penstock.errors import ErrorCode, MalformedInput, Refusal
+from penstock.partition.record_faults import record_faults
 from penstock.settings import MIB, TopicConfig
 from penstock.vocabulary import Buffer
 from penstock.wire.batches import HEADER_BYTES, MAGIC, BatchHeader, crc_is_right, read_header, read_magic
@@ -26,11 +27,12 @@ _FAULTS = {
 
 
 class InvalidRecord(Refusal):
-    """One record spoils its batch; clients that ask for it (Produce 8 and later) are told which."""
+    """Some records spoil their batch; clients that ask for it (Produce 8 and later) are told which, and why."""
 
-    def __init__(self, code: ErrorCode, reason: str, index: int) -> None:
-        super().__init__(code, reason)
-        self.index = index
+    def __init__(self, code: ErrorCode, records: list[tuple[int, str]]) -> None:
+        (first, reason), *others = records
+        super().__init__(code, f"record {first}: {reason}" + (f", and {len(others)} more" if others else ""))
+        self.records = records
 
 
 class PayloadRules(NamedTuple):
@@ -133,18 +135,21 @@ def examine_large(batch: bytes, header: BatchHeader, rules: PayloadRules, bytes_
 
 
 def _checked(payload: Buffer, header: BatchHeader, rules: PayloadRules) -> RecordsVerdict:
-    verdict = check_records(
-        payload,
-        header.record_count,
-        base_timestamp=header.base_timestamp,
-        timestamp_min=rules.timestamp_min,
-        timestamp_max=rules.timestamp_max,
-        keys_required=rules.keys_required,
-    )
+    times = {"base_timestamp": header.base_timestamp, "timestamp_min": rules.timestamp_min, "timestamp_max": rules.timestamp_max}
+    verdict = check_records(payload, header.record_count, **times, keys_required=rules.keys_required)
     if verdict.fault:
-        code, reason = _FAULTS[RecordFault(verdict.fault)]
-        raise InvalidRecord(code, f"record {verdict.fault_index}: {reason}", verdict.fault_index)
+        faults = [(verdict.fault_index, RecordFault(verdict.fault))]
+        if verdict.fault in (RecordFault.KEY_MISSING, RecordFault.TIMESTAMP):
+            faults = record_faults(payload, header.record_count, **times, keys_required=rules.keys_required) or faults
+        raise _spoiled(faults)
     return verdict
+
+
+def _spoiled(faults: list[tuple[int, RecordFault]]) -> InvalidRecord:
+    """A bad time gives the batch its code, whatever else is wrong, as at Kafka."""
+    codes = [_FAULTS[fault][0] for _, fault in faults]
+    code = ErrorCode.INVALID_TIMESTAMP if ErrorCode.INVALID_TIMESTAMP in codes else codes[0]
+    return InvalidRecord(code, [(index, _FAULTS[fault][1]) for index, fault in faults])
 
 
 def _shape_refusal(batch: Buffer) -> Refusal:

@@ -267,5 +267,5 @@ def _failure(index: int, code: ErrorCode, reason: str) -> Row:
 
 
 def _refused(index: int, refusal: Refusal) -> Row:
-    errors = ((refusal.index, refusal.reason),) if isinstance(refusal, InvalidRecord) else ()
+    errors = tuple(refusal.records) if isinstance(refusal, InvalidRecord) else ()
     return (index, refusal.code, -1, -1, -1, errors, refusal.reason, None)
