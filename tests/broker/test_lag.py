@@ -38,8 +38,10 @@ def test_whoever_has_read_all_has_no_lag_of_any_kind() -> None:
     assert lag(0, Span(0, 0)) == Lag(0, 0, 0, None)
 
 
-def test_a_commit_past_the_end_is_no_negative_lag() -> None:
-    assert lag(120, Span(10, 100)) == Lag(0, 0, 0, None)
+def test_a_commit_past_the_end_is_neither_negative_lag_nor_none() -> None:
+    assert lag(120, Span(10, 100)) == Lag(records=0, lost=0, time_ms=None, loss_ms=None, past_end=20)
+    assert lag(1, Span(0, 0)) == Lag(0, 0, None, None, 1)
+    assert lag(100, Span(10, 100)).past_end == 0
 
 
 def test_what_is_lost_is_counted_and_the_clock_runs_from_what_is_left() -> None:
@@ -143,6 +145,13 @@ async def test_a_topic_that_drops_nothing_by_age_loses_nothing(serving: Serving)
     await line.produce_batch("a", bytes(encode_batch([Record(key=b"k", value=b"v", timestamp_ms=NOW_MS - 50)])))
     (row,) = await measured(serving, (0, 0))
     assert row.lag == Lag(1, 0, 50, None)
+
+
+async def test_an_offset_past_the_end_is_told_as_such(serving: Serving) -> None:
+    line = await opened(serving)
+    await line.produce("a", b"1", b"2")
+    rows = await measured(serving, (0, 2), (0, 9))
+    assert [row.lag and (row.lag.records, row.lag.time_ms, row.lag.past_end) for row in rows] == [(0, 0, 0), (0, None, 7)]
 
 
 async def test_a_topic_that_is_gone_has_a_row_without_numbers(serving: Serving) -> None:

@@ -104,6 +104,18 @@ def test_a_group_that_has_read_everything_has_no_lag_of_any_kind(stage: Stage) -
     assert (row["lag"], row["time_lag_ms"], row["retention_loss_ms"]) == (0, 0, None)
 
 
+def test_an_offset_past_the_end_is_called_that(stage: Stage) -> None:
+    stage.commit(13)
+    told = stage.describe()
+    (row,) = told["partitions"]
+    assert (row["lag"], row["past_end"], row["time_lag_ms"]) == (0, 3, None)
+    shown = penstock("groups", "describe", stage.group, *stage.where)
+    assert shown.out.splitlines()[2].split()[:8] == [stage.topic, "0", "13", "10", "-", "past", "the", "end"]
+    assert shown.err.splitlines()[0] == f"committed past the end, where nothing can be read: {stage.topic}-0"
+    stage.commit(10)
+    assert penstock("groups", "describe", stage.group, *stage.where).err == ""
+
+
 def test_members_are_shown_with_their_partitions(stage: Stage) -> None:
     with stage.member():
         told = json.loads(succeed("groups", "members", stage.group, "--json", *stage.where))

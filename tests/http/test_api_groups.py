@@ -93,6 +93,20 @@ def test_what_retention_took_before_it_was_read_is_told_as_lost(tmp_path: Path) 
     with_http(tmp_path, story)
 
 
+def test_an_offset_past_the_end_is_not_shown_as_nothing_to_do(tmp_path: Path) -> None:
+    async def story(serving: Serving, http: Http) -> None:
+        line = await prepared(serving)
+        await commit(line, "billing", "orders", {0: 13, 1: 0})
+        told = (await http.get(f"{API}/groups/billing/lag")).json
+        assert (told["lag"], told["past_end"]) == (0, 3)
+        assert [(row["lag"], row["past_end"], row["time_lag_ms"]) for row in told["partitions"]] == [(0, 3, None), (0, 0, 0)]
+        series = (await http.get("/metrics")).text
+        assert 'penstock_group_past_end{group="billing",topic="orders",partition="0"} 3' in series
+        assert 'penstock_group_past_end{group="billing",topic="orders",partition="1"}' not in series
+
+    with_http(tmp_path, story)
+
+
 def test_offsets_of_a_deleted_topic_are_gone(tmp_path: Path) -> None:
     async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)

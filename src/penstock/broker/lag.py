@@ -2,6 +2,8 @@
 
 - Lag in records is the log's end (what consumers may see) less the committed offset. Records that are gone already still count, as in
   Kafka's tools; `lost` says how many they are.
+- A committed offset past the end is no lag: there is nothing to read, but whoever reads on there gets an error and starts over as its own
+  settings say, or misses what comes until the log has grown to it. `past_end` says how far off it is; how late the group is, nobody knows.
 - Time lag is the age of the next record that the group will get. Nothing unread: 0. A record without a time: nobody knows.
 - Time to loss is how long until age may take the segment that holds that record, at the earliest. Nothing unread, or a topic that drops
   nothing by age: none. Segments go whole, and only when retention is next looked at, so 0 means due and not gone.
@@ -23,6 +25,7 @@ class Lag(NamedTuple):
     lost: int  # Of the records that were not read: gone by now.
     time_ms: int | None
     loss_ms: int | None
+    past_end: int = 0  # How far beyond the log's end the committed offset lies.
 
 
 def next_unread(committed: int, span: Span) -> int | None:
@@ -34,8 +37,10 @@ def next_unread(committed: int, span: Span) -> int | None:
 def lag_of(committed: int, span: Span, *, next_timestamp_ms: int | None, ages_out_ms: int | None, wall_ms: int) -> Lag:
     """`next_timestamp_ms` is the time of the record at `next_unread`, `ages_out_ms` how soon its segment may go; None: not known, never."""
     lost = max(0, span.start_offset - committed)
+    if committed > span.end_offset:
+        return Lag(0, 0, None, None, committed - span.end_offset)
     if next_unread(committed, span) is None:  # What was lost may be all there was: then it is lag that nobody can work off.
-        return Lag(max(0, span.end_offset - committed), lost, 0, None)
+        return Lag(span.end_offset - committed, lost, 0, None)
     time_ms = None if next_timestamp_ms is None else max(0, wall_ms - next_timestamp_ms)
     loss_ms = None if ages_out_ms is None else max(0, ages_out_ms)
     return Lag(span.end_offset - committed, lost, time_ms, loss_ms)

@@ -16,6 +16,8 @@ from penstock.cli.times import spoken
 from penstock.peers.client import Client
 from penstock.peers.groups import DescribedGroup, ListedGroup
 
+PAST_END = "past the end"
+
 
 @click.group()
 def groups() -> None:
@@ -63,6 +65,7 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
       penstock groups describe billing --json
 
     LAG counts records, TIME LAG is the age of the next one that the group will read, LOSS IN how long until retention may take it.
+    "past the end" stands where the group committed an offset that the partition does not reach.
     """
 
     async def conversation(client: Client) -> tuple[DescribedGroup, list[LagRow]]:
@@ -77,6 +80,7 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
         head = ["topic", "partition", "committed", "end", "lag", "time lag", "loss in", "member"]
         print_table(head, [_row_as_cells(row) for row in rows])
     _warn_of_losses(rows)
+    _warn_of_the_end(rows)
 
 
 @groups.command()
@@ -137,8 +141,8 @@ def _row_as_cells(row: LagRow) -> list[object]:
         *row.where,
         row.committed,
         None if row.span is None else row.span.end_offset,
-        None if lag is None else lag.records,
-        None if lag is None else spoken(lag.time_ms),
+        None if lag is None or lag.past_end else lag.records,
+        None if lag is None else PAST_END if lag.past_end else spoken(lag.time_ms),
         None if lag is None else "lost" if lag.lost else spoken(lag.loss_ms),
         row.member,
     ]
@@ -154,6 +158,7 @@ def _row_as_json(row: LagRow) -> dict[str, Any]:
         "end": None if span is None else span.end_offset,
         "lag": None if lag is None else lag.records,
         "lost": None if lag is None else lag.lost,
+        "past_end": None if lag is None else lag.past_end,
         "time_lag_ms": None if lag is None else lag.time_ms,
         "retention_loss_ms": None if lag is None else lag.loss_ms,
         "member": row.member,
@@ -164,6 +169,13 @@ def _warn_of_losses(rows: Sequence[LagRow]) -> None:
     lost = sum(row.lag.lost for row in rows if row.lag is not None)
     if lost:
         click.echo(f"{lost} records were dropped by retention before the group read them", err=True)
+
+
+def _warn_of_the_end(rows: Sequence[LagRow]) -> None:
+    past = [f"{row.where.topic}-{row.where.partition}" for row in rows if row.lag is not None and row.lag.past_end]
+    if past:
+        click.echo(f"committed past the end, where nothing can be read: {', '.join(past)}", err=True)
+        click.echo("  set where to read on: penstock groups reset-offsets", err=True)
 
 
 def _member_as_json(described: DescribedGroup, place: int) -> dict[str, Any]:

@@ -71,6 +71,8 @@ def _lag_samples(row: PartitionLag) -> Iterator[Sample]:
     if row.lag.loss_ms is not None:
         reason = "How long until retention may take the next record that a group has not read."
         yield _sample("group_retention_loss_seconds", reason, row.lag.loss_ms / 1000, **labels)
+    if row.lag.past_end:
+        yield _sample("group_past_end", "How far past a partition's end a group's committed offset lies.", row.lag.past_end, **labels)
     if row.lag.lost:
         yield _sample("group_lost_records", "Records that retention took before a group had read them.", row.lag.lost, **labels)
 

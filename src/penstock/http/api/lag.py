@@ -26,6 +26,7 @@ LAG_ROW = shape(
         "end_offset": or_null(integer("The next offset that consumers will see.")),
         "lag": or_null(integer("Records from the committed offset to the end.")),
         "lost": or_null(integer("Of those: gone before the group read them.")),
+        "past_end": or_null(integer("How far past the end the committed offset lies; where it does, lag says nothing.")),
         "time_lag_ms": or_null(integer("The age of the next record that the group will read; 0: there is none; null: nobody knows.")),
         "retention_loss_ms": or_null(integer("How long until retention may take that record; null: never, or there is none.")),
     }
@@ -36,6 +37,7 @@ _TOTALS: Mapping[str, Schema] = {
     "members": integer("How many."),
     "lag": integer("Of all partitions together."),
     "lost": integer("Records gone before the group read them."),
+    "past_end": integer("How far past the end committed offsets lie, of all partitions together."),
     "time_lag_ms": or_null(integer("The largest of its partitions.")),
     "retention_loss_ms": or_null(integer("The smallest of its partitions.")),
     "partitions": listing(named("LagRow")),
@@ -91,6 +93,7 @@ def _totals(group: str, state: str, members: int, rows: Sequence[PartitionLag]) 
         "members": members,
         "lag": sum(lag.records for lag in lags),
         "lost": sum(lag.lost for lag in lags),
+        "past_end": sum(lag.past_end for lag in lags),
         "time_lag_ms": max((lag.time_ms for lag in lags if lag.time_ms is not None), default=None),
         "retention_loss_ms": min((lag.loss_ms for lag in lags if lag.loss_ms is not None), default=None),
         "partitions": [_row(row) for row in rows],
@@ -107,6 +110,7 @@ def _row(row: PartitionLag) -> dict[str, Any]:
         "end_offset": None if span is None else span.end_offset,
         "lag": None if lag is None else lag.records,
         "lost": None if lag is None else lag.lost,
+        "past_end": None if lag is None else lag.past_end,
         "time_lag_ms": None if lag is None else lag.time_ms,
         "retention_loss_ms": None if lag is None else lag.loss_ms,
     }
