@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from conformance.account import CODECS, Outcome, Row, as_page, as_table, count_line
 from conformance.java_tools import JavaTools
@@ -18,14 +19,17 @@ from conformance.workshop import ROOT, NotToBeHad
 
 PAGE = ROOT / "docs" / "reference" / "clients.md"
 
+AT_ONCE = 2  # Each has a node of its own; most of them wait most of the time.
+
+# The slow ones first, so that the last ones are not waited for.
 PLAYERS: dict[str, Callable[[], Player]] = {
-    "kcat": Kcat,
+    "java-4": lambda: JavaTools("4.3.0"),
+    "java-3": lambda: JavaTools("3.9.1"),
     "kafkajs": kafkajs,
     "franz-go": franz_go,
     "sarama": sarama,
+    "kcat": Kcat,
     "kafka-python": kafka_python,
-    "java-4": lambda: JavaTools("4.3.0"),
-    "java-3": lambda: JavaTools("3.9.1"),
 }
 
 
@@ -39,7 +43,9 @@ def main() -> int:
         parser.error(f"there is no {', '.join(unknown)}; known are {', '.join(PLAYERS)}")
     if asked.record and asked.tools:
         parser.error("a page is made of all tools")
-    rows = [row for name in asked.tools or PLAYERS for row in meet(PLAYERS[name]())]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        meetings = pool.map(lambda name: list(meet(PLAYERS[name]())), asked.tools or PLAYERS)
+        rows = [row for meeting in meetings for row in meeting]
     print(f"\n{as_table(rows)}\n\n{count_line(rows)}")
     if asked.record:
         PAGE.write_text(as_page(rows, commit()))
@@ -47,19 +53,18 @@ def main() -> int:
 
 
 def meet(player: Player) -> Iterator[Row]:
-    print(f"{player.name}: ", end="", flush=True)
     try:
         version = player.obtain()
     except NotToBeHad as reason:
-        print(f"not to be had: {reason}")
+        print(f"{player.name}: not to be had: {reason}")
         yield Row(player.name, "–", "all", Outcome.NOT_TO_BE_HAD, str(reason))
         return
-    print(version, flush=True)
+    print(f"{player.name}: here in version {version}", flush=True)
     began = time.monotonic()
     for feature, said in played(player):
-        print(f"  {feature}: {said}", flush=True)
+        print(f"{player.name}: {feature}: {said}", flush=True)
         yield Row(player.name, version, feature, Outcome.OK if said == "ok" else Outcome.FAILED, "" if said == "ok" else said)
-    print(f"  {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{player.name}: done after {time.monotonic() - began:.0f} s", flush=True)
 
 
 def played(player: Player) -> Iterator[tuple[str, str]]:
