@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -181,7 +182,7 @@ import json, multiprocessing, os, signal, sys, time
 {hooks}
 from penstock.testing import broker
 node = broker().start()
-fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
 fork.start()
 print(json.dumps([node.pid, str(node.directory), fork.pid]), flush=True)
 {end}
@@ -200,6 +201,11 @@ def forked(hooks: str, end: str) -> tuple[int, Path, int, str]:
         return pid, Path(directory), fork, words.read().decode()
 
 
+def end(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("hooks", ["", HIDDEN])
 def test_a_fork_of_the_test_does_not_hold_up_its_end(hooks: str):
     pid, directory, fork, words = forked(hooks, "node.stop(); os._exit(0)")
@@ -208,7 +214,7 @@ def test_a_fork_of_the_test_does_not_hold_up_its_end(hooks: str):
         assert is_alive(fork), "so it held nothing"
         assert not is_alive(pid) and not directory.exists()
     finally:
-        os.kill(fork, signal.SIGKILL)
+        end(fork)
 
 
 @pytest.mark.parametrize("hooks", ["", HIDDEN])
@@ -218,7 +224,7 @@ def test_a_fork_of_the_test_does_not_keep_it_alive(hooks: str):
         until_gone(pid, directory)
         assert is_alive(fork), "so it held nothing"
     finally:
-        os.kill(fork, signal.SIGKILL)
+        end(fork)
 
 
 def test_a_fork_that_ends_does_not_take_it_along():
