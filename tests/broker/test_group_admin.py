@@ -6,6 +6,7 @@ import pytest
 from members import commit, coordinated, member, offsets_of, stable
 from serving import Line, Serving
 
+from penstock.groups import committing
 from penstock.wire.api_keys import ApiKey
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4}
@@ -114,6 +115,20 @@ async def test_only_groups_without_members_are_deleted(serving: Serving, version
     answer = await line.ask(ApiKey.DELETE_GROUPS, version, groups_names=["alive"])
     assert answer.results[0].error_code == 0
     assert (await line.ask(ApiKey.LIST_GROUPS)).groups == ()
+
+
+async def test_a_large_group_is_deleted_whole(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "DELETED_AT_ONCE", 2)
+    line = await opened(serving)
+    one = await member(serving)
+    await stable(one)
+    await one.commit("a", {0: 1, 1: 1, 2: 1})
+    await commit(line, "simple", "a", {0: 1, 1: 1, 2: 1})
+    await one.leave()
+    answer = await line.ask(ApiKey.DELETE_GROUPS, groups_names=["g", "simple"])
+    assert [row.error_code for row in answer.results] == [0, 0]
+    assert (await line.ask(ApiKey.LIST_GROUPS)).groups == ()
+    assert await offsets_of(line, "g", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
 
 
 async def test_a_deleted_group_stays_deleted_after_a_restart(serving: Serving) -> None:

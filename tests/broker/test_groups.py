@@ -7,9 +7,13 @@ import pytest
 from members import Member, commit, committed_codes, coordinated, member, offsets_of, send_commit, stable
 from serving import Line, Serving, batch
 
+from penstock.broker import groups as groups_module
+from penstock.broker import patience
 from penstock.broker.coordinators import partition_of
 from penstock.broker.groups import CONSUMER_OFFSETS
+from penstock.vocabulary import Offset
 from penstock.wire.api_keys import ApiKey
+from penstock.wire.keyed_records import Pair, keyed_records
 
 BOTH_LOOPS = True
 
@@ -357,6 +361,53 @@ async def test_many_offsets_are_told_at_once(serving: Serving) -> None:
     await line.create("wide", 600)
     assert set((await commit(line, "g", "wide", {index: index for index in range(600)})).values()) == {0}
     assert await offsets_of(line, "g", "wide", range(600)) == {index: index for index in range(600)}
+
+
+async def test_many_offsets_of_a_group_are_gathered_while_others_have_their_turn(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = await opened(serving)
+    await line.create("wide", 600)
+    await commit(line, "g", "wide", {index: index for index in range(600)})
+    monkeypatch.setattr(patience, "SECONDS_AT_ONCE", -1)
+    turns = 0
+
+    def count_turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turn)
+
+    line.send(ApiKey.OFFSET_FETCH, groups=[{"group_id": "g", "topics": None}], require_stable=True)
+    count_turn()
+    answer = (await line.receive()).groups[0]
+    assert {row.partition_index: row.committed_offset for row in answer.topics[0].partitions} == {index: index for index in range(600)}
+    assert turns >= 600
+
+
+async def test_a_topic_that_many_groups_read_is_forgotten_in_pieces(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "DELETED_AT_ONCE", 5)
+    line = await opened(serving, offsets_topic_num_partitions=1)
+    await line.create("kept")
+    for number in range(8):
+        await commit(line, f"g{number}", "a", {0: 1, 1: 1, 2: 1})
+    await commit(line, "g0", "kept", {0: 7})
+    await line.delete("a")
+    await line.create("a", 3)
+    for number in range(8):
+        assert await offsets_of(line, f"g{number}", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
+    assert await offsets_of(line, "g0", "kept") == {0: 7}
+    assert [len(each) for each in await batches(serving)][-5:] == [5, 5, 5, 5, 4]
+
+
+async def batches(serving: Serving) -> list[list[Pair]]:
+    """The batches of the groups' log, each with its records."""
+    log = serving.node.partitions.by_name[CONSUMER_OFFSETS][0].log
+    found, offset = [], Offset(0)
+    while offset < log.end_offset:
+        pairs, following = keyed_records(bytes(await log.read_later(offset, bytes_max=1, end_offset=log.end_offset)), offset)
+        found.append(pairs)
+        offset = Offset(following)
+    return found
 
 
 async def test_a_topic_id_that_nobody_knows_is_refused_by_itself(serving: Serving) -> None:

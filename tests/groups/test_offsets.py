@@ -4,8 +4,9 @@ import pytest
 from groups.scene import Scene, settled
 
 from penstock.errors import ErrorCode
-from penstock.groups.commands import ForgetTopic, Leaving, NewOffset
-from penstock.groups.replies import TopicForgotten
+from penstock.groups.bounds import DELETED_AT_ONCE, GOING_MS
+from penstock.groups.commands import DeleteGroup, ForgetTopic, Leaving, NewOffset
+from penstock.groups.replies import DeleteGroupReply, TopicForgotten
 from penstock.groups.states import GroupState
 
 
@@ -161,3 +162,39 @@ def test_a_deleted_topic_is_forgotten_by_every_group(is_restarted: bool) -> None
         scene.restart()
     assert scene.offsets("g") == scene.offsets("h") == {("kept", 0): 2}
     assert [listed.group for listed in scene.coordinator.groups()] == ["g", "h"]
+
+
+def test_a_large_group_goes_in_pieces_and_nobody_joins_it_meanwhile() -> None:
+    scene = Scene()
+    leader = settled(scene, 1)[0]
+    offsets = [NewOffset("t", number, 1) for number in range(2 * DELETED_AT_ONCE + 1)]
+    scene.commit(*offsets, member_id=leader, generation=scene.generation)
+    scene.leave(Leaving(leader))
+    scene.sizes.clear()
+    assert scene.ask(DeleteGroup(token="first", group="g")) == DeleteGroupReply(ErrorCode.NONE, is_over=False)
+    assert scene.joined(scene.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert scene.commit(NewOffset("t", 0, 2)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert scene.ask(DeleteGroup(token="second", group="g")) == DeleteGroupReply(ErrorCode.NONE, is_over=False)
+    assert scene.state is GroupState.EMPTY, "it is there until all of it is gone"
+    assert scene.ask(DeleteGroup(token="third", group="g")) == DeleteGroupReply(ErrorCode.NONE, is_over=True)
+    assert [size for size in scene.sizes if size] == [DELETED_AT_ONCE, DELETED_AT_ONCE, 2]
+    assert scene.state is GroupState.DEAD
+    assert scene.joined(scene.join()).error is ErrorCode.MEMBER_ID_REQUIRED, "it can be made anew at once"
+
+
+def test_a_deletion_that_was_cut_off_keeps_nobody_out_for_long() -> None:
+    scene = Scene()
+    scene.commit(*(NewOffset("t", number, 1) for number in range(DELETED_AT_ONCE + 1)))
+    scene.ask(DeleteGroup(token="first", group="g"))
+    scene.wait(GOING_MS / 1000)
+    assert scene.commit(NewOffset("t", 0, 2)) == [ErrorCode.NONE]
+    assert scene.joined(scene.join()).error is ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_a_deleted_topic_may_be_forgotten_in_pieces() -> None:
+    scene = Scene()
+    for group in ("g", "h"):
+        scene.commit(*(NewOffset("gone", number, 1) for number in range(5)), group=group)
+    forgotten = [scene.ask(ForgetTopic(token=token, topic="gone", offsets_max=4)) for token in "abcd"]
+    assert forgotten == [TopicForgotten(4), TopicForgotten(4), TopicForgotten(2), TopicForgotten(0)]
+    assert not scene.coordinator.has_offsets_of("gone")

@@ -104,14 +104,16 @@ class Coordinator(Generic[S, C, R]):
         self.submit(order(asker), asker)
         return await asker.heard
 
-    def order(self, command: C) -> None:
-        """Something that the node itself wants; it waits while the state is loading, or the disk is full."""
+    def order(self, command: C) -> bool:
+        """Something that the node itself wants; it waits while the state is loading, or the disk is full. True: it is decided."""
         if self.state is not None:
-            if not self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody()):
-                self._owed.append(command)
-                asyncio.get_running_loop().call_later(OWED_SECONDS, self._pay)
+            if self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody()):
+                return True
+            self._owed.append(command)
+            asyncio.get_running_loop().call_later(OWED_SECONDS, self._pay)
         elif self.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._owed.append(command)
+        return False
 
     def abandon(self, asker: Asker) -> None:
         """Nobody waits for this answer any more."""

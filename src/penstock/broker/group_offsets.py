@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from penstock.broker.group_lag import span_of
 from penstock.broker.group_views import committed, no_such
 from penstock.errors import DiskFailed, ErrorCode, Refusal
-from penstock.groups.commands import CommitOffsets, DeleteGroup, NewOffset
-from penstock.groups.replies import CommitReply, DeleteGroupReply
+from penstock.groups.commands import CommitOffsets, NewOffset
+from penstock.groups.replies import CommitReply
 from penstock.groups.resets import Move, Reset, Standing, ToTime, plan_move
 from penstock.groups.states import GroupState
 from penstock.groups.views import NO_OFFSET
@@ -48,14 +48,13 @@ async def carry_out(node: "Node", group: str, moves: Sequence[Move]) -> None:
 async def delete_group(node: "Node", group: str) -> None:
     if not list(node.groups):
         raise no_such(group)
-    reply = await node.groups.find(group).ask(lambda token: DeleteGroup(token=token, group=group))
-    assert isinstance(reply, DeleteGroupReply)
-    if reply.error is ErrorCode.GROUP_ID_NOT_FOUND:
+    code = await node.groups.delete(group)
+    if code is ErrorCode.GROUP_ID_NOT_FOUND:
         raise no_such(group)
-    if reply.error is ErrorCode.NON_EMPTY_GROUP:
+    if code is ErrorCode.NON_EMPTY_GROUP:
         raise _has_members(group)
-    if reply.error is not ErrorCode.NONE:
-        raise Refusal(reply.error, f"group {group!r} was not deleted")
+    if code is not ErrorCode.NONE:
+        raise Refusal(code, f"group {group!r} was not deleted")
 
 
 async def _plan(node: "Node", where: TopicPartition, reset: Reset, held: int | None) -> Move:

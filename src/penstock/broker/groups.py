@@ -13,9 +13,10 @@ from penstock.broker.askers import Asker, Body, Nobody, WaitingRequest
 from penstock.broker.calls import Call
 from penstock.broker.coordinator import Coordinator, Kind
 from penstock.broker.coordinators import Coordinators
+from penstock.broker.patience import Patience
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups import commands, records
-from penstock.groups.bounds import GroupSettings
+from penstock.groups.bounds import DELETED_AT_ONCE, GroupSettings
 from penstock.groups.commands import Command
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.records import Record
@@ -30,6 +31,8 @@ SHARE_OF_MEMORY = 8  # What groups may take: an eighth.
 SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
 OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
 
+GroupsPartition = Coordinator[GroupCoordinator, Command, Record]
+
 
 class Groups(Coordinators[GroupCoordinator, Command, Record]):
     def __init__(self, node: "Node") -> None:
@@ -43,6 +46,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             abandoned=commands.Abandoned,
         )
         super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
+        self._deleted: dict[str, None] = {}  # Topics whose offsets are still to be forgotten.
 
     def _new_state(self) -> GroupCoordinator:
         return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes)
@@ -63,10 +67,39 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         if topic == self.topic:
             self.removed()
             return
-        for coordinator in self:
-            coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))
+        self._deleted[topic] = None
 
-    def loaded(self, coordinator: Coordinator[GroupCoordinator, Command, Record], topics: frozenset[str]) -> None:
+    async def flush(self) -> None:
+        """Also forgets what was committed for deleted topics, in pieces: there may be many groups that read them."""
+        deleted, self._deleted = self._deleted, {}
+        patience = Patience(self._node.env)
+        for topic in deleted:
+            for coordinator in list(self):
+                await self._forget(coordinator, topic, patience)
+        await super().flush()
+
+    async def _forget(self, coordinator: GroupsPartition, topic: str, patience: Patience) -> None:
+        while coordinator.state is not None:
+            if not coordinator.state.has_offsets_of(topic):
+                return
+            if not coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic, offsets_max=DELETED_AT_ONCE)):
+                break
+            await patience.pause_if_over()
+        coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))  # When it is loaded, or there is room.
+
+    async def delete(self, group: str) -> ErrorCode:
+        """Deletes a group without members, in pieces; nobody can join it meanwhile. Raises Refusal where no coordinator answers."""
+        is_begun = False
+        while True:
+            reply = await self.find(group).ask(lambda asker: commands.DeleteGroup(token=asker, group=group))
+            code: ErrorCode = reply.error
+            if is_begun and code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return ErrorCode.NONE  # Somebody else has deleted the rest.
+            if code is not ErrorCode.NONE or reply.is_over:
+                return code
+            is_begun = True
+
+    def loaded(self, coordinator: GroupsPartition, topics: frozenset[str]) -> None:
         """A topic may have been deleted, and the power gone before its offsets were."""
         if coordinator.state is not None:
             for topic in coordinator.state.committed_topics():

@@ -30,6 +30,11 @@ PROTOCOLS_MAX = 100
 # A decision to record that a group is empty which could not be appended is taken again after this.
 EMPTY_AGAIN_MS = 5_000
 
+# How many offsets of a deleted group or topic go in one decision: some milliseconds. While a large group goes in pieces nobody may
+# join it or commit for it, but no longer than this after the last piece: whoever deletes it may have been cut off.
+DELETED_AT_ONCE = 500
+GOING_MS = 5_000
+
 # How much one call of `lapse` does before it lets others go on.
 GROUPS_PER_LAPSE = 500
 OFFSETS_PER_SLICE = 2_000

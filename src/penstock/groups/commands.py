@@ -94,6 +94,8 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroup:
+    """Of a large group one decision takes a piece; to be given again until the reply says that all is gone."""
+
     token: Token
     group: str
 
@@ -104,6 +106,7 @@ class ForgetTopic:
 
     token: Token
     topic: str
+    offsets_max: int | None = None  # How many may go in this decision; None: all of them.
 
 
 @dataclass(frozen=True, slots=True)

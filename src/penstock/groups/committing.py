@@ -7,7 +7,10 @@ memory, what was committed before can be committed again, and what is new must c
 Not here: whether the topic exists, which the handler knows; offsets inside transactions.
 """
 
+from itertools import islice
+
 from penstock.errors import ErrorCode
+from penstock.groups.bounds import DELETED_AT_ONCE
 from penstock.groups.commands import NO_RETENTION, CommitOffsets, DeleteGroup, DeleteOffsets, ForgetTopic
 from penstock.groups.draft import Draft
 from penstock.groups.group import CONSUMERS, Group
@@ -19,7 +22,7 @@ from penstock.settings import LONG_MAX
 
 
 def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
-    fault = _fault_of_commit(group, command)
+    fault = ErrorCode.COORDINATOR_NOT_AVAILABLE if draft.is_going(command.group) else _fault_of_commit(group, command)
     if fault is not ErrorCode.NONE:
         draft.answer(command.token, CommitReply(tuple((new.topic, new.partition, fault) for new in command.offsets)))
         return
@@ -77,17 +80,29 @@ def delete_group(group: Group | None, command: DeleteGroup, image: GroupsImage, 
         fault = ErrorCode.NON_EMPTY_GROUP
     else:
         group.pending.clear()
-        draft.records += [OffsetDeleted(command.group, topic, partition) for topic, partition, _ in image.committed(command.group)]
-        if command.group in image.saved:
-            draft.records.append(GroupDeleted(command.group))
+        draft.answer(command.token, DeleteGroupReply(fault, is_over=_delete_piece(command.group, image, draft)))
+        return
     draft.answer(command.token, DeleteGroupReply(fault))
 
 
+def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
+    """True: that was all. The group itself goes last, so that a deletion which was cut off can be asked for again."""
+    held = list(islice(image.committed(group), DELETED_AT_ONCE + 1))
+    draft.records += [OffsetDeleted(group, topic, partition) for topic, partition, _ in held[:DELETED_AT_ONCE]]
+    if len(held) > DELETED_AT_ONCE:
+        draft.mark_going(group)
+        return False
+    draft.sessions.going.pop(group, None)
+    if group in image.saved:
+        draft.records.append(GroupDeleted(group))
+    return True
+
+
 def forget_topic(command: ForgetTopic, image: GroupsImage, draft: Draft) -> None:
-    before = len(draft.records)
-    for group, topics in image.offsets.items():
-        draft.records += [OffsetDeleted(group, command.topic, partition) for partition in topics.get(command.topic, ())]
-    draft.answer(command.token, TopicForgotten(len(draft.records) - before))
+    held = ((group, partition) for group, topics in image.offsets.items() for partition in topics.get(command.topic, ()))
+    found = [OffsetDeleted(group, command.topic, partition) for group, partition in islice(held, command.offsets_max)]
+    draft.records += found
+    draft.answer(command.token, TopicForgotten(len(found)))
 
 
 def _fault_of_commit(group: Group | None, command: CommitOffsets) -> ErrorCode:

@@ -21,7 +21,7 @@ from penstock.groups.bounds import GROUPS_MAX, GROUPS_PER_LAPSE, SLICE_PAUSE_MS,
 from penstock.groups.draft import Decision, Draft, Sessions
 from penstock.groups.expiry import Sweep
 from penstock.groups.group import Group, subscription
-from penstock.groups.image import GroupsImage
+from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
@@ -132,6 +132,9 @@ class GroupCoordinator:
     def committed_topics(self) -> list[str]:
         return self._image.committed_topics()
 
+    def has_offsets_of(self, topic: str) -> bool:
+        return any(topic in topics for topics in self._image.offsets.values())
+
     def holds(self, name: str) -> bool:
         """Whether there is such a group, or somebody about to join it."""
         return name in self._sessions.groups or self._image.holds(name)
@@ -173,6 +176,10 @@ class GroupCoordinator:
         found = ((topic, partition, topics.get(topic, {}).get(partition)) for topic, partition in wanted)
         return [OffsetView(topic, partition, *(committed or ())[:4]) for topic, partition, committed in found]
 
+    def all_offsets(self, name: str) -> list[tuple[str, dict[int, Committed]]]:
+        """All that the group has committed, by topic and partition: copied quickly, to be looked at in peace."""
+        return [(topic, partitions.copy()) for topic, partitions in self._image.offsets.get(name, {}).items()]
+
     def _draft(self, now: Instant, wall_ms: int) -> Draft:
         require(self._began is not None, "a coordinator decides after it is loaded")
         return Draft(self._sessions, self._image, self.settings, self._free_bytes, now, wall_ms)
@@ -182,7 +189,7 @@ class GroupCoordinator:
         group = self._open(command.group)
         if fault is ErrorCode.NONE and group is None and command.member_id:
             fault = ErrorCode.UNKNOWN_MEMBER_ID
-        if fault is ErrorCode.NONE and group is None and len(self._sessions.groups) >= GROUPS_MAX:
+        if fault is ErrorCode.NONE and (draft.is_going(command.group) or (group is None and len(self._sessions.groups) >= GROUPS_MAX)):
             fault = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if fault is not ErrorCode.NONE:
             draft.answer(command.token, JoinReply(error=fault, member_id=command.member_id))

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from penstock.errors import require
 from penstock.groups.alarms import Alarms
-from penstock.groups.bounds import NEW_MEMBER_JOIN_MS, GroupSettings
+from penstock.groups.bounds import GOING_MS, NEW_MEMBER_JOIN_MS, GroupSettings
 from penstock.groups.commands import Token
 from penstock.groups.group import NEVER, Group, Member
 from penstock.groups.image import GroupsImage
 from penstock.groups.records import GroupSaved, Record
 from penstock.groups.replies import Reply
-from penstock.groups.sizes import held_bytes
+from penstock.groups.sizes import GROUP_BYTES, assigned_bytes
 from penstock.vocabulary import Instant
 
 
@@ -34,6 +34,7 @@ class Sessions:
     groups: dict[str, Group] = field(default_factory=dict)
     parked: dict[Token, tuple[str, str]] = field(default_factory=dict)  # token -> (group, member id)
     alarms: Alarms = field(default_factory=Alarms)
+    going: dict[str, Instant] = field(default_factory=dict)  # Groups that are being deleted in pieces, and how long nobody may join.
     held_bytes: int = 0  # What they take in memory, about, beside what is recorded.
 
 
@@ -60,8 +61,15 @@ class Draft:
         return more_bytes <= 0 or more_bytes <= self.free_bytes()
 
     def has_room_for(self, group: Group, record: GroupSaved) -> bool:
-        """Whether this record may take the place of the last one and of what the session holds beside it."""
-        return self.has_room(held_bytes(record) - self.image.saved_bytes(group.name) - group.unrecorded_bytes)
+        """Whether this assignment may take the place of the group's last record. What its members say is counted already."""
+        return self.has_room(GROUP_BYTES + assigned_bytes(record) - self.image.saved_bytes(group.name))
+
+    def mark_going(self, group: str) -> None:
+        self.sessions.going = {name: until for name, until in self.sessions.going.items() if until > self.now}
+        self.sessions.going[group] = self.after(GOING_MS)
+
+    def is_going(self, group: str) -> bool:
+        return self.sessions.going.get(group, self.now) > self.now
 
     def park_join(self, group: Group, member: Member, token: Token) -> None:
         self._park(group, member, token)

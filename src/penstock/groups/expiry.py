@@ -93,6 +93,6 @@ class Sweep:
             return False
         if group.state is not GroupState.STABLE or group.protocol_type != CONSUMERS:
             return True
-        if group.wanted is None:
+        if not group.has_read_wanted:
             self._looked_at += group.read_wanted().names_read
         return group.subscribed_to(topic)

@@ -122,7 +122,7 @@ class Group:
     @classmethod
     def loaded(cls, saved: GroupSaved, now: Instant) -> "Group":
         group = cls(saved.group)
-        group._take_over(saved, {member.member_id: Instant(now + member.session_timeout_ms / 1000) for member in saved.members})
+        group._take_over(saved, [Member.loaded(member, Instant(now + member.session_timeout_ms / 1000)) for member in saved.members])
         group.state = GroupState.STABLE if saved.members else GroupState.EMPTY
         return group
 
@@ -130,16 +130,11 @@ class Group:
 
     def saved(self, assignments: Mapping[str, bytes], since_ms: int) -> GroupSaved:
         """The record of this generation with these assignments; a member without one gets none."""
-        return self._saved_with([member.saved(assignments.get(member.member_id, b"")) for member in self.members.values()], since_ms)
-
-    def saved_with_static(self, old_member_id: str, newcomer: Member, since_ms: int) -> GroupSaved:
-        """The record of this generation with a static member's new id in the place of its old one, and its old assignment."""
-        members = [
-            newcomer.saved(member.assignment) if member.member_id == old_member_id else member.saved(member.assignment)
-            for member in self.members.values()
-        ]
-        leader = newcomer.member_id if self.leader == old_member_id else self.leader
-        return self._saved_with(members, since_ms, leader=leader)
+        members = tuple(member.saved(assignments.get(member.member_id, b"")) for member in self.members.values())
+        return GroupSaved(
+            group=self.name, generation=self.generation, protocol_type=self.protocol_type, protocol=self.protocol,
+            leader=self.leader, since_ms=since_ms, members=members,
+        )  # fmt: skip
 
     def saved_empty(self, since_ms: int) -> GroupSaved:
         return GroupSaved(
@@ -154,12 +149,11 @@ class Group:
         elif self.state is not GroupState.STABLE:
             self.move(GroupState.STABLE)
         require(not self.joining and not self.syncing, f"group {self.name!r} is recorded while requests are parked")
-        places = {
-            member.member_id: self.members.get(member.member_id) or self.members[self.statics[member.instance_id or ""]]
-            for member in saved.members
-        }
-        self._take_over(saved, {member_id: place.deadline for member_id, place in places.items()})
-        self.unsynced = {member_id: None for member_id, place in places.items() if place.member_id in self.unsynced}
+        renamed = {self.statics[each.instance_id or ""]: each for each in saved.members if each.member_id not in self.members}
+        for old_member_id, newcomer in renamed.items():
+            if old_member_id in self.unsynced:
+                self.unsynced[newcomer.member_id] = self.unsynced.pop(old_member_id)
+        self._take_over(saved, [self._adopted(member) for member in saved.members])
 
     # Who belongs to it
 
@@ -234,10 +228,15 @@ class Group:
 
     def read_wanted(self) -> "Wanted":
         """What the members read: taken apart once in each generation, for there may be megabytes of it."""
-        if self.wanted is None or self.wanted.protocol != self.protocol:
+        wanted = self.wanted
+        if wanted is None or wanted.protocol != self.protocol:
             contents = dict.fromkeys(subscription(member.protocols, self.protocol) for member in self.members.values())
-            self.wanted = Wanted.read(self.protocol, contents)
-        return self.wanted
+            wanted = self.wanted = Wanted.read(self.protocol, contents)
+        return wanted
+
+    @property
+    def has_read_wanted(self) -> bool:
+        return self.wanted is not None and self.wanted.protocol == self.protocol
 
     # Phases
 
@@ -269,23 +268,28 @@ class Group:
         sessions = min((member.deadline for member in self.members.values()), default=NEVER)
         return min(sessions, self.join_ends, self.sync_ends, *self.pending.values())
 
-    def _saved_with(self, members: Sequence[MemberSaved], since_ms: int, leader: str | None = None) -> GroupSaved:
-        return GroupSaved(
-            group=self.name, generation=self.generation, protocol_type=self.protocol_type, protocol=self.protocol,
-            leader=leader or self.leader, since_ms=since_ms, members=tuple(members),
-        )  # fmt: skip
+    def _adopted(self, saved: MemberSaved) -> Member:
+        """The member that this is the record of: the same with its assignment, or a new one in the place of a static one."""
+        member = self.members.get(saved.member_id)
+        if member is None:
+            return Member.loaded(saved, self.members[self.statics[saved.instance_id or ""]].deadline)
+        member.assignment = saved.assignment
+        return member
 
-    def _take_over(self, saved: GroupSaved, deadlines: Mapping[str, Instant]) -> None:
+    def _take_over(self, saved: GroupSaved, members: Sequence[Member]) -> None:
         self.generation = saved.generation
         self.protocol_type = saved.protocol_type
         self.protocol = saved.protocol
         self.leader = saved.leader
         self.join_ends = NEVER
-        self.members = {member.member_id: Member.loaded(member, deadlines[member.member_id]) for member in saved.members}
-        self.statics = {member.instance_id: member.member_id for member in saved.members if member.instance_id is not None}
-        self.support, self.said_bytes = {}, 0
-        for member in self.members.values():
-            self._count(member, 1)
+        before, self.members = self.members, {member.member_id: member for member in members}
+        self.statics = {member.instance_id: member.member_id for member in members if member.instance_id is not None}
+        for member in before.values():
+            if member.member_id not in self.members:
+                self._count(member, -1)
+        for member in members:
+            if member.member_id not in before:
+                self._count(member, 1)
 
     def _count(self, member: Member, step: int) -> None:
         self.wanted = None

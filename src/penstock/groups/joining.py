@@ -8,14 +8,13 @@ nobody waits for an answer that cannot come.
 """
 
 from penstock.errors import ErrorCode
-from penstock.groups.bounds import GROUP_BYTES_MAX, MEMBERS_BYTES_MAX, PENDING_MEMBERS_MAX, PROTOCOLS_MAX, SUBSCRIPTION_BYTES_MAX
+from penstock.groups.bounds import MEMBERS_BYTES_MAX, PENDING_MEMBERS_MAX, PROTOCOLS_MAX, SUBSCRIPTION_BYTES_MAX
 from penstock.groups.commands import JoinGroup
 from penstock.groups.draft import Draft
 from penstock.groups.group import Group, Member
 from penstock.groups.phases import begin_rebalance, current_generation, drop, everybody, look_again, refuse_parked, settle
-from penstock.groups.records import GroupSaved
 from penstock.groups.replies import JoinReply
-from penstock.groups.sizes import MEMBER_BYTES, said_by, size_of, stored_bytes
+from penstock.groups.sizes import MEMBER_BYTES, said_by, size_of
 from penstock.groups.states import GroupState
 
 
@@ -141,10 +140,8 @@ def _rename_quietly(group: Group, command: JoinGroup, old_member_id: str, draft:
     A returning leader that can't be told to skip the assignment hears its old id as the leader's: so it takes itself for a follower and
     asks for the assignment that is in force, instead of making another one that nobody would be told of.
     """
-    record = group.saved_with_static(old_member_id, _newcomer(command, command.fresh_member_id), draft.wall_ms)
-    if is_too_large(record):
-        _refuse(command, ErrorCode.UNKNOWN_SERVER_ERROR, draft)
-        return
+    newcomer = _newcomer(command, command.fresh_member_id).saved(group.members[old_member_id].assignment)
+    record = draft.image.saved[group.name].with_static(old_member_id, newcomer, draft.wall_ms)
     draft.keep_alive(group, group.members[old_member_id])
     draft.records.append(record)
     is_leader = group.leader == old_member_id
@@ -157,10 +154,6 @@ def _rename_quietly(group: Group, command: JoinGroup, old_member_id: str, draft:
             members=everybody(record.members, group.protocol) if skips else (),
         ),
     )  # fmt: skip
-
-
-def is_too_large(record: GroupSaved) -> bool:
-    return stored_bytes(record) > GROUP_BYTES_MAX
 
 
 def _newcomer(command: JoinGroup, member_id: str) -> Member:

@@ -9,7 +9,7 @@ else. Committing is the hot path of this room, so that record is a plain tuple a
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from penstock.cluster.records import UnknownRecord
@@ -55,6 +55,12 @@ class GroupSaved:
     leader: str | None
     since_ms: int  # Wall clock of this state: offsets of an empty group expire by it.
     members: tuple[MemberSaved, ...] = ()
+
+    def with_static(self, old_member_id: str, newcomer: MemberSaved, since_ms: int) -> "GroupSaved":
+        """The same generation with a static member's new id in the place of its old one."""
+        members = tuple(newcomer if member.member_id == old_member_id else member for member in self.members)
+        leader = newcomer.member_id if self.leader == old_member_id else self.leader
+        return replace(self, leader=leader, since_ms=since_ms, members=members)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class DeleteOffsetsReply:
 @dataclass(frozen=True, slots=True)
 class DeleteGroupReply:
     error: ErrorCode
+    is_over: bool = True  # False: this was a piece of it; there is more to delete.
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,23 +36,26 @@ def text_bytes(text: str) -> int:
 
 
 def size_of(protocols: Iterable[tuple[str, bytes]]) -> int:
-    return sum(text_bytes(name) + len(content) + _PROTOCOL_BYTES for name, content in protocols)
+    size = 0
+    for name, content in protocols:
+        size += text_bytes(name) + len(content) + _PROTOCOL_BYTES
+    return size
 
 
 def said_by(member: SaysOfItself) -> int:
     """What a member says about itself, as it is stored."""
-    texts = (member.member_id, member.instance_id or "", member.client_id, member.client_host)
-    return _FIELDS_BYTES + sum(map(text_bytes, texts)) + size_of(member.protocols)
+    texts = member.member_id + (member.instance_id or "") + member.client_id + member.client_host
+    return _FIELDS_BYTES + text_bytes(texts) + size_of(member.protocols)
 
 
-def stored_bytes(saved: GroupSaved) -> int:
-    """What the record of a group takes in the log, at most."""
-    return GROUP_BYTES + text_bytes(saved.group) + sum(said_by(member) + len(member.assignment) for member in saved.members)
+def assigned_bytes(saved: GroupSaved) -> int:
+    return sum(len(member.assignment) for member in saved.members)
 
 
 def held_bytes(saved: GroupSaved) -> int:
-    """What it takes in memory."""
-    return stored_bytes(saved) + MEMBER_BYTES * len(saved.members)
+    """What the record of a group takes in memory."""
+    members_bytes = MEMBER_BYTES * len(saved.members) + sum(map(said_by, saved.members)) + assigned_bytes(saved)
+    return GROUP_BYTES + text_bytes(saved.group) + members_bytes
 
 
 def offset_bytes(metadata: str) -> int:

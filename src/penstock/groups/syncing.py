@@ -5,13 +5,14 @@ leader forgot get an empty assignment. What others than the leader send as assig
 """
 
 from penstock.errors import ErrorCode
+from penstock.groups.bounds import GROUP_BYTES_MAX
 from penstock.groups.commands import Heartbeat, SyncGroup
 from penstock.groups.draft import Draft
 from penstock.groups.group import NEVER, Group
-from penstock.groups.joining import is_too_large
 from penstock.groups.phases import answer_syncs, begin_rebalance
 from penstock.groups.records import GroupSaved
 from penstock.groups.replies import HeartbeatReply, SyncReply
+from penstock.groups.sizes import assigned_bytes
 from penstock.groups.states import GroupState
 
 
@@ -80,7 +81,7 @@ def _fault_of_heartbeat(group: Group | None, command: Heartbeat, draft: Draft) -
 
 
 def _assign(group: Group, record: GroupSaved, draft: Draft) -> None:
-    if is_too_large(record):
+    if group.said_bytes + assigned_bytes(record) > GROUP_BYTES_MAX:
         answer_syncs(group, draft, lambda member: SyncReply(error=ErrorCode.UNKNOWN_SERVER_ERROR))
         begin_rebalance(group, draft)
         return

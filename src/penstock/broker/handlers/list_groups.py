@@ -1,7 +1,9 @@
 """ListGroups, versions 0 to 5 (KIP-518 by state from 4, KIP-848 by type from 5).
 
 Every group of this node. While one of the coordinators is loading the whole answer is COORDINATOR_LOAD_IN_PROGRESS, as at Kafka: a list
-that leaves groups out without a word would be believed. States and types are compared without regard to case; all groups here are classic.
+that leaves groups out without a word would be believed. One whose log has failed makes it COORDINATOR_NOT_AVAILABLE for the same reason;
+Kafka leaves its groups out, for there another node may have taken them over, and here there is none.
+States and types are compared without regard to case; all groups here are classic.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,8 +41,9 @@ async def _all_groups(node: "Node") -> list[GroupListed]:
         try:
             found += await coordinator.read(lambda state: list(state.groups()))
         except Refusal as refusal:
-            if refusal.code is not ErrorCode.NOT_COORDINATOR:
-                raise
+            if refusal.code is ErrorCode.NOT_COORDINATOR:
+                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.reason) from None
+            raise
     return found
 
 

@@ -6,14 +6,16 @@ Errors of the whole group stand with the group, in versions 2 to 7 at the top, a
 Unavailable coordinators are told as NOT_COORDINATOR: consumers before Kafka 3.9 don't come again on COORDINATOR_NOT_AVAILABLE.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.calls import Call
 from penstock.broker.long_answers import written
+from penstock.broker.patience import Patience
 from penstock.broker.together import together
 from penstock.errors import ErrorCode, Refusal
+from penstock.groups.image import Committed
 from penstock.groups.views import OffsetView
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
@@ -58,11 +60,15 @@ async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] |
     wishes = None if topics is None else [_wish(node, version, topic) for topic in topics]
     wanted = None if wishes is None else [(wish.topic, index) for wish in wishes if wish.topic is not None for index in wish.partitions]
     try:
-        views = await node.groups.find(group).read(lambda state: state.offsets(group, wanted))
+        coordinator = node.groups.find(group)
+        if wishes is None:
+            held = await coordinator.read(lambda state: state.all_offsets(group))
+            return _Found(ErrorCode.NONE, await _all(node, version, held))
+        views = await coordinator.read(lambda state: state.offsets(group, wanted))
     except Refusal as refusal:
         code = ErrorCode.NOT_COORDINATOR if refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE else refusal.code
         return _Found(code, _refused(wishes, code) if version < _ERRORS_FROM else [])
-    return _Found(ErrorCode.NONE, _all(node, version, views) if wishes is None else _asked(wishes, views))
+    return _Found(ErrorCode.NONE, _asked(wishes or (), views))
 
 
 def _wish(node: "Node", version: int, topic: Any) -> _Wish:
@@ -82,14 +88,20 @@ def _asked(wishes: Sequence[_Wish], views: Iterable[OffsetView]) -> list[dict[st
     return [{**wish.named, "partitions": [row(wish, index) for index in wish.partitions]} for wish in wishes]
 
 
-def _all(node: "Node", version: int, views: Iterable[OffsetView]) -> list[dict[str, Any]]:
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for view in views:
-        by_topic.setdefault(view.topic, []).append(_row(view))
-    if version < _TOPIC_IDS_FROM:
-        return [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
-    known = node.image.topics
-    return [{"topic_id": known[name].topic_id, "partitions": rows} for name, rows in by_topic.items() if name in known]
+async def _all(node: "Node", version: int, held: Sequence[tuple[str, Mapping[int, Committed]]]) -> list[dict[str, Any]]:
+    """In slices: a group may have committed for everything that there is."""
+    topics, patience, known = [], Patience(node.env), node.image.topics
+    for name, partitions in held:
+        if version >= _TOPIC_IDS_FROM and name not in known:
+            continue
+        named = {"name": name} if version < _TOPIC_IDS_FROM else {"topic_id": known[name].topic_id}
+        rows = []
+        for partition, committed in partitions.items():
+            if patience.is_over():
+                await patience.pause_if_over()
+            rows.append(_row(OffsetView(name, partition, *committed[:4])))
+        topics.append({**named, "partitions": rows})
+    return topics
 
 
 def _refused(wishes: Sequence[_Wish] | None, code: ErrorCode) -> list[dict[str, Any]]:
