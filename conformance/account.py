@@ -14,10 +14,10 @@ FEATURES = {
     "snappy": "the same with snappy",
     "lz4": "the same with lz4",
     "zstd": "the same with zstd",
-    "keys, headers, times": "key, null value, headers and timestamp come back as they were sent",
+    "keys, headers, times": "key, null value and headers come back as they were sent; the timestamp too, where the tool can choose one",
     "idempotent producer": "many batches with a producer id: each once, in order",
     "group of two": "two members share four partitions, read, commit; one leaves, the other takes over",
-    "static member": "a member with an instance id comes back without a new generation",
+    "static member": "a member with an instance id stops, comes back and has its partitions again; for franz-go and sarama, in the same generation",
     "resume from commit": "the next member begins where the last one committed",
     "create and describe topic": "a topic is made, listed and described",
     "change settings": "a topic's setting is changed and read back",
@@ -72,7 +72,7 @@ def as_page(rows: list[Row], commit: str) -> str:
         cells = [outcomes.get((tool, feature)) for tool, _ in tools]
         if any(cells):
             lines.append(_markdown([feature, *("–" if cell is None else cell.outcome.value for cell in cells)]))
-    lines += ["", "– means that the tool has no such feature.", "", "| tool | version |", "|---|---|"]
+    lines += ["", "– means that the tool has no such feature, or that it is not played.", "", "| tool | version |", "|---|---|"]
     lines += [_markdown([tool, version]) for tool, version in tools]
     lines += ["", "What the features mean:", ""]
     lines += [f"- *{feature}*: {meaning}." for feature, meaning in FEATURES.items()]
