@@ -17,7 +17,7 @@ FEATURES = {
     "keys, headers, times": "key, null value and headers come back as they were sent; the timestamp too, where the tool can choose one",
     "idempotent producer": "many batches with a producer id: each once, in order",
     "group of two": "two members share four partitions, read, commit; one leaves, the other takes over",
-    "static member": "a member with an instance id stops, comes back and has its partitions again; for franz-go and sarama, in the same generation",
+    "static member": "a static member stops, comes back and has its partitions again (franz-go, sarama: in the same generation)",
     "resume from commit": "the next member begins where the last one committed",
     "create and describe topic": "a topic is made, listed and described",
     "change settings": "a topic's setting is changed and read back",
