@@ -250,7 +250,8 @@ class NodeSettings:
     )
     memory_bytes_max: int = _setting(
         "memory.bytes.max", GIB, bounds=(128 * MIB, 1 << 44),
-        reason="What the whole process may take. Requests and replies in flight share a part of it; past that, connections wait.",
+        reason="What the whole process may take. Requests and replies in flight share a part of it; past that, connections wait. "
+        "Groups and what they commit have an eighth of it; past that, what is new must come again.",
     )
     connections_max: int = _setting(
         "connections.max", 10_000, bounds=(1, 1_000_000), dynamic=True, reason="The most client connections at once; more are closed as they come.",

@@ -11,6 +11,7 @@ from penstock.broker import groups as groups_module
 from penstock.broker import patience
 from penstock.broker.coordinators import partition_of
 from penstock.broker.groups import CONSUMER_OFFSETS
+from penstock.broker.handlers import offset_fetch
 from penstock.vocabulary import Offset
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.keyed_records import Pair, keyed_records
@@ -377,10 +378,10 @@ async def test_many_offsets_of_a_group_are_gathered_while_others_have_their_turn
         turns += 1
         asyncio.get_running_loop().call_soon(count_turn)
 
-    line.send(ApiKey.OFFSET_FETCH, groups=[{"group_id": "g", "topics": None}], require_stable=True)
+    held = await serving.node.groups.find("g").read(lambda state: state.all_offsets("g"))
     count_turn()
-    answer = (await line.receive()).groups[0]
-    assert {row.partition_index: row.committed_offset for row in answer.topics[0].partitions} == {index: index for index in range(600)}
+    (topic,) = await offset_fetch._all(serving.node, 9, held)
+    assert {row["partition_index"]: row["committed_offset"] for row in topic["partitions"]} == {index: index for index in range(600)}
     assert turns >= 600
 
 
