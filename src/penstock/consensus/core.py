@@ -39,7 +39,7 @@ from penstock.consensus.events import (
 from penstock.consensus.follower import Follower
 from penstock.consensus.leader import Leader
 from penstock.consensus.log_view import LogView
-from penstock.consensus.messages import Append, AppendReply, Chunk, Message, TakeOver, VoteReply, VoteRequest
+from penstock.consensus.messages import Append, AppendReply, Chunk, Knock, Message, TakeOver, VoteReply, VoteRequest
 from penstock.consensus.nouns import Replica, Term
 from penstock.consensus.options import Options
 from penstock.consensus.roles import MOVES, Role, RoleName
@@ -172,11 +172,11 @@ class Core:
         self._become(following, now, is_by_transfer=isinstance(message, TakeOver))
 
     def _receive_old(self, message: Message, now: Instant) -> None:
-        """A leader of an older term learns that it leads no longer; voters who live in an older one may still encourage a prospective."""
+        """A leader of an older term learns that it leads no longer; voters of one may encourage a prospective; observers may knock."""
         state = self._state
         if isinstance(message, Append | Chunk):
             state.send(message.sender, AppendReply(state.me, state.term, False, Offset(0), Offset(0), Term(0), 0))
-        elif isinstance(message, VoteReply) and message.is_trial:
+        elif isinstance(message, Knock) or (isinstance(message, VoteReply) and message.is_trial):
             self._become(self._role.receive(message, now), now)
 
     def _answer_vote(self, request: VoteRequest, now: Instant) -> None:

@@ -51,6 +51,11 @@ class Prospective(_Electing):
     is_trial = True
     after_winning = RoleName.CANDIDATE
 
+    def __init__(self, state: State, now: Instant) -> None:
+        super().__init__(state, now)
+        # It may have been away so long that none of the voters it knows is left: somebody else may lead.
+        state.knock(node for node in state.contacts if state.voters.directory_of(node) is None)
+
 
 class Candidate(_Electing):
     name = RoleName.CANDIDATE

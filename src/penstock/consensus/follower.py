@@ -10,7 +10,7 @@ Rules:
 """
 
 from penstock.consensus.log_view import SnapshotHead
-from penstock.consensus.messages import Append, AppendReply, Chunk, ChunkReply, Knock, Message, TakeOver
+from penstock.consensus.messages import Append, AppendReply, Chunk, ChunkReply, Message, TakeOver
 from penstock.consensus.nouns import Entry, Replica
 from penstock.consensus.roles import Role, RoleName
 from penstock.consensus.state import State
@@ -47,11 +47,7 @@ class Follower(Role):
         if self._state.may_stand:
             return RoleName.PROSPECTIVE
         self.due = self._state.draw_election(now)
-        knock = Knock(self._state.me, self._state.term)
-        nodes = dict.fromkeys((*self._state.contacts, *(peer.node for peer in self._state.peers())))
-        for node in nodes:
-            if node != self._state.me.node:
-                self._state.out.send(node, knock)
+        self._state.knock((*self._state.contacts, *(peer.node for peer in self._state.peers())))
         return None
 
     def receive(self, message: Message, now: Instant) -> RoleName | None:

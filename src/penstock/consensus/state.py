@@ -7,11 +7,11 @@ Rules that hold here and nowhere else:
 - What is applied is on this disk. Raft would allow to apply sooner; but a snapshot of the applied state must never be ahead of its log.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from penstock.consensus.effects import Apply, Follow, KeepChunk, PersistVote
 from penstock.consensus.log_view import LogView, SnapshotHead
-from penstock.consensus.messages import Message
+from penstock.consensus.messages import Knock, Message
 from penstock.consensus.nouns import ANY_DIRECTORY, Entry, Kind, Replica, Term
 from penstock.consensus.options import Options
 from penstock.consensus.outbox import Outbox
@@ -122,6 +122,12 @@ class State:
 
     def send(self, to: Replica, message: Message) -> None:
         self.out.send(to.node, message)
+
+    def knock(self, nodes: Iterable[NodeId]) -> None:
+        """Asks each of them, if it leads, for the log."""
+        for node in dict.fromkeys(nodes):
+            if node != self.me.node:
+                self.out.send(node, Knock(self.me, self.term))
 
     def announce(self, leader: NodeId | None) -> None:
         """Says whom this replica follows, when that has changed."""
