@@ -26,15 +26,17 @@ def decide(state: State, order: AddVoter | RemoveVoter, peer: Peer | None) -> Vo
     return _removed(state.voters, order.replica)
 
 
-def pin_directories(state: State, peers: dict[Replica, Peer]) -> Voters | None:
-    """Writes down the directory of a voter that was named by its node alone, as soon as it is known."""
+def owed(state: State, peers: dict[Replica, Peer]) -> Voters | None:
+    """What the leader writes down by itself: directories of voters that were named by their nodes alone, as they become known; and
+    the first voters in any case, so that the log alone says who votes.
+    """
     for voter in state.voters.replicas:
         if voter.directory != ANY_DIRECTORY:
             continue
         known = state.me if state.is_me(voter) else peers[voter].replica
         if known.directory != ANY_DIRECTORY:
             return state.voters.pinned(known)
-    return None
+    return state.voters if state.history.latest_end == 0 else None
 
 
 def _added(state: State, replica: Replica, peer: Peer | None) -> Voters | Reason:

@@ -183,7 +183,7 @@ class Leader(Role):
             self._is_ready = True
             state.out.add(Lead(state.term))
         if self._is_ready:
-            self._pin_directories()
+            self._write_down_what_is_owed()
         self._begin_rounds()
 
     def _answer_what_is_applied(self) -> None:
@@ -254,12 +254,12 @@ class Leader(Role):
         self._append(Kind.VOTERS, verdict.encode())
         self._await_commit(order.token, 0)
 
-    def _pin_directories(self) -> None:
+    def _write_down_what_is_owed(self) -> None:
         if self._transfer is not None or changes.is_under_way(self._state) or not self._state.is_voter:
             return
-        pinned = changes.pin_directories(self._state, self._peers)
-        if pinned is not None:
-            self._append(Kind.VOTERS, pinned.encode())
+        voters = changes.owed(self._state, self._peers)
+        if voters is not None:
+            self._append(Kind.VOTERS, voters.encode())
 
     def _adopt_voters(self) -> None:
         """There is a peer for each voter. Those that no longer vote stay as observers, so that they learn of it."""

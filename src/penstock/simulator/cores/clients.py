@@ -12,7 +12,8 @@ from penstock.simulator.cores.replica import VALUE, SimReplica
 from penstock.simulator.cores.world import World
 from penstock.vocabulary import NodeId
 
-_PATIENCE_SECONDS = 0.5
+_RETRY_SECONDS = 0.02
+_PATIENCE_SECONDS = (0.05, 0.2, 0.5)
 
 
 class Clients:
@@ -50,12 +51,12 @@ class Clients:
         if not alive:
             self._later(client)
             return
-        favourite = self._favourites.get(client)
+        favourite = self._favourites.get(client) if self._rng.random() < 0.9 else None
         replica = next((one for one in alive if one.node == favourite), None) or self._rng.choice(alive)
         put = self._read if self._rng.random() < self._plan.read_share else self._write
         asked = put(client, replica)
         if asked.result is Result.OPEN:
-            self._world.after(_PATIENCE_SECONDS, lambda: self._give_up(asked))
+            self._world.after(self._rng.choice(_PATIENCE_SECONDS), lambda: self._give_up(asked))
 
     def _read(self, client: int, replica: SimReplica) -> Asked:
         return self._put(replica, Asked(client, None, self._world.now), AskBarrier)
@@ -88,7 +89,7 @@ class Clients:
             case _:
                 asked.result = Result.UNKNOWN
         if asked.client >= 0:
-            self._later(asked.client)
+            self._later(asked.client, hurries=isinstance(answer.outcome, Done))
 
     def _done(self, asked: Asked, end: int, replica: SimReplica) -> None:
         asked.result, asked.ended = Result.DONE, self._world.now
@@ -109,8 +110,10 @@ class Clients:
         """Anybody, if nobody says who leads."""
         self._favourites[client] = leader if leader is not None else self._rng.choice(self._world.replicas).node
 
-    def _later(self, client: int) -> None:
-        self._world.after(self._plan.think_seconds * (0.5 + self._rng.random()), lambda: self._ask(client))
+    def _later(self, client: int, *, hurries: bool = False) -> None:
+        """Soon; a little later if there is no leader yet."""
+        think = self._plan.think_seconds if hurries else max(self._plan.think_seconds, _RETRY_SECONDS)
+        self._world.after(think * (0.5 + self._rng.random()), lambda: self._ask(client))
 
     # The operator.
 

@@ -1,14 +1,13 @@
 """What must hold at every moment in a world of cores, looked at from outside, where all disks can be seen at once."""
 
 from collections.abc import Iterable
-from typing import Protocol
 from zlib import crc32
 
 from penstock.consensus.core import Core
 from penstock.consensus.leader import Leader
 from penstock.consensus.messages import AppendReply, Message, VoteReply, VoteRequest
 from penstock.consensus.nouns import Entry, Kind, Replica, Term
-from penstock.consensus.voters import Voters
+from penstock.consensus.voters import Voters, VotersHistory
 from penstock.simulator.cores.store import Store
 from penstock.vocabulary import NodeId, Offset
 
@@ -19,22 +18,12 @@ class Violation(Exception):
         super().__init__(f"{rule}: {story}")
 
 
-class Watched(Protocol):
-    """A replica, as far as it is judged."""
-
-    node: NodeId
-    store: Store
-
-    @property
-    def me(self) -> Replica: ...
-
-
 class Judge:
     def __init__(self, first_voters: Voters) -> None:
         self.chosen: list[Entry] = []  # Committed, by whomever first.
         self.chain = [0]  # For each end, a checksum of everything before it.
-        self.voters = first_voters  # As committed.
-        self.voters_end = Offset(0)
+        self.voters = VotersHistory(Offset(0), first_voters)  # As committed.
+        self._first_voters_end: Offset | None = None  # Before this the log does not say who votes.
         self.values: dict[bytes, int] = {}
         self._leaders: dict[Term, Replica] = {}
         self._votes: dict[tuple[Replica, Term], NodeId] = {}
@@ -48,7 +37,7 @@ class Judge:
         if log.end < end or (end > log.start and log.term_before(end) != self.chosen[-1].term):
             raise Violation("a leader has everything that is committed", f"{me.node} in term {core.term}, {log.end} against {end}")
 
-    def committed(self, core: Core, first: Offset, end: Offset, replicas: Iterable[Watched]) -> None:
+    def committed(self, core: Core, first: Offset, end: Offset, disks: Iterable[tuple[Replica, Store]]) -> None:
         log = core.state.log
         at = Offset(max(first, log.start))
         if at > len(self.chosen):
@@ -63,21 +52,25 @@ class Judge:
                     raise Violation("what is committed is the same everywhere", f"at {at}: {self.chosen[at]} and {entry}")
                 at = Offset(at + 1)
         if isinstance(core.role, Leader):
-            self._check_disks(core, end, replicas)
+            self._check_disks(core, end, disks)
+        if self._first_voters_end is not None and end >= self._first_voters_end and core.voters_at(end) != self.voters.at(end):
+            raise Violation("everybody knows who votes", f"at {end}: {core.voters_at(end)}, not {self.voters.at(end)}")
 
     def _choose(self, entry: Entry) -> None:
         self.chosen.append(entry)
         self.chain.append(crc32(entry.payload, self.chain[-1]))
         if entry.kind is Kind.VOTERS:
-            self.voters, self.voters_end = Voters.decode(entry.payload), Offset(len(self.chosen))
+            end = Offset(len(self.chosen))
+            self.voters.add(end, Voters.decode(entry.payload))
+            self._first_voters_end = self._first_voters_end or end
         elif entry.kind is Kind.PAYLOAD:
             if entry.payload in self.values:
                 raise Violation("what is proposed once is there once", f"{entry.payload!r} at {self.values[entry.payload]}")
             self.values[entry.payload] = len(self.chosen) - 1
 
-    def _check_disks(self, core: Core, end: Offset, replicas: Iterable[Watched]) -> None:
+    def _check_disks(self, core: Core, end: Offset, disks: Iterable[tuple[Replica, Store]]) -> None:
         term = core.state.log.term_before(end)
-        holders = [one.node for one in replicas if core.voters.has(one.me) and one.store.has(end, term)]
+        holders = [replica.node for replica, store in disks if core.voters.has(replica) and store.has(end, term)]
         if not core.voters.is_majority(holders):
             raise Violation("what is committed is on the disks of a majority", f"up to {end}, of {core.voters.replicas} only {holders}")
 

@@ -114,8 +114,8 @@ class Nemesis:
         if not world.can_lose_a_disk():
             return
         self.struck["disk lost"] += 1
-        if world.judge.voters.has(replica.me):
-            world.lost.append(replica.me)
+        if world.judge.voters.latest.has(replica.me):
+            world.lost[replica.me] = replica.store
         replica.wipe(world.new_store())
         self._restart_later(replica)
 
@@ -126,7 +126,7 @@ class Nemesis:
         ambushes = self._plan.ambushes
         if not ambushes or not effects:
             return False
-        if "after change" in ambushes and _changes_voters(effects) and self._springs("after change"):
+        if "after change" in ambushes and _writes(Kind.VOTERS, effects) and self._springs("after change"):
             self._isolate(replica, friends=(self._anybody().node,))
         if "after election" in ambushes and _has_just_begun_to_lead(replica, effects) and self._springs("after election"):
             self._strike_new_leader(replica)
@@ -161,11 +161,11 @@ def _has_committed(replica: SimReplica, effects: list[Effect]) -> bool:
 
 def _has_just_begun_to_lead(replica: SimReplica, effects: list[Effect]) -> bool:
     is_leader = replica.core is not None and replica.core.role.name is RoleName.LEADER
-    return is_leader and any(isinstance(effect, PersistEntries) and effect.entries[0].kind is Kind.OFFICE for effect in effects)
+    return is_leader and _writes(Kind.OFFICE, effects)
 
 
-def _changes_voters(effects: list[Effect]) -> bool:
-    return any(isinstance(effect, PersistEntries) and effect.entries[-1].kind is Kind.VOTERS for effect in effects)
+def _writes(kind: Kind, effects: list[Effect]) -> bool:
+    return any(entry.kind is kind for effect in effects if isinstance(effect, PersistEntries) for entry in effect.entries)
 
 
 def _has_voted(effects: list[Effect]) -> bool:

@@ -49,7 +49,7 @@ def draw_plan(seed: int) -> Plan:
         directories_are_known=rng.random() < 0.7,
         options=Options(
             election_seconds_min=0.15,
-            election_seconds_max=0.3,
+            election_seconds_max=rng.choice((0.17, 0.2, 0.3, 0.3)),
             heartbeat_seconds=heartbeat,
             batch_entries_max=rng.choice((1, 1, 2, 5, 1_000)) if is_tiny else 1_000,
             batch_bytes_max=rng.choice((1, 20, 256 * 1024)) if is_tiny else 256 * 1024,

@@ -26,7 +26,7 @@ from penstock.consensus.events import Event, SnapshotTaken
 from penstock.consensus.log_view import SnapshotHead
 from penstock.consensus.nouns import Replica
 from penstock.consensus.voters import Voters
-from penstock.simulator.cores.judging import Judge
+from penstock.simulator.cores.judging import Judge, Violation
 from penstock.simulator.cores.plan import Plan
 from penstock.simulator.cores.store import Store
 from penstock.vocabulary import Instant, NodeId, Offset
@@ -120,14 +120,13 @@ class SimReplica:
                 raise AssertionError("messages are the world's")
 
     def _apply(self, effect: Apply) -> None:
-        assert self.core is not None and effect.first == self.applied_end
-        wanted = effect.end - effect.first
-        for entry in self.core.state.log.entries(effect.first, entries_max=wanted, bytes_max=1 << 40):
+        if effect.first != self.applied_end or effect.end > self.store.end:
+            raise Violation("what is applied is durable and comes in order", f"{effect}, {self.applied_end} and {self.store.end}")
+        for entry in self.store.entries(effect.first, effect.end, 1 << 40):
             self._chain = crc32(entry.payload, self._chain)
             if len(entry.payload) == VALUE.size:
                 (self.register,) = VALUE.unpack(entry.payload)
             self.applied_end = Offset(self.applied_end + 1)
-        assert self.applied_end == effect.end
         self._judge.check_chain(self.applied_end, self._chain, self.node)
 
     # Snapshots.

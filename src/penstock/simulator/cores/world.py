@@ -5,7 +5,7 @@ One seed is one story. Nothing here waits, nothing is awaited; time jumps from o
 
 import heapq
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from zlib import crc32
 
@@ -35,7 +35,7 @@ class World:
         self.trace = 0
         self.loss = plan.loss
         self.cuts: dict[tuple[NodeId, NodeId], None] = {}
-        self.lost: list[Replica] = []  # Voters whose disks are gone.
+        self.lost: dict[Replica, Store] = {}  # Voters whose disks are gone, and what was on them.
         self.answer: Answering = lambda replica, answer: None
         self.watch: Watching = lambda replica, event, effects: False
         self._rng = Random(f"{plan.seed}/world")
@@ -98,7 +98,11 @@ class World:
             replica.crash()
 
     def order(self, replica: SimReplica, order: Order) -> None:
-        self.step(replica, order)
+        life = replica.life
+        if replica.paused_until > self.now:
+            self.after(replica.paused_until - self.now, lambda: self.step(replica, order) if replica.life == life else None)
+        else:
+            self.step(replica, order)
 
     def step(self, replica: SimReplica, event: Event) -> None:
         core = replica.core
@@ -112,7 +116,7 @@ class World:
         if core.role.name is RoleName.LEADER and (role is not RoleName.LEADER or core.term != term):
             self.judge.elected(core, replica.me)
         if core.committed_end != committed_end:
-            self.judge.committed(core, committed_end, core.committed_end, self.replicas)
+            self.judge.committed(core, committed_end, core.committed_end, self.disks())
         self._carry_out(replica, event, effects)
 
     def _carry_out(self, replica: SimReplica, event: Event, effects: list[Effect]) -> None:
@@ -192,16 +196,21 @@ class World:
         else:
             self.step(replica, Received(message))
 
+    def disks(self) -> Iterator[tuple[Replica, Store]]:
+        """Those that are gone count as well: what they acknowledged may be heard later."""
+        yield from ((one.me, one.store) for one in self.replicas)
+        yield from self.lost.items()
+
     # Whether it is fair to take a disk away.
 
     def can_lose_a_disk(self) -> bool:
         """All replicas live and know the committed voters durably, and no voter's disk is gone: a majority survives the loss of one."""
-        voters = self.judge.voters.replicas
+        voters = self.judge.voters.latest.replicas
         if len(voters) < 3 or any(voter in self.lost or voter.directory == ANY_DIRECTORY for voter in voters):
             return False
-        return all(one.core is not None and self._knows_voters(one, self.judge.voters_end) for one in self.replicas)
+        return all(one.core is not None and self._knows_voters(one, self.judge.voters.latest_end) for one in self.replicas)
 
     def _knows_voters(self, replica: SimReplica, end: Offset) -> bool:
         assert replica.core is not None
         state = replica.core.state
-        return state.voters == self.judge.voters and state.log.durable_end >= end
+        return state.voters == self.judge.voters.latest and state.log.durable_end >= end
