@@ -25,12 +25,15 @@ class Clients:
         self._rng = Random(f"{plan.seed}/clients")
         self._next_value = 1
         self._favourites: dict[int, NodeId] = {}  # Where a client believes the leader to be.
+        # How often each one reads, and how often it turns to where it believes the leader to be.
+        self._tempers = [(self._rng.choice((0.1, 0.5, 0.95)), self._rng.choice((0.5, 0.9, 1.0))) for _ in range(plan.clients)]
         self._is_over = False
         world.answer = self._answered
 
     def begin(self) -> None:
         for client in range(self._plan.clients):
             self._world.after(self._rng.random() * 0.2, lambda client=client: self._ask(client))  # type: ignore[misc]
+        self._world.after(_RETRY_SECONDS, self._look_for_two)
         if self._plan.operator_seconds:
             self._world.after(self._plan.operator_seconds, self._wish)
 
@@ -51,9 +54,10 @@ class Clients:
         if not alive:
             self._later(client)
             return
-        favourite = self._favourites.get(client) if self._rng.random() < 0.9 else None
+        read_share, loyalty = self._tempers[client]
+        favourite = self._favourites.get(client) if self._rng.random() < loyalty else None
         replica = next((one for one in alive if one.node == favourite), None) or self._rng.choice(alive)
-        put = self._read if self._rng.random() < self._plan.read_share else self._write
+        put = self._read if self._rng.random() < read_share else self._write
         asked = put(client, replica)
         if asked.result is Result.OPEN:
             self._world.after(self._rng.choice(_PATIENCE_SECONDS), lambda: self._give_up(asked))
@@ -99,6 +103,21 @@ class Clients:
             asked.read = replica.register
         elif self._world.judge.values.get(VALUE.pack(asked.value)) != end - 1:
             raise Violation("what is acknowledged is committed", f"{asked.value} at {end - 1}")
+        else:
+            self._world.after(0.000_1, lambda: self._try_others(replica))
+
+    def _look_for_two(self) -> None:
+        """While two believe to lead, something new is written through the later one."""
+        if not self._is_over:
+            self._world.after(_RETRY_SECONDS, self._look_for_two)
+            if sum(replica.leads for replica in self._world.replicas) > 1:
+                self.write_last()
+
+    def _try_others(self, leader: SimReplica) -> None:
+        """Whoever else believes to lead is asked at the worst moment: right after the true leader has promised something new."""
+        for replica in self._world.alive():
+            if replica is not leader and replica.leads:
+                self._read(-1, replica)
 
     def _give_up(self, asked: Asked) -> None:
         if asked.result is Result.OPEN:

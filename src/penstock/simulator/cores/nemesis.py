@@ -86,9 +86,9 @@ class Nemesis:
         one, other = self._anybody().node, self._anybody().node
         self._cut_for_a_while([(one, other), (other, one)] if both_ways else [(one, other)])
 
-    def _isolate(self, replica: SimReplica, *, friends: tuple[NodeId, ...] = ()) -> None:
+    def _isolate(self, replica: SimReplica, *, friends: tuple[NodeId, ...] = (), ways: str = "") -> None:
         others = [one.node for one in self._world.replicas if one is not replica and one.node not in friends]
-        ways = self._rng.choice(("both", "both", "in", "out"))
+        ways = ways or self._rng.choice(("both", "both", "in", "out"))
         out = [(replica.node, other) for other in others] if ways != "in" else []
         into = [(other, replica.node) for other in others] if ways != "out" else []
         self._cut_for_a_while(out + into)
@@ -118,6 +118,9 @@ class Nemesis:
             world.lost[replica.me] = replica.store
         replica.wipe(world.new_store())
         self._restart_later(replica)
+        if self._rng.random() < 0.5:
+            # The disk that is left with everything is not heard: now an empty one must not help to elect somebody with less.
+            self._isolate(self._leader())
 
     # In ambush.
 
@@ -130,6 +133,8 @@ class Nemesis:
             self._isolate(replica, friends=(self._anybody().node,))
         if "after election" in ambushes and _has_just_begun_to_lead(replica, effects) and self._springs("after election"):
             self._strike_new_leader(replica)
+        if "after answer" in ambushes and _has_answered(effects) and self._springs("after answer"):
+            self._isolate(replica, ways="both")
         if "after vote" in ambushes and _has_voted(effects) and self._springs("after vote"):
             self._world.after(0.0, lambda: self._crash(replica))
         if "after acknowledgement" in ambushes and _has_acknowledged(effects) and self._springs("after acknowledgement"):
@@ -173,12 +178,10 @@ def _has_voted(effects: list[Effect]) -> bool:
 
 
 def _has_acknowledged(effects: list[Effect]) -> bool:
-    """An answer to a client, or to the leader."""
-    return any(
-        (isinstance(effect, Answer)
-        and isinstance(effect.outcome, Done))
-        or (isinstance(effect, Send)
-        and isinstance(effect.message, AppendReply)
-        and effect.message.is_accepted)
-        for effect in effects
-    )
+    """To the leader, or to a client."""
+    sends = [effect.message for effect in effects if isinstance(effect, Send)]
+    return _has_answered(effects) or any(isinstance(message, AppendReply) and message.is_accepted for message in sends)
+
+
+def _has_answered(effects: list[Effect]) -> bool:
+    return any(isinstance(effect, Answer) and isinstance(effect.outcome, Done) for effect in effects)

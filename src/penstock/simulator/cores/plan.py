@@ -20,7 +20,6 @@ class Plan:
     seconds: float
     clients: int
     think_seconds: float
-    read_share: float
     delay_seconds: float
     loss: float
     doubling: float
@@ -32,7 +31,7 @@ class Plan:
 
 
 FAULTS = ("crash", "crash leader", "crash all", "pause", "cut", "one-way cut", "isolate leader", "split", "heal", "wipe")
-AMBUSHES = ("after commit", "before send", "after vote", "after election", "after change", "after acknowledgement")
+AMBUSHES = ("after commit", "before send", "after vote", "after election", "after change", "after acknowledgement", "after answer")
 
 
 def draw_plan(seed: int) -> Plan:
@@ -65,9 +64,8 @@ def draw_plan(seed: int) -> Plan:
         entries_kept=rng.choice((0, 0, 2, 10)),
         snapshot_padding=rng.choice((0, 0, 50)),
         seconds=rng.choice((1.5, 2.5, 4.0)),
-        clients=rng.choice((1, 2, 3)),
+        clients=rng.choice((1, 2, 3, 4)),
         think_seconds=rng.choice((0.005, 0.02, 0.05)),
-        read_share=rng.choice((0.2, 0.5)),
         delay_seconds=rng.choice((0.001, 0.003, 0.01)),
         loss=rng.choice((0.0, 0.01, 0.05, 0.2)),
         doubling=rng.choice((0.0, 0.02, 0.1)),
