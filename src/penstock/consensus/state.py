@@ -25,7 +25,8 @@ _SCAN_BYTES = 1024 * 1024
 
 class State:
     __slots__ = (
-        "_announced", "_draw", "applied_end", "committed_end", "contacts", "history", "log", "me", "options", "out", "term", "voted_for",
+        "_announced", "_draw", "applied_end", "committed_end", "contacts", "history", "log", "me", "options", "out", "term",
+        "voted_for", "voters",
     )  # fmt: skip
 
     def __init__(
@@ -42,16 +43,13 @@ class State:
         self.log = WrittenLog(view)
         require(self.log.last_term <= self.term, "the term is durable before any entry of it")
         self.history = _read_history(view, first_voters)
+        self.voters = self.history.latest  # Those that hold now: the latest that are written.
         # Every entry below this is in the log of each leader to come.
         self.committed_end = view.start if view.snapshot is None else view.snapshot.end
         self.applied_end = self.committed_end
         self._announced: tuple[Term, NodeId | None] | None = None
 
     # Questions.
-
-    @property
-    def voters(self) -> Voters:
-        return self.history.latest
 
     @property
     def is_voter(self) -> bool:
@@ -99,11 +97,13 @@ class State:
         for at, entry in enumerate(entries, first + 1):
             if entry.kind is Kind.VOTERS:
                 self.history.add(Offset(at), Voters.decode(entry.payload))
+        self.voters = self.history.latest
 
     def install(self, head: SnapshotHead) -> None:
         require(head.end > self.committed_end, "a snapshot never takes back what is committed")
         self.log.reset(head, self.out.install(head))
         self.history = VotersHistory(head.end, head.voters)
+        self.voters = head.voters
         self.committed_end = self.applied_end = head.end
 
     def keep(self, head: SnapshotHead, position: int, content: bytes) -> None:

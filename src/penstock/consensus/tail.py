@@ -14,7 +14,7 @@ from penstock.vocabulary import Offset
 
 
 class WrittenLog:
-    __slots__ = ("_arriving", "_entries", "_first", "_under_way", "_view", "durable_end")
+    __slots__ = ("_arriving", "_entries", "_first", "_under_way", "_view", "durable_end", "end")
 
     def __init__(self, view: LogView) -> None:
         self._view = view
@@ -24,14 +24,11 @@ class WrittenLog:
         self._under_way: deque[tuple[int, Offset, Offset]] = deque()  # Sequence, first and end of what is being persisted.
         # Every entry below this is on this replica's disk, and is still in its log.
         self.durable_end = view.end
+        self.end = view.end
 
     @property
     def start(self) -> Offset:
         return self._view.start if self._arriving is None else self._arriving.end
-
-    @property
-    def end(self) -> Offset:
-        return Offset(self._first + len(self._entries))
 
     @property
     def last_term(self) -> Term:
@@ -85,12 +82,14 @@ class WrittenLog:
         else:
             del self._entries[first - self._first :]
         self._entries.extend(entries)
+        self.end = Offset(first + len(entries))
         self.durable_end = min(self.durable_end, first)
         self._under_way.append((sequence, first, self.end))
 
     def reset(self, head: SnapshotHead, sequence: int) -> None:
         """The log is now this snapshot, and nothing after it."""
         self._arriving, self._first, self._entries = head, head.end, []
+        self.end = head.end
         self.durable_end = Offset(0)
         self._under_way.append((sequence, Offset(0), head.end))
 

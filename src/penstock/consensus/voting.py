@@ -2,6 +2,9 @@
 
 Rules:
 - Only the replica that is asked answers: another directory under the same node has promised nothing and votes for nobody.
+  A voter that was named by its node alone has this protection from when its directory is written down, and among those who have read that.
+  (Rejected: an empty disk that votes for nobody who has more than it. Two voters, of which the first wrote an entry and died, would wait
+  forever.)
 - A vote needs a log at least as complete as one's own, and is given once in a term.
 - While a leader is heard, candidates are not: not on trial, and not for good unless the leader itself asked for the election. Together
   with the leader's own check of its majority this keeps a replica that was removed, or hears badly, from disturbing the others.

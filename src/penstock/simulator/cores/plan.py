@@ -63,7 +63,7 @@ def draw_plan(seed: int) -> Plan:
         snapshot_entries=rng.choice((0, 3, 8, 20)),
         entries_kept=rng.choice((0, 0, 2, 10)),
         snapshot_padding=rng.choice((0, 0, 50)),
-        seconds=rng.choice((1.5, 2.5, 4.0)),
+        seconds=rng.choice((0.8, 1.5, 3.0)),
         clients=rng.choice((1, 2, 3, 4)),
         think_seconds=rng.choice((0.005, 0.02, 0.05)),
         delay_seconds=rng.choice((0.001, 0.003, 0.01)),

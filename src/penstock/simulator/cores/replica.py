@@ -47,6 +47,7 @@ class SimReplica:
         self.applied_end = Offset(0)
         self.register = 0
         self.leads = False
+        self.installed = 0  # So many snapshots came from leaders.
         self._plan, self._judge, self._rng = plan, judge, rng
         self._clock_rate = 1.0 + rng.uniform(-plan.clock_spread, plan.clock_spread)
         self._clock_offset = rng.uniform(0.0, 1_000.0)
@@ -108,6 +109,7 @@ class SimReplica:
             case InstallSnapshot():
                 self.store.write(effect, bytes(self._arriving))
                 self._load(effect.head, bytes(self._arriving))
+                self.installed += 1
             case Apply():
                 self._apply(effect)
             case Lead():

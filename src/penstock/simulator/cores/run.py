@@ -100,6 +100,7 @@ class Story:
         numbers["entries"] = len(self.world.judge.chosen)
         numbers["terms"] = max((one.core.term for one in self.world.alive() if one.core is not None), default=0)
         numbers["snapshots"] = sum(one.store.snapshot is not None for one in self.world.replicas)
+        numbers["snapshots installed"] = sum(one.installed for one in self.world.replicas)
         numbers["leading at the end"] = sum(
             one.core is not None and one.core.role.name is RoleName.LEADER for one in self.world.replicas
         )

@@ -16,6 +16,7 @@ from penstock.consensus.log_view import SnapshotHead
 from penstock.consensus.messages import VoteRequest
 from penstock.consensus.nouns import Entry, Replica, Term
 from penstock.consensus.outbox import Outbox
+from penstock.consensus.peer import Peer
 from penstock.consensus.reads import Reads
 from penstock.consensus.replicating import feed
 from penstock.consensus.roles import RoleName
@@ -156,7 +157,7 @@ def forgets_the_voters_of_a_snapshot() -> Patches:
     def install_without(self: State, head: SnapshotHead) -> None:
         kept = self.history
         install(self, head)
-        self.history = VotersHistory(head.end, kept.at(kept.latest_end))
+        self.history, self.voters = VotersHistory(head.end, kept.latest), kept.latest
 
     return [(State, "install", install_without)]
 
@@ -172,16 +173,22 @@ def changes_voters_before_it_has_committed() -> Patches:
         reason = refusal(self, order)
         return None if reason is Reason.NOT_READY and isinstance(order, AddVoter | RemoveVoter) else reason
 
-    return [(Leader, "_refusal", refuse_less), (changes, "is_under_way", _is_change_of_this_term_under_way)]
+    def decide(state: State, order: AddVoter | RemoveVoter, peer: Peer | None) -> Voters | Reason:
+        end = state.history.latest_end
+        is_under_way = end > state.committed_end and state.log.term_before(end) == state.term
+        return Reason.CHANGE_UNDER_WAY if is_under_way else _decide_at_once(state, order, peer)
 
-
-def _is_change_of_this_term_under_way(state: State) -> bool:
-    end = state.history.latest_end
-    return end > state.committed_end and state.log.term_before(end) == state.term
+    return [(Leader, "_refusal", refuse_less), (changes, "decide", decide)]
 
 
 def changes_several_voters_at_once() -> Patches:
-    return [(changes, "is_under_way", lambda state: False)]
+    return [(changes, "decide", _decide_at_once)]
+
+
+def _decide_at_once(state: State, order: AddVoter | RemoveVoter, peer: Peer | None) -> Voters | Reason:
+    if isinstance(order, AddVoter):
+        return changes._added(state, order.replica, peer)
+    return changes._removed(state.voters, order.replica)
 
 
 def keeps_voters_that_were_cut_off() -> Patches:
