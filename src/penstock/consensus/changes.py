@@ -30,6 +30,8 @@ def owed(state: State, peers: dict[Replica, Peer]) -> Voters | None:
     """What the leader writes down by itself: directories of voters that were named by their nodes alone, as they become known; and
     the first voters in any case, so that the log alone says who votes.
     """
+    if state.voters.are_all_known:
+        return state.voters if state.history.latest_end == 0 else None
     for voter in state.voters.replicas:
         if voter.directory != ANY_DIRECTORY:
             continue

@@ -22,12 +22,14 @@ _VOTER = struct.Struct(">i16s")
 @dataclass(frozen=True, slots=True)
 class Voters:
     replicas: tuple[Replica, ...] = ()  # By node.
+    are_all_known: bool = field(init=False, repr=False, compare=False)  # Each by its directory, not by its node alone.
     _directories: dict[NodeId, DirectoryId] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         directories = dict(self.replicas)
         require(len(directories) == len(self.replicas), "a node votes once")
         object.__setattr__(self, "replicas", tuple(sorted(self.replicas)))
+        object.__setattr__(self, "are_all_known", ANY_DIRECTORY not in directories.values())
         object.__setattr__(self, "_directories", directories)
 
     @property

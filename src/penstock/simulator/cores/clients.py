@@ -12,7 +12,7 @@ from penstock.simulator.cores.replica import VALUE, SimReplica
 from penstock.simulator.cores.world import World
 from penstock.vocabulary import NodeId
 
-_RETRY_SECONDS = 0.02
+_RETRY_SECONDS = 0.04
 _PATIENCE_SECONDS = (0.05, 0.2, 0.5)
 
 

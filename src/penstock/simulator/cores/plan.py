@@ -65,7 +65,7 @@ def draw_plan(seed: int) -> Plan:
         snapshot_padding=rng.choice((0, 0, 50)),
         seconds=rng.choice((0.8, 1.5, 3.0)),
         clients=rng.choice((1, 2, 3, 4)),
-        think_seconds=rng.choice((0.005, 0.02, 0.05)),
+        think_seconds=rng.choice((0.01, 0.02, 0.05)),
         delay_seconds=rng.choice((0.001, 0.003, 0.01)),
         loss=rng.choice((0.0, 0.01, 0.05, 0.2)),
         doubling=rng.choice((0.0, 0.02, 0.1)),
