@@ -14,6 +14,14 @@ What always holds, and is required where it could break:
 The core keeps no clock, no disk and no source of chance. Time comes with each event and is only ever compared with itself, so that a clock
 that runs wrong can delay an election and nothing else. The spread of election time-outs is drawn from `draw`, a source of numbers in [0,
 1) that is passed in: only a core knows when it needs one, and a number in every event would be drawn thousands of times for each use.
+
+The shell's part:
+- it carries out the effects of a step, in their order, before the next step, and decides nothing;
+- it makes `Persist…` durable in the order of their numbers and then says `Persisted`; a failed write or flush ends the process;
+- its view of the log has at least what it has confirmed, and begins at or below the end of its newest snapshot;
+- `InstallSnapshot` replaces log and applied state in one step that a crash cannot halve;
+- it wakes the core at `due`, which may have moved after any step, and never blocks for a third of an election time-out;
+- a disk that was lost comes back with a new directory id, without vote, log and first voters.
 Not here: bytes of messages, files, retries of those who ask, and what the entries mean.
 """
 
