@@ -20,7 +20,8 @@ class Violation(Exception):
 
 class Judge:
     def __init__(self, first_voters: Voters) -> None:
-        self.chosen: list[Entry] = []  # Committed, by whomever first.
+        self.chosen: list[Entry] = []  # Committed, by whomever first,
+        self._chosen_in: list[Term] = []  # and in which term.
         self.chain = [0]  # For each end, a checksum of everything before it.
         self.voters = VotersHistory(Offset(0), first_voters)  # As committed.
         self._first_voters_end: Offset | None = None  # Before this the log does not say who votes.
@@ -34,7 +35,9 @@ class Judge:
         if self._leaders.setdefault(core.term, me) != me:
             raise Violation("a term has one leader", f"{me.node} and {self._leaders[core.term].node} lead in term {core.term}")
         log, end = core.state.log, Offset(len(self.chosen))
-        if log.end < end or (end > log.start and log.term_before(end) != self.chosen[-1].term):
+        while end and self._chosen_in[end - 1] >= core.term:
+            end = Offset(end - 1)  # Votes may arrive so late that a later leader has committed more: this one will not.
+        if log.end < end or (end > log.start and log.term_before(end) != self.chosen[end - 1].term):
             raise Violation("a leader has everything that is committed", f"{me.node} in term {core.term}, {log.end} against {end}")
 
     def committed(self, core: Core, first: Offset, end: Offset, disks: Iterable[tuple[Replica, Store]]) -> None:
@@ -47,7 +50,7 @@ class Judge:
         while at < end:
             for entry in log.entries(at, entries_max=end - at, bytes_max=1 << 40):
                 if at == len(self.chosen):
-                    self._choose(entry)
+                    self._choose(entry, core.term)
                 elif self.chosen[at] != entry:
                     raise Violation("what is committed is the same everywhere", f"at {at}: {self.chosen[at]} and {entry}")
                 at = Offset(at + 1)
@@ -56,8 +59,9 @@ class Judge:
         if self._first_voters_end is not None and end >= self._first_voters_end and core.voters_at(end) != self.voters.at(end):
             raise Violation("everybody knows who votes", f"at {end}: {core.voters_at(end)}, not {self.voters.at(end)}")
 
-    def _choose(self, entry: Entry) -> None:
+    def _choose(self, entry: Entry, term: Term) -> None:
         self.chosen.append(entry)
+        self._chosen_in.append(term)
         self.chain.append(crc32(entry.payload, self.chain[-1]))
         if entry.kind is Kind.VOTERS:
             end = Offset(len(self.chosen))

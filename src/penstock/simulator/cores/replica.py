@@ -47,6 +47,7 @@ class SimReplica:
         self.applied_end = Offset(0)
         self.register = 0
         self.leads = False
+        self.lives_again = False  # On another disk than its first.
         self.installed = 0  # So many snapshots came from leaders.
         self._plan, self._judge, self._rng = plan, judge, rng
         self._clock_rate = 1.0 + rng.uniform(-plan.clock_spread, plan.clock_spread)
@@ -88,7 +89,7 @@ class SimReplica:
 
     def wipe(self, store: Store) -> None:
         self.crash()
-        self.store = store
+        self.store, self.lives_again = store, True
 
     # Effects.
 

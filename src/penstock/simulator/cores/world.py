@@ -87,11 +87,14 @@ class World:
     def start(self, replica: SimReplica) -> None:
         if replica.core is not None:
             return
-        first = self._first_voters
-        if replica.me not in first.replicas and self.plan.directories_are_known:
-            first = Voters()  # An observer, or a disk that was lost: it knows nobody.
-        replica.start(self.now, first, self._contacts)
+        replica.start(self.now, self._first_voters if self._is_told_who_votes(replica) else Voters(), self._contacts)
         self._set_timer(replica)
+
+    def _is_told_who_votes(self, replica: SimReplica) -> bool:
+        """Observers know nobody. A lost disk is told again only if it takes others to elect anybody: alone it would found a cluster."""
+        if self.plan.directories_are_known:
+            return replica.me in self._first_voters.replicas
+        return self._first_voters.directory_of(replica.node) is not None and (not replica.lives_again or self.plan.voters >= 3)
 
     def crash(self, replica: SimReplica) -> None:
         if replica.core is not None:
