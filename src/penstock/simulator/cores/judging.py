@@ -41,6 +41,8 @@ class Judge:
             raise Violation("a leader has everything that is committed", f"{me.node} in term {core.term}, {log.end} against {end}")
 
     def committed(self, core: Core, first: Offset, end: Offset, disks: Iterable[tuple[Replica, Store]]) -> None:
+        if end < first:
+            raise Violation("what is committed stays so", f"from {first} back to {end}")
         log = core.state.log
         at = Offset(max(first, log.start))
         if at > len(self.chosen):

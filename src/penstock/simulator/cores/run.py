@@ -16,6 +16,7 @@ from penstock.simulator.cores.diary import Result, check_register
 from penstock.simulator.cores.judging import Violation
 from penstock.simulator.cores.nemesis import Nemesis
 from penstock.simulator.cores.plan import Plan, draw_plan
+from penstock.simulator.cores.replica import VALUE
 from penstock.simulator.cores.variants import VARIANTS
 from penstock.simulator.cores.world import World
 from penstock.simulator.knobs import replaced
@@ -51,6 +52,7 @@ class Story:
         try:
             self._work_in_trouble()
             self._calm_down()
+            self._check_refusals()
             check_register(self.clients.asked)
         except (Violation, BrokenPromise) as broken:
             violation = str(broken)
@@ -81,6 +83,12 @@ class Story:
         return self.world.run_until(
             self.world.now + self.plan.options.election_seconds_min, lambda: written is not None and written.result is Result.DONE
         )
+
+    def _check_refusals(self) -> None:
+        """A proper no means that it was not done, and will not be."""
+        for asked in self.clients.asked:
+            if asked.value is not None and asked.result is Result.REFUSED and VALUE.pack(asked.value) in self.world.judge.values:
+                raise Violation("what is refused is not done", f"{asked.value}")
 
     def _told(self) -> str:
         return "; ".join(
