@@ -21,7 +21,9 @@ The shell's part:
 - its view of the log has at least what it has confirmed, and begins at or below the end of its newest snapshot;
 - `InstallSnapshot` replaces log and applied state in one step that a crash cannot halve;
 - it wakes the core at `due`, which may have moved after any step, and never blocks for a third of an election time-out;
-- a disk that was lost comes back with a new directory id, without vote, log and first voters.
+- when it makes a core, everything that its view shows is durable, also what a killed process had left in memory;
+- a disk that was lost comes back with a new directory id, without vote, log and first voters; a voter that is told to vote alone on an empty
+  disk founds a cluster, so that must be somebody's explicit wish.
 Not here: bytes of messages, files, retries of those who ask, and what the entries mean.
 """
 
