@@ -12,8 +12,8 @@ What always holds, and is required where it could break:
 - no message leaves before what it promises is durable.
 
 The core keeps no clock, no disk and no source of chance. Time comes with each event and is only ever compared with itself, so that a clock
-that runs wrong can delay an election and nothing else. The spread of election time-outs is drawn from `draw`, a source of numbers in [0,
-1) that is passed in: only a core knows when it needs one, and a number in every event would be drawn thousands of times for each use.
+that runs wrong can delay an election and nothing else. The spread of election time-outs is drawn from `draw`, a source of numbers from 0
+up to 1 that is passed in: only a core knows when it needs one, and a number in every event would be drawn thousands of times for each use.
 
 The shell's part:
 - it carries out the effects of a step, in their order, before the next step, and decides nothing;
@@ -22,8 +22,8 @@ The shell's part:
 - `InstallSnapshot` replaces log and applied state in one step that a crash cannot halve;
 - it wakes the core at `due`, which may have moved after any step, and never blocks for a third of an election time-out;
 - when it makes a core, everything that its view shows is durable, also what a killed process had left in memory;
-- a disk that was lost comes back with a new directory id, without vote, log and first voters; a voter that is told to vote alone on an empty
-  disk founds a cluster, so that must be somebody's explicit wish.
+- a disk that was lost comes back with a new directory id, without vote, log and first voters; a voter that is told to vote alone on an
+  empty disk founds a cluster, so that must be somebody's explicit wish.
 Not here: bytes of messages, files, retries of those who ask, and what the entries mean.
 """
 
