@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code (settings.md, http.md, groups.md), or says that a page is out of date.
+"""Writes docs/reference/ from the code (settings.md, http.md, groups.md, consensus.md), or says that a page is out of date.
 
     python scripts/reference.py [--check]
 
@@ -8,6 +8,7 @@ A page written by hand would be wrong within a month; these cannot be, because `
 import sys
 from pathlib import Path
 
+from penstock.consensus.roles import MOVES as ROLE_MOVES
 from penstock.groups.states import MOVES
 from penstock.http.api.openapi import statuses_of
 from penstock.http.api.requests import Route
@@ -223,7 +224,24 @@ def groups_page() -> str:
     return GROUPS_HEAD + "".join(f"| {before} | {after} | {cause} |\n" for (before, after), cause in MOVES.items())
 
 
-PAGES = {"settings.md": settings_page, "http.md": http_page, "groups.md": groups_page}
+CONSENSUS_HEAD = """\
+# Roles of a replica of the metadata log
+
+<!-- Made by `make reference` from src/penstock/consensus/roles.py; do not edit. -->
+
+Every node that keeps the metadata log has one of these roles in each term. An observer is a follower that does not vote: it gets the log,
+and knocks at the nodes it knows where a voter would stand for election.
+
+| from | to | when |
+|---|---|---|
+"""
+
+
+def consensus_page() -> str:
+    return CONSENSUS_HEAD + "".join(f"| {before} | {after} | {cause} |\n" for (before, after), cause in ROLE_MOVES.items())
+
+
+PAGES = {"settings.md": settings_page, "http.md": http_page, "groups.md": groups_page, "consensus.md": consensus_page}
 
 
 def main() -> int:
