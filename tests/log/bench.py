@@ -5,6 +5,7 @@ The owner's state is the list of base offsets it has seen, so that a test can te
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from penstock.env import Disk
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.log import Log
 from penstock.log.open_files import OpenFiles
+from penstock.simulator.disk import PowerCut, SimDisk
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.batches import BatchHeader, Record, decode_records, encode_batch, read_header
 
@@ -26,6 +28,13 @@ ALL = 1 << 60
 
 def run(test: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(test)
+
+
+async def live_until(moment: int, disk: SimDisk, life: Coroutine[Any, Any, None]) -> None:
+    """Lives until an operation of the disk that is never carried out."""
+    disk.crash_at(moment)
+    with suppress(PowerCut):
+        await life
 
 
 class StillEnv:

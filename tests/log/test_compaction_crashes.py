@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from log.bench import FIRST_MS, run
+from log.bench import FIRST_MS, live_until, run
 from log.compacting import SMALL, Keyed
 
 from penstock.errors import DiskFailed
@@ -113,9 +113,7 @@ def test_a_power_cut_at_any_operation_leaves_the_last_value_of_every_key(loss: L
 
 async def cut_at(moment: int, disk: SimDisk, loss: Loss | None) -> None:
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await life.live()
+    await live_until(moment, disk, life.live())
     disk.power_cut(loss)
     await life.bench.open()
     await life.check()
@@ -131,9 +129,7 @@ def test_a_kill_and_then_a_power_cut_at_any_operation_of_the_next_start_leave_it
 async def killed_then_cut(moment: int, loss: Loss | None) -> None:
     disk = SimDisk(seed=moment)
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await life.live()
+    await live_until(moment, disk, life.live())
     disk.kill()
     interruptions = 0
     while True:
@@ -169,9 +165,7 @@ def moments_of_swaps() -> list[int]:
 async def killed_in_a_swap(moment: int, operation: int, loss: Loss) -> None:
     disk = SimDisk(seed=moment * 100 + operation)
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await life.live()
+    await live_until(moment, disk, life.live())
     disk.kill()
     disk.crash_at(operation)
     with suppress(PowerCut):
@@ -190,9 +184,7 @@ def test_a_power_cut_at_any_operation_and_the_loss_of_caches_leave_it_too(gone: 
 async def cut_without_caches(moment: int, gone: tuple[str, ...]) -> None:
     disk = SimDisk(seed=moment)
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await life.live()
+    await live_until(moment, disk, life.live())
     disk.power_cut()
     for name in gone:
         if disk.exists(f"{life.bench.directory}/{name}"):
@@ -296,9 +288,7 @@ def test_a_power_cut_during_compaction_with_retention_takes_only_what_was_old() 
 async def cut_with_retention(moment: int, loss: Loss | None) -> None:
     disk = SimDisk(seed=moment)
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await live_with_retention(life)
+    await live_until(moment, disk, live_with_retention(life))
     disk.power_cut(loss)
     await life.bench.open()
     log = life.bench.log
@@ -331,9 +321,7 @@ def test_a_power_cut_while_a_compacted_log_is_cut_leaves_either_log(loss: Loss |
 async def cut_while_cutting(moment: int, loss: Loss | None) -> None:
     disk = SimDisk(seed=moment)
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await live_and_be_cut(life)
+    await live_until(moment, disk, live_and_be_cut(life))
     disk.power_cut(loss)
     await life.bench.open()
     log = life.bench.log

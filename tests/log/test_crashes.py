@@ -3,10 +3,8 @@
 Covers rows 3, 7, 9, 10, 22 and 28 of the crash-safety checklist.
 """
 
-from contextlib import suppress
-
 import pytest
-from log.bench import DIRECTORY, FIRST_MS, SMALL, Bench, bases_in, run
+from log.bench import DIRECTORY, FIRST_MS, SMALL, Bench, bases_in, live_until, run
 
 from penstock.log.config import DAY_MS
 from penstock.simulator.disk import PowerCut, SimDisk
@@ -95,9 +93,7 @@ def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(loss: Loss
 
 async def cut_at(moment: int, disk: SimDisk, loss: Loss | None) -> None:
     life = Life(disk)
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await life.live()
+    await live_until(moment, disk, life.live())
     disk.power_cut(loss)
     await life.bench.open()
     await life.check()
@@ -108,9 +104,7 @@ def test_a_killed_process_loses_nothing_at_all() -> None:
     for moment in range(1, LIFE + 2, 2):
         disk = SimDisk(seed=moment)
         life = Life(disk)
-        disk.crash_at(moment)
-        with suppress(PowerCut):
-            run(life.live())
+        run(live_until(moment, disk, life.live()))
         disk.kill()
         run(life.bench.open())
         run(life.check())

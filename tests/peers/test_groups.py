@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.cli.talking import CommandEnv
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.failures import Refused
+from penstock.server.calling import CallerEnv
 from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import Record, encode_batch
 
@@ -19,7 +19,7 @@ Story = Callable[[Client, str, str], Awaitable[None]]
 
 def talk(address: str, story: Story) -> None:
     async def whole() -> None:
-        async with Client(CommandEnv(), address) as client:
+        async with Client(CallerEnv(), address) as client:
             suffix = f"{Random().randrange(1 << 30)}"
             topic, group = f"orders-{suffix}", f"billing-{uuid4()}"
             await client.create_topic(topic, partitions=2)

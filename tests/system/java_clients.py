@@ -8,7 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 VERSION = "4.3.0"
+PLAY_SECONDS_MAX = 170
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>penstock.tests</groupId><artifactId>java-clients</artifactId><version>1</version>
@@ -29,6 +32,18 @@ def class_path() -> str:
 def tools_class_path() -> str:
     """The same, with the classes behind kafka-topics.sh, kafka-configs.sh and their like."""
     return _found("PENSTOCK_KAFKA_TOOLS_JARS", "kafka-tools", "kafka_2.13")
+
+
+def play(program: Path, *arguments: str) -> dict[str, str]:
+    """What became of each scenario of a program. One process plays them all: starting it costs more than they do."""
+    try:
+        jars = class_path()
+    except LookupError as reason:
+        pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
+    command = ["java", "-cp", jars, str(program), *arguments]
+    played = subprocess.run(command, capture_output=True, text=True, timeout=PLAY_SECONDS_MAX, check=False)
+    print(played.stdout, played.stderr)
+    return dict(line.split("\t", 1) for line in played.stdout.splitlines() if "\t" in line)
 
 
 def _found(variable: str, *artifacts: str) -> str:

@@ -1,11 +1,10 @@
 """Apache Kafka's Java clients (the newest request versions, fetch sessions, topic ids) find in a node what they find in Apache Kafka."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from system.conftest import Broker
-from system.java_clients import class_path
+from system.java_clients import play
 
 pytestmark = pytest.mark.needs("java")
 
@@ -26,14 +25,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def outcomes(broker: Broker) -> dict[str, str]:
-    """One Java process plays all scenarios: starting it costs more than they do."""
-    try:
-        jars = class_path()
-    except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
-    played = subprocess.run(["java", "-cp", jars, str(PROGRAM), broker.bootstrap], capture_output=True, text=True, timeout=150, check=False)
-    print(played.stdout, played.stderr)
-    return dict(line.split("\t", 1) for line in played.stdout.splitlines() if "\t" in line)
+    return play(PROGRAM, broker.bootstrap)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

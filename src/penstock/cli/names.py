@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import click
 
-from penstock.cli.talking import CommandEnv
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
+from penstock.server.calling import CallerEnv
 
 SECONDS = 1.0
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -32,7 +32,7 @@ def group_names(context: click.Context, parameter: click.Parameter, incomplete: 
 
 def _matching(context: click.Context, incomplete: str, ask: Callable[[Client], Awaitable[Iterable[str]]]) -> list[str]:
     async def whole() -> Iterable[str]:
-        async with Client(CommandEnv(), context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, client_id="penstock-completion") as client:
+        async with Client(CallerEnv(), context.params.get("bootstrap") or DEFAULT_BOOTSTRAP, client_id="penstock-completion") as client:
             await client.connect(deadline_s=SECONDS)
             return await ask(client)
 

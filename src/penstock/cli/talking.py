@@ -4,15 +4,13 @@ A command asks once: a node that cannot be reached is told at once, instead of a
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Any, TypeVar
 
 import click
 
 from penstock.peers.client import Client
-from penstock.vocabulary import Instant
+from penstock.server.calling import CallerEnv
 
 T = TypeVar("T")
 
@@ -31,19 +29,6 @@ bootstrap_option = click.option(
 )
 
 
-class CommandEnv:
-    """Clock and chance of a command. It has no data directory."""
-
-    def __init__(self) -> None:
-        self.rng = Random()
-
-    def now(self) -> Instant:
-        return Instant(time.monotonic())
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-
 def talk(bootstrap: str, conversation: Callable[[Client], Awaitable[T]]) -> T:
     async def whole() -> T:
         async with _client(bootstrap) as client:
@@ -55,7 +40,7 @@ def talk(bootstrap: str, conversation: Callable[[Client], Awaitable[T]]) -> T:
 
 def _client(bootstrap: str) -> Client:
     try:
-        return Client(CommandEnv(), bootstrap, client_id="penstock-cli")
+        return Client(CallerEnv(), bootstrap, client_id="penstock-cli")
     except ValueError as wrong:
         raise click.UsageError(f"--bootstrap {bootstrap}: {wrong}") from None
 

@@ -1,27 +1,12 @@
 """Making a topic, in the node's own process: there the client for it is loaded already, and the test's process need not load it."""
 
 import asyncio
-import time
 from collections.abc import Mapping
-from random import Random
 
 from penstock.peers.client import Client
-from penstock.vocabulary import Instant
+from penstock.server.calling import CallerEnv
 
 SECONDS_MAX = 10.0
-
-
-class CallerEnv:
-    """Clock and chance for the client. It has no data directory."""
-
-    def __init__(self) -> None:
-        self.rng = Random()
-
-    def now(self) -> Instant:
-        return Instant(time.monotonic())
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
