@@ -170,6 +170,12 @@ class TopicConfig:
         reason="Compact a segment at the latest this long after it was begun, however little of the topic is new: for what must be gone in time.",
     )
 
+    unclean_leader_election_enable: bool = _setting(
+        "unclean.leader.election.enable", False,
+        reason="Let a replica lead that may lack acknowledged records when no other is left. On: the topic can be written to again at once, and "
+        "loses what that replica never had. Off: it waits for a replica that has everything, or for an operator's word.",
+    )
+
     @property
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
@@ -216,7 +222,7 @@ def _as_text(value: Value) -> str:
 # Kafka's other topic settings. Tools set them without asking; they are taken and kept so that those tools work, and change nothing here.
 KAFKA_NAMES_WITHOUT_EFFECT = frozenset({
     "file.delete.delay.ms", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
-    "message.downconversion.enable", "message.format.version", "preallocate", "segment.index.bytes", "segment.jitter.ms", "unclean.leader.election.enable",
+    "message.downconversion.enable", "message.format.version", "preallocate", "segment.index.bytes", "segment.jitter.ms",
 })  # fmt: skip
 
 
@@ -336,6 +342,69 @@ class NodeSettings:
     offsets_topic_num_partitions: int = _setting(
         "offsets.topic.num.partitions", 50, bounds=(1, 10_000),
         reason="Partitions of `__consumer_offsets`, over which the groups are spread. It holds when that topic is made, and never changes for a data directory.",
+    )
+    cluster_id: str = _setting(
+        "cluster.id", "", reason="The cluster that this node belongs to. It never changes for a data directory; a node alone draws one at its first start.",
+    )
+    quorum_voters: str = _setting(
+        "controller.quorum.voters", "",
+        reason="The nodes that vote on the cluster's metadata, as 1@host:port,2@host:port,3@host:port: their numbers and the addresses of the nodes' own "
+        "listeners. Three bear the loss of one, five of two. Empty: this node is a cluster of its own.",
+    )
+    process_roles: str = _setting(
+        "process.roles", "broker,controller", choices=("broker,controller", "controller,broker", "broker", "controller"),
+        reason="broker: holds partitions and serves clients. controller: votes on the cluster's metadata, and must be one of the voters.",
+    )
+    rack: str = _setting("broker.rack", "", reason="Where this node stands. Replicas of a partition are spread over as many racks as there are.")
+    heartbeat_interval_ms: int = _setting(
+        "broker.heartbeat.interval.ms", 300, bounds=(10, 60_000), reason="How often a broker tells the controller that it is there.",
+    )
+    session_timeout_ms: int = _setting(
+        "broker.session.timeout.ms", 2 * SECOND_MS, bounds=(50, 10 * MINUTE_MS),
+        reason="The controller moves leadership away from a broker that it has not heard of for this long. Shorter fails over sooner; longer rides out "
+        "pauses. A broker whose process ends is noticed sooner, by its connection.",
+    )
+    election_timeout_ms: int = _setting(
+        "controller.quorum.election.timeout.ms", 800, bounds=(20, 10 * MINUTE_MS),
+        reason="A voter that hears from no controller for this long, or up to three quarters longer, stands for election. It must be several flushes long.",
+    )
+    quorum_heartbeat_ms: int = _setting(
+        "controller.quorum.heartbeat.interval.ms", 150, bounds=(5, 60_000), reason="How often the controller tells the other nodes that it leads.",
+    )
+    replica_lag_ms: int = _setting(
+        "replica.lag.time.max.ms", 10 * SECOND_MS, bounds=(100, HOUR_MS), dynamic=True,
+        reason="A follower that has not caught up for this long leaves the in-sync set. Shorter frees producers from a slow disk sooner; longer rides out "
+        "pauses without shrinking the set.",
+    )
+    replica_fetch_bytes: int = _setting(
+        "replica.fetch.max.bytes", 1 * MIB, bounds=(1, GIB), dynamic=True, reason="What a follower asks for of one partition at a time; a larger batch comes whole.",
+    )
+    replica_response_bytes: int = _setting(
+        "replica.fetch.response.max.bytes", 8 * MIB, bounds=(1, GIB), dynamic=True, reason="What a follower asks for of one leader at a time.",
+    )
+    replica_wait_ms: int = _setting(
+        "replica.fetch.wait.max.ms", 500, bounds=(1, MINUTE_MS), dynamic=True, reason="How long a leader keeps a follower's question while there is nothing new.",
+    )
+    replication_throttle: int = _setting(
+        "replication.throttled.rate", 0, bounds=(0, LONG_MAX), dynamic=True,
+        reason="Bytes a second that a node takes in for replicas that are catching up; those in the in-sync set are never held back. 0: no bound.",
+    )
+    default_replication_factor: int = _setting(
+        "default.replication.factor", 1, bounds=(1, 32_767), dynamic=True, reason="Replicas of a topic that is made without saying how many.",
+    )
+    offsets_replication_factor: int = _setting(
+        "offsets.topic.replication.factor", 3, bounds=(1, 32_767),
+        reason="Replicas of `__consumer_offsets`; as many as there are brokers when it is made, if those are fewer.",
+    )
+    auto_leader_rebalance: bool = _setting(
+        "auto.leader.rebalance.enable", True, dynamic=True, reason="Give leadership back to the first replica of each partition when it is in sync again.",
+    )
+    leader_imbalance_seconds: int = _setting(
+        "leader.imbalance.check.interval.seconds", 30, bounds=(1, INT_MAX), dynamic=True, reason="How often leadership is looked at for being given back.",
+    )
+    replica_selector: str = _setting(
+        "replica.selector", "", choices=("", "rack"), dynamic=True,
+        reason="rack: a consumer that says where it stands reads from an in-sync replica in its own rack (KIP-392), a little later than from the leader. Empty: always from the leader.",
     )
     disk_free_bytes_min: int = _setting(
         "disk.free.bytes.min", 256 * MIB, bounds=(0, 1 << 44), dynamic=True,
