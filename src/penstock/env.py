@@ -81,6 +81,9 @@ class Env(Protocol):
     def rng(self) -> Random:
         """Chance, not for secrets."""
 
+    def nonce(self, size: int) -> bytes:
+        """Bytes that nobody can foretell, for proving a secret; never the secret itself."""
+
     @property
     def disk(self) -> Disk: ...
 

@@ -19,21 +19,15 @@ from typing import Any, NamedTuple, cast
 from penstock.errors import MalformedInput
 from penstock.peers.failures import AnswerTimedOut, BadAnswer, ConnectionLost, Unreachable
 from penstock.peers.versions import OWN_VERSIONS, Versions, choose_version, is_fallback_answer
-from penstock.vocabulary import Buffer
+from penstock.vocabulary import Address, Buffer
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import read_response, write_request
+
+__all__ = ["Address", "Connection", "Limits"]
 
 LENGTH_BYTES = 4
 CORRELATION_BYTES = 4
 CORRELATION_END = 1 << 31  # Correlation ids are positive 32-bit integers, and start over.
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

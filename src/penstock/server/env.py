@@ -1,6 +1,7 @@
 """The real `Env`: the machine's clock, chance, threads, and one data directory."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,9 @@ class RealEnv:
         self.rng = Random()  # Seeded by the system.
         self.disk = RealDisk(data_dir)
         self._threads = ThreadPoolExecutor(OFFLOAD_THREADS, "offload")
+
+    def nonce(self, size: int) -> bytes:
+        return secrets.token_bytes(size)
 
     def now(self) -> Instant:
         """The same clock that both event loops count in; asked directly because uvloop's own answer is rounded to a millisecond."""

@@ -48,6 +48,9 @@ class SimEnv:
         self._loop = loop
         self._wall = wall
 
+    def nonce(self, size: int) -> bytes:
+        return self.rng.randbytes(size)  # Foretold by the seed, as everything here.
+
     def now(self) -> Instant:
         return Instant(self._loop.time())
 
