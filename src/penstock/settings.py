@@ -351,6 +351,11 @@ class NodeSettings:
         reason="The nodes that vote on the cluster's metadata, as 1@host:port,2@host:port,3@host:port: their numbers and the addresses of the nodes' own "
         "listeners. Three bear the loss of one, five of two. Empty: this node is a cluster of its own.",
     )
+    joins_cluster: bool = _setting(
+        "cluster.join", False,
+        reason="This node's disk is new in a cluster that is there already: it votes only once it has been made a voter. Without it, voters that find "
+        "their disks empty found a cluster together; a voter that has lost its disk must not.",
+    )
     process_roles: str = _setting(
         "process.roles", "broker,controller", choices=("broker,controller", "controller,broker", "broker", "controller"),
         reason="broker: holds partitions and serves clients. controller: votes on the cluster's metadata, and must be one of the voters.",
