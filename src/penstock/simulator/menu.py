@@ -24,6 +24,7 @@ class TopicPlan:
     partitions: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
     is_churned: bool = False  # Deleted and made again, over and over.
+    replication_factor: int = 1
 
     @property
     def is_weak(self) -> bool:
@@ -73,7 +74,7 @@ def draw_menu(seed: int) -> Menu:
 def _draw_menu(seed: int) -> Menu:
     rng = Random(f"{seed}/menu")
     seconds = rng.uniform(3.0, 9.0)
-    topics = tuple(_draw_topic(rng, f"topic-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
+    topics = tuple(draw_topic(rng, f"topic-{number}") for number in range(rng.choice((1, 1, 2, 2, 3))))
     harms_caches = rng.random() < 0.25
     return Menu(
         seed=seed,
@@ -88,7 +89,7 @@ def _draw_menu(seed: int) -> Menu:
     )
 
 
-def _draw_topic(rng: Random, name: str) -> TopicPlan:
+def draw_topic(rng: Random, name: str) -> TopicPlan:
     config: dict[str, str] = {}
 
     def now_and_then(setting: str, *choices: object, chance: float = 0.3) -> None:
@@ -196,7 +197,7 @@ def _draw_clients(rng: Random, topics: tuple[TopicPlan, ...], *, harms_caches: b
     if rng.random() < 0.5:
         add("ask", rng.choice(topics))
     if rng.random() < 0.4:
-        churned = TopicPlan("churned", rng.choice((1, 2)), _draw_topic(rng, "").config, is_churned=True)
+        churned = TopicPlan("churned", rng.choice((1, 2)), draw_topic(rng, "").config, is_churned=True)
         add("churn", churned, plan=churned)
     return tuple(clients)
 

@@ -44,10 +44,8 @@ class NodeProcess:
 
     async def run(self, env: SimEnv) -> None:
         self.node, self._env = None, env
-        node = Node(env, self.settings)
         try:
-            await node.start()
-            await node.listen_kafka("0.0.0.0", PORT)
+            node = await self._begin(env)
         except CANNOT_START as failure:
             self.failed_starts.append(failure)
             self.endings.append(f"could not start: {failure}")
@@ -65,6 +63,13 @@ class NodeProcess:
             self.endings.append(f"stopping was not clean: {failure}")
         except BrokenPromise as broken:
             self.broken_promises.append(str(broken))
+
+    async def _begin(self, env: SimEnv) -> Node:
+        """Makes the node and brings it up."""
+        node = Node(env, self.settings)
+        await node.start()
+        await node.listen_kafka("0.0.0.0", PORT)
+        return node
 
     async def _until_stopped(self, env: SimEnv, node: Node) -> str:
         offline_since: float | None = None

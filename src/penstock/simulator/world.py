@@ -81,17 +81,19 @@ class World:
     def host(self, name: str) -> Host:
         if name not in self.hosts:
             self.network.machine(name)
-            index = len(self.hosts)
-            disk = SimDisk(
-                f"{self.seed}/{name}",
-                self._disk_faults,
-                capacity_bytes=self._capacity_bytes,
-                sleep=asyncio.sleep,
-                tell=lambda operation, path, size: self.trace.note(self.now(), index, f"{operation} {path}", size),
-                went_dark=lambda: self._went_dark(self.hosts[name]),
-            )
+            disk = self._new_disk(name, len(self.hosts), f"{self.seed}/{name}")
             self.hosts[name] = Host(name, disk, WallClock(self.loop))
         return self.hosts[name]
+
+    def _new_disk(self, name: str, index: int, seed: str) -> SimDisk:
+        return SimDisk(
+            seed,
+            self._disk_faults,
+            capacity_bytes=self._capacity_bytes,
+            sleep=asyncio.sleep,
+            tell=lambda operation, path, size: self.trace.note(self.now(), index, f"{operation} {path}", size),
+            went_dark=lambda: self._went_dark(self.hosts[name]),
+        )
 
     def start(self, name: str, main: Main) -> SimEnv:
         host = self.host(name)
@@ -131,6 +133,17 @@ class World:
             self.network.lost_power(process)
         self.power_cuts.append((self.now(), name))
         host.disk.power_cut(loss)
+
+    def replace_disk(self, name: str) -> None:
+        """The machine stops at once and gets an empty disk: whatever the old one held is gone for good."""
+        host = self.hosts[name]
+        if (process := self._bury(host, "disk lost")) is not None:
+            self.network.lost_power(process)
+        self._fired["disk lost"] += 1
+        faults, old = host.disk.faults, host.disk
+        host.disk = self._new_disk(name, list(self.hosts).index(name), f"{self.seed}/{name}/{host.starts}")
+        host.disk.faults, host.disk.operations, host.disk.fired = faults, old.operations, old.fired
+        self.trace.note(self.now(), 0, f"a new disk for {name}")
 
     def pause(self, name: str) -> None:
         """As SIGSTOP: bytes arrive and timers lapse, but nothing runs until `resume`."""

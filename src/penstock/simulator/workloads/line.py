@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 from penstock.errors import MalformedInput
+from penstock.peers.connection import Address
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook
-from penstock.simulator.workloads.stage import NODE, PORT
+from penstock.simulator.workloads.stage import ADDRESS
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import HEADER_BYTES, MAGIC, BatchHeader, crc_is_right, read_header
 from penstock.wire.schemas import read_response, write_request
@@ -45,11 +46,13 @@ class Line(asyncio.Protocol):
         self._waiting: deque[_Waiting] = deque()
 
     @classmethod
-    async def open(cls, notebook: Notebook, name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> "Line":
+    async def open(
+        cls, notebook: Notebook, name: str, *, timeout_seconds: float = TIMEOUT_SECONDS, address: Address = ADDRESS
+    ) -> "Line":
         line = cls(notebook, name, timeout_seconds)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                await asyncio.get_running_loop().create_connection(lambda: line, NODE, PORT)
+                await asyncio.get_running_loop().create_connection(lambda: line, address.host, address.port)
         except OSError as failure:
             line.close()
             raise LineLost(str(failure)) from None

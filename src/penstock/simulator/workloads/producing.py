@@ -93,6 +93,6 @@ class Producing:
     def _acknowledged(self, attempt: Attempt, delivered: Delivered, now: float) -> None:
         if delivered.partition != attempt.partition.partition:
             self._stage.notebook.find("a key keeps to its partition", attempt.partition, f"{attempt.value!r} went to {delivered.partition}")
-        if delivered.offset >= 0:
+        if delivered.offset >= 0 and self._stage.is_promise(self._settings.acks):
             attempt.acknowledged(delivered.offset, now)
             self._stage.provoke()

@@ -29,6 +29,10 @@ class Stage:
     def client(self, env: SimEnv, name: str) -> Client:
         return Client(env, [ADDRESS], client_id=name, settings=PATIENCE)
 
+    def is_promise(self, acks: int) -> bool:
+        """Whether an answer means that the record stays: of a single node any does."""
+        return True
+
     def partitions(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for index in range(self.topics[topic].partitions)]
 
