@@ -50,7 +50,7 @@ async def adopt_settings(node: "Node") -> None:
 
 def adopt_topic_config(node: "Node", topic: Topic) -> None:
     config = node.partitions.config_of(topic)
-    for partition in node.partitions.by_id.get(topic.topic_id, ()):
+    for partition in node.partitions.by_id.get(topic.topic_id, {}).values():
         if partition.config != config:
             _adopt(node, partition, config)
 

@@ -185,8 +185,9 @@ class Coordinator(Generic[S, C, R]):
         self._node.appended(self.partition)
 
     def _answer_when_durable(self, replies: Sequence[tuple[Asker, Any]]) -> None:
-        waiting = _Undurable(self, replies)
-        if not self.partition.leader.park(self.partition.log.end_offset, waiting, needs_all=True):
+        waiting, leader = _Undurable(self, replies), self.partition.leader
+        assert leader is not None, "a coordinator is closed before its partition has another leader"
+        if not leader.park(self.partition.log.end_offset, waiting, needs_all=True):
             waiting.made_durable()
 
     def tell(self, replies: Sequence[tuple[Asker, Any]]) -> None:

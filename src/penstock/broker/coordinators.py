@@ -1,14 +1,14 @@
 """All coordinators of one kind: one for each partition of their internal topic, found by the hash of a key, as Kafka finds them.
 
-The topic is made when somebody first needs it. Its coordinators are loaded as soon as its partitions are open, a few at a time, while the
-node already serves everything else. A snapshot is due when the log has grown by as much as the last one was large: loading then reads at
-most about twice what the state itself takes, and writing snapshots costs at most as much as writing the log. It is also due when compaction
-has been past the last one.
+The topic is made when somebody first needs it. The node that leads a partition has its coordinator: loaded as soon as the node leads, a few
+at a time, while everything else is served already, and forgotten when another node leads. A snapshot is due when the log has grown by as
+much as the last one was large: loading then reads at most about twice what the state itself takes, and writing snapshots costs at most as
+much as writing the log. It is also due when compaction has been past the last one.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -54,7 +54,7 @@ class Coordinators(Generic[S, C, R]):
         self._node = node
         self._kind = kind
         self._partition_count = partition_count  # Of a topic that is still to be made.
-        self._coordinators: list[Coordinator[S, C, R]] = []  # By partition; none until the topic is there.
+        self._coordinators: dict[int, Coordinator[S, C, R]] = {}  # By partition: of those that this node leads.
         self._saved: dict[Partition, Saved] = {}
         # To be loaded, with the topics that there were when this became due: what is stored tells of no later ones.
         self._waiting: dict[Coordinator[S, C, R], frozenset[str]] = {}
@@ -62,7 +62,7 @@ class Coordinators(Generic[S, C, R]):
         self._turn = asyncio.Lock()  # Snapshots of one coordinator are never written twice at once.
 
     def __iter__(self) -> Iterator[Coordinator[S, C, R]]:
-        return iter(self._coordinators)
+        return iter(list(self._coordinators.values()))
 
     @property
     def topic(self) -> str:
@@ -72,13 +72,20 @@ class Coordinators(Generic[S, C, R]):
 
     def find(self, key: str) -> Coordinator[S, C, R]:
         """The coordinator of a key. Raises Refusal where there is none: then the client must look for it again, which makes the topic."""
-        if not self._coordinators:
-            raise Refusal(ErrorCode.NOT_COORDINATOR, f"there is no topic {self.topic} yet")
-        return self._coordinators[partition_of(key, len(self._coordinators))]
+        index = self.partition_of(key)
+        coordinator = None if index is None else self._coordinators.get(index)
+        if coordinator is None:
+            raise Refusal(ErrorCode.NOT_COORDINATOR, f"no coordinator for {key!r} is on this node")
+        return coordinator
+
+    def partition_of(self, key: str) -> int | None:
+        """Of the topic: whoever leads it coordinates. None while the topic is not there."""
+        topic = self._node.image.topics.get(self.topic)
+        return None if topic is None else partition_of(key, len(topic.partitions))
 
     async def prepare(self) -> None:
         """Makes the topic if it isn't there. Raises Refusal when it cannot be made."""
-        if not self._coordinators:
+        if self.topic not in self._node.image.topics:
             (reply,) = await self._node.submit(CreateTopics((self.new_topic(),)))
             if isinstance(reply, Refusal) and reply.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Somebody else was quicker.
                 raise reply
@@ -88,26 +95,29 @@ class Coordinators(Generic[S, C, R]):
 
     # The topic's life
 
-    def opened(self, partitions: Sequence[Partition]) -> None:
-        """The topic's partitions are open: load what they hold."""
-        self._coordinators = [Coordinator(self._node, self._kind, partition, self._load_later) for partition in partitions]
-        for coordinator in self._coordinators:
-            self._load_later(coordinator)
+    def partition_led(self, partition: Partition) -> None:
+        """This node leads the partition, perhaps again: load what it holds."""
+        if partition.topic != self.topic:
+            return
+        self.partition_left(partition)
+        coordinator = self._coordinators[partition.index] = Coordinator(self._node, self._kind, partition, self._load_later)
+        self._load_later(coordinator)
 
-    def removed(self) -> None:
-        """The topic was deleted, and all that was remembered with it."""
-        coordinators, self._coordinators = self._coordinators, []
-        self._saved.clear()
-        self._waiting.clear()
-        for coordinator in coordinators:
+    def partition_left(self, partition: Partition) -> None:
+        """It leads it no longer, or the partition is gone: what was remembered is somebody else's to tell."""
+        coordinator = self._coordinators.get(partition.index)
+        if coordinator is not None and coordinator.partition is partition:
+            del self._coordinators[partition.index]
+            self._saved.pop(partition, None)
+            self._waiting.pop(coordinator, None)
             coordinator.close()
 
     async def stop(self) -> None:
         """Leaves a snapshot of everything, so that the next start is quick. Nobody is served any more."""
         async with self._turn:
-            news = [coordinator for coordinator in self._coordinators if self._grown_bytes(coordinator) or self._is_overtaken(coordinator)]
+            news = [coordinator for coordinator in self if self._grown_bytes(coordinator) or self._is_overtaken(coordinator)]
             await together(partial(self._save, coordinator) for coordinator in news)
-        for coordinator in self._coordinators:
+        for coordinator in self:
             coordinator.close()
 
     # Loading
@@ -144,7 +154,7 @@ class Coordinators(Generic[S, C, R]):
             if isinstance(failure, DiskFailed) and partition.log.failure is None:
                 self._node.spawn(self._load_again(coordinator))
             return
-        if partition.is_deleted or partition.log.failure is not None:
+        if partition.is_deleted or partition.log.failure is not None or not self._is_here(coordinator):
             coordinator.close()
             return
         if loaded.disbelief is not None:
@@ -158,16 +168,19 @@ class Coordinators(Generic[S, C, R]):
     def loaded(self, coordinator: Coordinator[S, C, R], topics: frozenset[str]) -> None:
         """For what a crash kept from being done; `topics` are those that what was loaded can be about."""
 
+    def _is_here(self, coordinator: Coordinator[S, C, R]) -> bool:
+        return self._coordinators.get(coordinator.partition.index) is coordinator
+
     async def flush(self) -> None:
         """Waits until what the coordinators know now is durable, or has failed to be."""
-        behind = [coordinator.partition for coordinator in self._coordinators if _is_behind(coordinator.partition)]
+        behind = [coordinator.partition for coordinator in self if _is_behind(coordinator.partition)]
         if behind:
             await self._node.flusher.flush(behind)
 
     async def _load_again(self, coordinator: Coordinator[S, C, R]) -> None:
         """A read that failed may succeed later: nothing was lost by it."""
         await asyncio.sleep(LOADED_AGAIN_SECONDS)
-        if coordinator in self._coordinators and coordinator.state is None:
+        if self._is_here(coordinator) and coordinator.state is None:
             coordinator.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             self._load_later(coordinator)
 
@@ -184,7 +197,7 @@ class Coordinators(Generic[S, C, R]):
 
     async def save_grown(self) -> None:
         async with self._turn:
-            grown = [coordinator for coordinator in self._coordinators if self._wants_snapshot(coordinator)]
+            grown = [coordinator for coordinator in self if self._wants_snapshot(coordinator)]
             await together((partial(self._save, coordinator) for coordinator in grown), SAVED_AT_A_TIME)
 
     def _wants_snapshot(self, coordinator: Coordinator[S, C, R]) -> bool:

@@ -5,7 +5,7 @@ as the core has a reply and the disk has what stands behind it; a join or a sync
 Not here: what groups do (groups/), what is said on the wire (handlers/).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from penstock.groups.bounds import DELETED_AT_ONCE, GroupSettings
 from penstock.groups.commands import Command
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.records import Record
-from penstock.partition.partition import Partition
 from penstock.settings import MIB
 
 if TYPE_CHECKING:
@@ -58,16 +57,10 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             if coordinator.state is not None:
                 coordinator.state.settings = settings
 
-    def topic_opened(self, topic: str, partitions: Sequence[Partition]) -> None:
-        if topic == self.topic:
-            self.opened(partitions)
-
     def topic_deleted(self, topic: str) -> None:
         """What was committed for it goes too, lest a topic made again under its name is read from the middle."""
-        if topic == self.topic:
-            self.removed()
-            return
-        self._deleted[topic] = None
+        if topic != self.topic:
+            self._deleted[topic] = None
 
     async def flush(self) -> None:
         """Also forgets what was committed for deleted topics, in pieces: there may be many groups that read them."""

@@ -94,7 +94,7 @@ class Housekeeper:
         if now >= self._retention_due:
             self._retention_due = Instant(now + node.settings.retention_check_ms / 1000)
             await self._drop_what_is_old()
-            node.bury_the_rest()
+            node.assignments.bury_the_rest()
 
     async def _checkpoint_grown_logs(self) -> None:
         grown = []

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.broker.apis import Apis
+from penstock.broker.assignments import Assignments
 from penstock.broker.cleaning import Cleaner
-from penstock.broker.configuring import adopt_settings, adopt_topic_config, settings_now
+from penstock.broker.configuring import settings_now
 from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
@@ -28,17 +29,17 @@ from penstock.broker.identity import LOCK_PATH, WrongDirectory, leave_clean_mark
 from penstock.broker.memory import split_memory
 from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.metrics import Metrics
-from penstock.broker.partitions import Partitions, topic_directory
+from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.together import together
 from penstock.cluster import records
-from penstock.cluster.controller import AddPartitions, BuryTopic, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
-from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.controller import AddPartitions, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
+from penstock.cluster.image import ClusterImage
 from penstock.env import Env
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, MalformedInput, OutOfHandles, Refusal
 from penstock.log.open_files import OpenFiles
 from penstock.partition.leader import AdvanceWatermark, Answer, Effect
-from penstock.partition.partition import Partition, ProduceToken
+from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
 from penstock.settings import KIB, NodeSettings
 from penstock.vocabulary import Instant, NodeId, TopicId
 
@@ -74,6 +75,7 @@ class Node:
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.groups = Groups(self)
         self.group_lags = GroupLags(self)
+        self.assignments = Assignments(self)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
         self.parked_produces: dict[Produce | SingleProduce, None] = {}
@@ -91,7 +93,6 @@ class Node:
         self._sending: dict[Connection, None] = {}
         self._reported: dict[str, Instant] = {}  # When it was told; the longest not heard of first.
         self._taking_back: asyncio.TimerHandle | None = None
-        self._burying: dict[TopicId, None] = {}
         self._servers: list[asyncio.Server] = []
         self._all_gone = asyncio.Event()  # Of the connections, once the node takes no more.
         self._address = (settings.advertised_host, settings.advertised_port)
@@ -105,7 +106,7 @@ class Node:
             raise WrongDirectory("another process uses this data directory; stop it first, or start this node on a directory of its own")
         identity = await load_or_create_identity(self.env, self.settings.node_id)
         was_clean = await take_clean_marker(self.env)
-        self._metadata = await MetadataLog.open(self.env, self.files, is_clean=was_clean, on_replayed=self._replayed)
+        self._metadata = await MetadataLog.open(self.env, self.files, is_clean=was_clean, on_replayed=self.assignments.replayed)
         self.settings = settings_now(self)
         self.partitions.defaults = self.settings.default_topic_config()
         self.controller = Controller(
@@ -114,10 +115,9 @@ class Node:
         host, port = self._address
         node_id = NodeId(self.settings.node_id)
         await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
-        await self._open(list(self.image.topics.values()), is_clean=was_clean)
+        await self.assignments.open_all(is_clean=was_clean)
         self._is_recovered = True
         self.look_at_disk_room()
-        self.bury_the_rest()
         self.spawn(self._housekeeper.look_after_clients())
         self.spawn(self._housekeeper.look_after_logs())
         self.spawn(self.cleaner.look_after_compacted_logs())
@@ -236,85 +236,31 @@ class Node:
             self.fail(f"the metadata log failed: {failure}")
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
 
+    def leading(self, topic: str, index: int) -> Partition:
+        """The partition, which this node leads. Raises Refusal."""
+        partition = self.partitions.find(topic, index)
+        if partition is None:
+            raise Refusal(*self.why_not_here(topic, index))
+        if partition.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
+        return partition
+
+    def why_not_here(self, topic: str | bytes, index: int) -> tuple[ErrorCode, str]:
+        """What to tell somebody who asks for a partition that this node does not hold."""
+        known = self.image.topics.get(topic) if isinstance(topic, str) else self.image.topics_by_id.get(TopicId(topic))
+        if known is not None and 0 <= index < len(known.partitions):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING
+        if known is None and isinstance(topic, bytes):
+            return ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
+
     def new_topic_id(self) -> TopicId:
         return TopicId(self.env.rng.randbytes(16))
-
-    async def _replayed(self, record: records.Record) -> None:
-        match record:
-            case records.TopicCreated():
-                self.topic_pieces.forget(record.name)
-                topic = self.image.topics_by_id[record.topic_id]
-                await self._open([topic], is_clean=True)
-            case records.PartitionsAdded():
-                await self._add_partitions(self.image.topics_by_id[record.topic_id])
-            case records.TopicDeleted():
-                self._remove(record.topic_id)
-                await self.groups.flush()  # Before a topic of this name can be made again: its readers would begin in the middle.
-            case records.TopicConfigured():
-                adopt_topic_config(self, self.image.topics_by_id[record.topic_id])
-            case records.NodeConfigured():
-                await adopt_settings(self)
-            case records.LeadershipResumed():
-                self.topic_pieces.forget_all()
-            case _:
-                pass
-
-    async def _add_partitions(self, topic: Topic) -> None:
-        """Clients are told of them when they can be used."""
-        await self.partitions.add_to_topic(topic)
-        self.topic_pieces.forget(topic.name)
-
-    def _remove(self, topic_id: TopicId) -> None:
-        now = self.env.now()
-        partitions = self.partitions.remove_topic(topic_id)
-        for partition in partitions:
-            self.topic_pieces.forget(partition.topic)
-            self.carry_out(partition, partition.failed("the topic was deleted", now), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            partition.log.abandon()
-            for watcher in list(partition.watchers):
-                watcher.advanced(partition, 0)
-        if partitions:
-            self.groups.topic_deleted(partitions[0].topic)
-        self.bury_the_rest()
-
-    def bury_the_rest(self) -> None:
-        """Begins whatever burial is still owed. One that a full disk prevented is tried again here."""
-        for topic_id in self.image.graveyard:
-            if topic_id not in self._burying:
-                self._burying[topic_id] = None
-                self.spawn(self._bury(topic_id))
-
-    async def _bury(self, topic_id: TopicId) -> None:
-        """Removes a deleted topic's files, off the loop because large files take long, and notes that nothing more is owed."""
-        try:
-            await self.env.offload(self.env.disk.unlink, topic_directory(topic_id))
-            if failures := await self.env.disk.sync([], ["topics"]):
-                self.report(f"the files of a deleted topic may come back, the next start removes them again: {failures[0][1]}")
-                return  # A later success would not be believed: it stays among those that are being buried.
-            await self.submit(BuryTopic(topic_id, NodeId(self.settings.node_id)))
-        except (DiskFailed, Refusal) as failure:
-            self.report(f"a deleted topic is not buried yet: {failure}")
-        del self._burying[topic_id]
 
     async def _take_producer_block(self) -> records.ProducerBlockTaken:
         (block,) = await self.submit(TakeProducerBlock(NodeId(self.settings.node_id)))
         assert isinstance(block, records.ProducerBlockTaken)
         return block
-
-    async def _open(self, topics: list[Topic], *, is_clean: bool) -> None:
-        began, scanned_bytes = self.env.now(), 0
-        for topic, partitions in await self.partitions.open_topics(topics, is_clean=is_clean):
-            for partition in partitions:
-                scanned_bytes += partition.log.report.scanned_bytes
-                for note in partition.log.report.notes:
-                    self.report(f"{partition.topic}-{partition.index}: {note}")
-                if partition.log.failure is not None:
-                    self.report(f"{partition.topic}-{partition.index} is offline for writes: {partition.log.failure}")
-            self.partitions.serve_topic(topic, partitions)
-            self.groups.topic_opened(topic.name, partitions)
-        if not is_clean:
-            seconds, count = self.env.now() - began, len(self.partitions)
-            log.info("recovered %d partitions of %d topics: %d bytes checked in %.2f s", count, len(topics), scanned_bytes, seconds)
 
     # Logs
 

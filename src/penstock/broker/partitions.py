@@ -1,24 +1,20 @@
-"""The partitions this node holds, found by topic name or by topic id: opened when their topic is made, closed when it is deleted."""
+"""The partitions this node holds, found by topic name or by topic id. A topic's others are on other nodes, and are not here."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 
-from penstock.broker.together import together
 from penstock.cluster.image import Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.env import Env
-from penstock.errors import BrokenPromise, Refusal
+from penstock.errors import Refusal
 from penstock.log.compacted_log import CompactedLog
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.open_files import OpenFiles
-from penstock.partition.leader import Leader
-from penstock.partition.partition import Partition, ProduceToken
+from penstock.partition.partition import Partition
 from penstock.partition.producers import ProducersRoom, ProducerStates
 from penstock.settings import KIB, NodeSettings, TopicConfig
-from penstock.vocabulary import NodeId, TopicId
-from penstock.wire.batches import BatchHeader
+from penstock.vocabulary import TopicId
 
 log = logging.getLogger("penstock")
 
@@ -33,22 +29,22 @@ class Partitions:
         self._files = files
         self.defaults = settings.default_topic_config()  # What topics start from; may change while the node runs.
         self._producers_room = ProducersRoom(settings.memory_bytes_max // BYTES_PER_PRODUCER)
-        self.by_name: dict[str, list[Partition]] = {}
-        self.by_id: dict[TopicId, list[Partition]] = {}
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[TopicId, dict[int, Partition]] = {}  # Of one topic it is the same dictionary by both.
 
     def __iter__(self) -> Iterator[Partition]:
-        return (partition for partitions in self.by_name.values() for partition in partitions)
+        return (partition for partitions in self.by_name.values() for partition in partitions.values())
 
     def __len__(self) -> int:
         return sum(map(len, self.by_name.values()))
 
     def find(self, topic: str, index: int) -> Partition | None:
         partitions = self.by_name.get(topic)
-        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+        return partitions.get(index) if partitions is not None else None
 
     def find_by_id(self, topic_id: TopicId, index: int) -> Partition | None:
         partitions = self.by_id.get(topic_id)
-        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
+        return partitions.get(index) if partitions is not None else None
 
     def config_of(self, topic: Topic) -> TopicConfig:
         """What holds for the topic. Of what it was told, a value that only another version of Penstock takes is passed over."""
@@ -63,47 +59,10 @@ class Partitions:
                 log.warning("topic %s: %s = %s is not followed: %s", topic.name, name, value, refusal.reason)
         return config
 
-    async def add_to_topic(self, topic: Topic) -> None:
-        """Opens and serves those partitions of the topic that it has and we don't."""
-        served = self.by_id[topic.topic_id]
-        missing = range(len(served), len(topic.partitions))
-        added = await together(partial(self._open, topic, index, served[0].config, is_clean=True) for index in missing)
-        served += added  # By name and by id it is the same list.
-
-    async def open_topics(self, topics: Sequence[Topic], *, is_clean: bool) -> list[tuple[Topic, list[Partition]]]:
-        """Opens the topics' logs. Nothing can be read or written until `serve_topic`: a recovered tail must be flushed first."""
-        configs = [self.config_of(topic) for topic in topics]
-        opened = iter(
-            await together(
-                partial(self._open, topic, index, config, is_clean=is_clean)
-                for topic, config in zip(topics, configs, strict=True)
-                for index in range(len(topic.partitions))
-            )
-        )
-        return [(topic, list(islice(opened, len(topic.partitions)))) for topic in topics]
-
-    def serve_topic(self, topic: Topic, partitions: list[Partition]) -> None:
-        self.by_name[topic.name] = partitions
-        self.by_id[topic.topic_id] = partitions
-
-    def remove_topic(self, topic_id: TopicId) -> list[Partition]:
-        partitions = self.by_id.pop(topic_id, [])
-        if partitions:
-            del self.by_name[partitions[0].topic]
-        for partition in partitions:
-            partition.is_deleted = True
-            partition.producers.forget_all()
-        return partitions
-
-    async def _open(self, topic: Topic, index: int, config: TopicConfig, *, is_clean: bool) -> Partition:
-        state = topic.partitions[index]
+    async def open(self, topic: Topic, index: int, *, is_clean: bool) -> Partition:
+        """Opens the log. Nothing of it can be found until `serve`, and it has no role until its owner gives it one."""
+        config = self.config_of(topic)
         producers = ProducerStates(self._settings.producers_max, self._producers_room)
-        wall_ms = self._env.wall_ms()
-
-        def replay(header: BatchHeader) -> None:
-            if header.producer_id >= 0:
-                producers.replay(header, wall_ms)
-
         log = await CompactedLog.open(
             self._env,
             topic_directory(topic.topic_id, index),
@@ -112,16 +71,25 @@ class Partitions:
             self._files,
             is_clean=is_clean,
             restore=producers.restore,
-            replay=replay,
-            epoch_max=state.leader_epoch,
+            replay=partial(producers.replay_stored, wall_ms=self._env.wall_ms()),
+            epoch_max=topic.partitions[index].leader_epoch,
         )
-        if state.leader != self._settings.node_id:
-            raise BrokenPromise(f"{topic.name}-{index} is led by node {state.leader}, and this is node {self._settings.node_id}")
-        leader: Leader[ProduceToken] = Leader(NodeId(self._settings.node_id), state.leader_epoch, state.in_sync, log.end_offset)
         is_internal = topic.name in INTERNAL_TOPICS
-        return Partition(
-            topic.name, topic.topic_id, index, log=log, leader=leader, producers=producers, config=config, is_internal=is_internal
-        )
+        return Partition(topic.name, topic.topic_id, index, log=log, producers=producers, config=config, is_internal=is_internal)
+
+    def serve(self, partition: Partition) -> None:
+        held = self.by_name.setdefault(partition.topic, {})
+        held[partition.index] = partition
+        self.by_id[partition.topic_id] = held
+
+    def remove(self, partition: Partition) -> None:
+        """The partition is no longer this node's: whoever still has it in hand sees that it is gone."""
+        held = self.by_id[partition.topic_id]
+        del held[partition.index]
+        if not held:
+            del self.by_id[partition.topic_id], self.by_name[partition.topic]
+        partition.is_deleted = True
+        partition.producers.forget_all()
 
 
 def topic_directory(topic_id: TopicId, index: int | None = None) -> str:

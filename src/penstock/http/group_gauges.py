@@ -53,10 +53,11 @@ async def group_gauges(node: Node) -> list[Sample]:
 def topic_gauges(node: Node) -> Iterator[Sample]:
     topics = node.partitions.by_name
     for name in islice(sorted(topics), TOPICS_MAX):
-        ends = sum(each.high_watermark for each in topics[name])
+        held = topics[name].values()
+        ends = sum(each.high_watermark for each in held)
         reason = "Where a topic ends, added up over its partitions: it grows by one with each record."
         yield _sample("topic_end_offset", reason, ends, topic=name)
-        yield _sample("topic_bytes", "Bytes in a topic's logs.", sum(each.log.size_bytes for each in topics[name]), topic=name)
+        yield _sample("topic_bytes", "Bytes in a topic's logs.", sum(each.log.size_bytes for each in held), topic=name)
     yield _sample("topics_left_out", "Topics without samples of their own: there are too many.", max(0, len(topics) - TOPICS_MAX))
 
 

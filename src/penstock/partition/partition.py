@@ -1,4 +1,7 @@
-"""One partition on the node that leads it: its log, its producers' sequences, and how far readers may see.
+"""One partition on this node: its log, its producers' sequences, how far readers may see, and whether this node leads it.
+
+A partition has a role once its node knows who leads: then it has a `leader`, the machine of this node's leadership, or it follows another.
+Whoever has a partition in hand across an `await` looks again whether it still leads.
 
 `append` takes a batch that admission has let through, stamps offset and epoch into its header, decides on its sequence and hands the
 bytes to the log. What becomes of the producer's answer is the leader machine's business; who is told that more can be read is the broker's.
@@ -16,11 +19,12 @@ from penstock.partition.admission import plain_rules
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
 from penstock.partition.producers import ProducerStates
 from penstock.settings import TopicConfig
-from penstock.vocabulary import Buffer, Instant, Offset, TopicId
+from penstock.vocabulary import Buffer, Instant, LeaderEpoch, Offset, TopicId
 from penstock.wire.batches import BatchHeader, read_header, set_max_timestamp, stamp, stamp_append_time
 from penstock.wire.produce import SingleReply
 
 APPEND_TIME_UNSET = -1
+NOT_LEADING = "this node does not lead the partition; ask for metadata again"
 
 _SEQUENCE_REASONS = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a batch before this one is missing",
@@ -42,6 +46,12 @@ class Watcher(Protocol):
     def advanced(self, partition: "Partition", grown_bytes: int) -> None: ...
 
 
+class Follower(Protocol):
+    """A replica on another node that wants to know when something was appended."""
+
+    def appended(self, partition: "Partition") -> None: ...
+
+
 class Flush(NamedTuple):
     """A flush of a partition's log, under way."""
 
@@ -58,8 +68,8 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "_flushed_bytes", "_readable_bytes", "end_is_known", "index", "is_deleted", "is_internal", "leader", "log",
-        "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
+        "_config", "_flushed_bytes", "_readable_bytes", "_watermark", "end_is_known", "epoch", "followers", "index", "is_deleted",
+        "is_internal", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -69,7 +79,6 @@ class Partition:
         index: int,
         *,
         log: CompactedLog,
-        leader: Leader[ProduceToken],
         producers: ProducerStates,
         config: TopicConfig,
         is_internal: bool = False,
@@ -78,7 +87,9 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.log = log
-        self.leader = leader
+        self.leader: Leader[ProduceToken] | None = None  # None: another node leads, or nobody.
+        self.epoch = LeaderEpoch(-1)  # In which somebody leads, as far as this node knows.
+        self._watermark = Offset(log.start_offset)  # What is known of the leader's, while another leads. Never goes back.
         self.producers = producers
         self.is_internal = is_internal  # The cluster's own: clients may read it, but not write.
         self.config = config
@@ -89,6 +100,7 @@ class Partition:
         self._flushed_bytes = self._readable_bytes = log.appended_bytes
         self.single_replies: dict[int, SingleReply] = {}  # By version: laid out once, since only offsets differ.
         self.watchers: dict[Watcher, None] = {}  # Ordered: who came first is told first.
+        self.followers: dict[Follower, None] = {}  # Replicas that want what is appended, before it is committed.
 
     @property
     def config(self) -> TopicConfig:
@@ -97,17 +109,42 @@ class Partition:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self.plain_rules = None if self.is_internal else plain_rules(config)
+        self._set_plain_rules()
 
     @property
     def high_watermark(self) -> Offset:
-        return self.leader.high_watermark
+        """Everything below is on the disk of each in-sync replica, as far as this node knows."""
+        return self.leader.high_watermark if self.leader is not None else self._watermark
+
+    # Roles
+
+    def lead(self, leader: Leader[ProduceToken]) -> None:
+        self.leader, self.epoch = leader, leader.epoch
+        self.single_replies.clear()
+        self._set_plain_rules()
+
+    def follow(self, epoch: LeaderEpoch) -> None:
+        """Another node leads in this epoch, or nobody. Who waited for an answer here must be told before."""
+        self._watermark, self.leader, self.epoch = self.high_watermark, None, epoch
+        self._set_plain_rules()
+
+    def learn_watermark(self, offset: Offset) -> bool:
+        """Of the leader. Whether readers of this replica may see more now."""
+        known = min(offset, self.log.end_offset)
+        if self.leader is not None or known <= self._watermark:
+            return False
+        self._watermark = known
+        return True
+
+    def _set_plain_rules(self) -> None:
+        """The straight way of a produce request is for those who lead."""
+        self.plain_rules = None if self.is_internal or self.leader is None else plain_rules(self._config)
 
     def check_leader_epoch(self, claimed: int) -> ErrorCode:
         """A client that knows an older epoch must ask for metadata again; one that knows a newer one came too early (KIP-320)."""
-        if claimed in (-1, self.leader.epoch):
+        if claimed in (-1, self.epoch):
             return ErrorCode.NONE
-        return ErrorCode.FENCED_LEADER_EPOCH if claimed < self.leader.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.FENCED_LEADER_EPOCH if claimed < self.epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def stamp_time(self, batch: bytearray | memoryview, header: BatchHeader, max_timestamp: int, wall_ms: int) -> None:
         """Before `append`: gives the batch the time that the topic wants it to have."""
@@ -120,6 +157,8 @@ class Partition:
         """Appends one admitted batch, or says where it stands already. Raises Refusal, DiskFailed or DiskFull with nothing appended."""
         log = self.log
         base_offset = log.end_offset
+        if self.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
         stamp(batch, base_offset, self.leader.epoch)
         header = read_header(batch)
         if header.producer_id >= 0:
@@ -150,22 +189,22 @@ class Partition:
         return grown_bytes
 
     def reached(self, end_offset: Offset, now: Instant) -> list[Effect[ProduceToken]]:
-        """This node has everything below the offset as durable as the topic promises."""
-        return self.leader.step(Reached(self.leader.node_id, end_offset), now)
+        """This node, which leads, has everything below the offset as durable as the topic promises."""
+        return [] if self.leader is None else self.leader.step(Reached(self.leader.node_id, end_offset), now)
 
     def failed(self, reason: str, now: Instant) -> list[Effect[ProduceToken]]:
-        return self.leader.step(LogFailed(reason), now)
+        return [] if self.leader is None else self.leader.step(LogFailed(reason), now)
 
     def read(self, offset: Offset, bytes_max: int) -> Buffer | None:
         """Whole batches below the watermark; None where that would wait for the disk."""
-        return self.log.read(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
+        return self.log.read(offset, bytes_max=bytes_max, end_offset=self.high_watermark)
 
     def stream(self, offset: Offset, bytes_max: int) -> Stream | None:
         """Much at once, below the watermark, to be read while it is sent; None where `read` must do."""
-        return self.log.stream(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
+        return self.log.stream(offset, bytes_max=bytes_max, end_offset=self.high_watermark)
 
     async def read_later(self, offset: Offset, bytes_max: int) -> Buffer:
-        return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.leader.high_watermark)
+        return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.high_watermark)
 
     def _append_time(self, wall_ms: int) -> int:
         return wall_ms if self.config.message_timestamp_type == "LogAppendTime" else APPEND_TIME_UNSET

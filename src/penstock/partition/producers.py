@@ -96,6 +96,11 @@ class ProducerStates:
             self._make_room_for_one()
         self._states[header.producer_id] = head + batch
 
+    def replay_stored(self, header: BatchHeader, *, wall_ms: int) -> None:
+        """The same for any batch of the log, also one without a producer id."""
+        if header.producer_id >= 0:
+            self.replay(header, wall_ms)
+
     def forget_silent_since(self, wall_ms: int) -> int:
         """Forgets producers not heard of since then; returns how many."""
         silent = []

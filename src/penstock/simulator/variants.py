@@ -181,14 +181,14 @@ def claims_to_know_every_end() -> Patches:
 
 
 def forgets_producers_at_a_restart() -> Patches:
-    open_one = Partitions._open
+    open_one = Partitions.open
 
     async def open_without_producers(self: Partitions, *arguments: Any, **options: Any) -> Partition:
         partition = await open_one(self, *arguments, **options)
         partition.producers = ProducerStates(partition.producers.producers_max)
         return partition
 
-    return [(Partitions, "_open", open_without_producers)]
+    return [(Partitions, "open", open_without_producers)]
 
 
 def forgets_producers_of_the_checkpoint() -> Patches:

@@ -36,7 +36,7 @@ async def describe_log_dirs(node: "Node", call: Call) -> list[Buffer]:
 
 
 def _all(node: "Node") -> dict[str, list[Partition]]:
-    return dict(node.partitions.by_name)
+    return {name: list(partitions.values()) for name, partitions in node.partitions.by_name.items()}
 
 
 def _asked(node: "Node", wishes: Iterable[Any]) -> dict[str, list[Partition]]:

@@ -161,8 +161,7 @@ class Fetch:
                 partition.watchers[self] = None
         if partition is not None:
             return partition
-        is_stranger = isinstance(topic, bytes) and TopicId(topic) not in partitions.by_id
-        return ErrorCode.UNKNOWN_TOPIC_ID if is_stranger else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._node.why_not_here(topic, interest.index)[0]
 
     def _looked_at(self) -> list[Interest]:
         if self._interests is not None:

@@ -72,7 +72,7 @@ async def _answer(node: "Node", partition: Partition, wish: OffsetWish) -> Offse
     if not partition.end_is_known and (has_nothing_to_read or at in (LATEST, MAX_TIMESTAMP)):
         return OffsetFound(wish.partition, ErrorCode.KAFKA_STORAGE_ERROR)
     if at == LATEST:
-        return OffsetFound(wish.partition, ErrorCode.NONE, -1, partition.high_watermark, partition.leader.epoch)
+        return OffsetFound(wish.partition, ErrorCode.NONE, -1, partition.high_watermark, partition.epoch)
     if at in (EARLIEST, EARLIEST_LOCAL):
         return OffsetFound(wish.partition, ErrorCode.NONE, -1, log.start_offset, log.epochs.epoch_at(log.start_offset))
     if at in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):

@@ -48,9 +48,9 @@ def _row(node: "Node", topic: str, wish: Any, *, is_replica: bool) -> dict[str, 
 def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
     """The last epoch not after this one that wrote anything, and where its records end."""
     log = partition.log
-    if epoch < 0 or epoch > partition.leader.epoch:
+    if epoch < 0 or epoch > partition.epoch:
         return UNKNOWN_END
-    if epoch == partition.leader.epoch:
+    if epoch == partition.epoch:
         return epoch, log.end_offset
     next_start = log.epochs.first_above(epoch)
     if next_start == NEVER:

@@ -15,7 +15,7 @@ from penstock.broker.connection import Reply
 from penstock.broker.patience import Patience
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.admission import InvalidRecord, examine_header, examine_large, examine_records, payload_rules
-from penstock.partition.partition import Partition
+from penstock.partition.partition import NOT_LEADING, Partition
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.batches import BatchHeader
 from penstock.wire.produce import Topic, read_produce_request, write_produce_response
@@ -184,9 +184,7 @@ class Produce:
         return partitions.find(topic, index) if isinstance(topic, str) else partitions.find_by_id(TopicId(topic), index)
 
     def _unknown(self, topic: Topic, index: int) -> Row:
-        if isinstance(topic, bytes) and TopicId(topic) not in self.node.partitions.by_id:
-            return _failure(index, ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic")
-        return _failure(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        return _failure(index, *self.node.why_not_here(topic, index))
 
     def _check_may_write(self, partition: Partition) -> None:
         acks = self._request.acks
@@ -200,6 +198,8 @@ class Produce:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log is offline for writes: {partition.log.failure}")
         if self.node.disk_is_low:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has less room than disk.free.bytes.min")
+        if partition.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
         if acks == ACKS_ALL and len(partition.leader.in_sync) < partition.config.min_insync_replicas:
             have, need = len(partition.leader.in_sync), partition.config.min_insync_replicas
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{have} replicas are in sync, min.insync.replicas is {need}")
@@ -223,8 +223,9 @@ class Produce:
             rows.append(_failure(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the log went offline for writes: {failed}"))
             return
         row = (index, 0, appended.base_offset, appended.append_time_ms, partition.log.start_offset, (), None, None)
-        acks = self._request.acks
-        if acks and partition.leader.park(appended.end_offset, _Wait(self, rows, len(rows), row), needs_all=acks == ACKS_ALL):
+        acks, leader = self._request.acks, partition.leader
+        assert leader is not None, "only a leader appends"
+        if acks and leader.park(appended.end_offset, _Wait(self, rows, len(rows), row), needs_all=acks == ACKS_ALL):
             self._missing += 1
             rows.append(_failure(index, ErrorCode.REQUEST_TIMED_OUT, "not durable within the request's time-out"))  # Until it is.
         else:

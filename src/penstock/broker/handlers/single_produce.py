@@ -45,11 +45,11 @@ def produce_single(node: "Node", connection: Connection, frame: memoryview) -> b
 
 
 def _may_enter(node: "Node", partition: Partition, acks: int, batch: memoryview, wall_ms: int) -> bool:
-    rules = partition.plain_rules
-    if rules is None or len(batch) > rules.bytes_max or partition.log.failure is not None or node.disk_is_low:
+    rules, leader = partition.plain_rules, partition.leader
+    if rules is None or leader is None or len(batch) > rules.bytes_max or partition.log.failure is not None or node.disk_is_low:
         return False
     if acks == ACKS_ALL:
-        if len(partition.leader.in_sync) < partition.config.min_insync_replicas:
+        if len(leader.in_sync) < partition.config.min_insync_replicas:
             return False
     elif acks != ACKS_LEADER:
         return False
@@ -62,7 +62,9 @@ def _answer_when_durable(node: "Node", partition: Partition, connection: Connect
     if layout is None:
         layout = partition.single_replies[version] = SingleReply(version, single[4], single[5])
     waiting = SingleProduce(node, connection, single, appended, layout, partition.log.start_offset)
-    if not partition.leader.park(appended.end_offset, waiting, needs_all=acks == ACKS_ALL):
+    leader = partition.leader
+    assert leader is not None, "only a leader appends"
+    if not leader.park(appended.end_offset, waiting, needs_all=acks == ACKS_ALL):
         waiting.made_durable()
     metrics = node.metrics
     if appended.is_duplicate:

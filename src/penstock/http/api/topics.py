@@ -131,7 +131,7 @@ def _check_not_internal(name: str) -> None:
 
 
 def _summary(node: Node, topic: Topic) -> dict[str, Any]:
-    held = node.partitions.by_name.get(topic.name, [])
+    held = node.partitions.by_name.get(topic.name, {}).values()
     return {
         "name": topic.name,
         "id": topic.topic_id.hex(),
@@ -145,8 +145,8 @@ def _summary(node: Node, topic: Topic) -> dict[str, Any]:
 
 
 def _partitions(node: Node, topic: Topic) -> list[dict[str, Any]]:
-    held = node.partitions.by_name.get(topic.name, [])
-    return [_partition(state, partition) for state, partition in zip(topic.partitions, held, strict=False)]
+    held = node.partitions.by_name.get(topic.name, {})
+    return [_partition(state, held[index]) for index, state in enumerate(topic.partitions) if index in held]
 
 
 def _partition(state: PartitionState, partition: Partition) -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""What this node holds follows from the image: it opens, leads, follows, drops and buries as the replayed records say.
+
+A partition whose replicas name this node is opened here. Its role is taken from the image when its log is open, and again whenever a
+record changes it; so it does not matter what was decided while the log was being opened. Roles change at once, in the order of the
+records; only opening and removing files take time. Until `open_all` nothing is acted upon: the image is still on its way to today.
+`graveyard` duties: the files of a deleted topic are removed off the loop, and then that is noted, so that nothing more is owed.
+"""
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.broker.configuring import adopt_settings, adopt_topic_config
+from penstock.broker.partitions import topic_directory
+from penstock.broker.together import together
+from penstock.cluster import records
+from penstock.cluster.controller import BuryTopic
+from penstock.cluster.image import PartitionState, Topic
+from penstock.errors import DiskFailed, ErrorCode, Refusal
+from penstock.partition.leader import Leader
+from penstock.partition.partition import Partition, ProduceToken
+from penstock.vocabulary import NodeId, TopicId
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+log = logging.getLogger("penstock")
+
+
+class Assignments:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._me = NodeId(node.settings.node_id)
+        self._is_acting = False
+        self._opening: dict[tuple[TopicId, int], None] = {}
+        self._burying: dict[TopicId, None] = {}
+
+    # What was decided
+
+    async def open_all(self, *, is_clean: bool) -> None:
+        """Opens everything that the image gives to this node. From here on records are acted upon."""
+        self._is_acting = True
+        began, topics = self._node.env.now(), list(self._node.image.topics.values())
+        opened = await self._open([(topic, index) for topic in topics for index in range(len(topic.partitions))], is_clean=is_clean)
+        self.bury_the_rest()
+        if not is_clean:
+            seconds, scanned_bytes = self._node.env.now() - began, sum(partition.log.report.scanned_bytes for partition in opened)
+            log.info("recovered %d partitions of %d topics: %d bytes checked in %.2f s", len(opened), len(topics), scanned_bytes, seconds)
+
+    async def replayed(self, record: records.Record) -> None:
+        if not self._is_acting:
+            return
+        node, image = self._node, self._node.image
+        match record:
+            case records.TopicCreated() | records.PartitionsAdded():
+                topic = image.topics_by_id[record.topic_id]
+                await self._open([(topic, index) for index in range(len(topic.partitions))], is_clean=True)
+                node.topic_pieces.forget(topic.name)  # Clients are told of partitions when they can be used.
+            case records.TopicDeleted():
+                self._remove_topic(record.topic_id)
+                await node.groups.flush()  # Before a topic of this name can be made again: its readers would begin in the middle.
+            case records.TopicConfigured():
+                adopt_topic_config(node, image.topics_by_id[record.topic_id])
+            case records.NodeConfigured():
+                await adopt_settings(node)
+            case records.LeadershipResumed():
+                node.topic_pieces.forget_all()
+            case _:
+                pass
+
+    # Opening
+
+    async def _open(self, wanted: list[tuple[Topic, int]], *, is_clean: bool) -> list[Partition]:
+        """Opens those of them that are this node's and not open yet. A recovered tail is flushed before anybody can read it."""
+        mine = [(topic, index) for topic, index in wanted if self._is_owed(topic, index)]
+        for topic, index in mine:
+            self._opening[topic.topic_id, index] = None
+        return await together(partial(self._open_one, topic, index, is_clean=is_clean) for topic, index in mine)
+
+    def _is_owed(self, topic: Topic, index: int) -> bool:
+        if self._me not in topic.partitions[index].replicas or (topic.topic_id, index) in self._opening:
+            return False
+        return self._node.partitions.find_by_id(topic.topic_id, index) is None
+
+    async def _open_one(self, topic: Topic, index: int, *, is_clean: bool) -> Partition:
+        node = self._node
+        try:
+            partition = await node.partitions.open(topic, index, is_clean=is_clean)
+        finally:
+            del self._opening[topic.topic_id, index]
+        for note in partition.log.report.notes:
+            node.report(f"{topic.name}-{index}: {note}")
+        if partition.log.failure is not None:
+            node.report(f"{topic.name}-{index} is offline for writes: {partition.log.failure}")
+        node.partitions.serve(partition)
+        if topic.topic_id not in node.image.topics_by_id:  # Deleted meanwhile.
+            self._remove(partition, "the topic was deleted")
+        else:
+            self._adopt(partition, topic.partitions[index])
+        return partition
+
+    # Roles
+
+    def _adopt(self, partition: Partition, state: PartitionState) -> None:
+        """Takes the role that the image gives this node."""
+        if state.leader == self._me:
+            self._lead(partition, state)
+
+    def _lead(self, partition: Partition, state: PartitionState) -> None:
+        leader: Leader[ProduceToken] = Leader(self._me, state.leader_epoch, state.in_sync, partition.log.end_offset)
+        partition.lead(leader)
+        self._node.groups.partition_led(partition)
+
+    # Dropping
+
+    def _remove_topic(self, topic_id: TopicId) -> None:
+        held = list(self._node.partitions.by_id.get(topic_id, {}).values())
+        for partition in held:
+            self._remove(partition, "the topic was deleted")
+        if held:
+            self._node.groups.topic_deleted(held[0].topic)
+        self.bury_the_rest()
+
+    def _remove(self, partition: Partition, reason: str) -> None:
+        node = self._node
+        node.partitions.remove(partition)
+        node.topic_pieces.forget(partition.topic)
+        node.groups.partition_left(partition)
+        node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.log.abandon()
+        for watcher in list(partition.watchers):
+            watcher.advanced(partition, 0)
+
+    # Burying
+
+    def bury_the_rest(self) -> None:
+        """Begins whatever burial is still owed. One that a full disk prevented is tried again here."""
+        for topic_id in self._node.image.graveyard:
+            if topic_id not in self._burying:
+                self._burying[topic_id] = None
+                self._node.spawn(self._bury(topic_id))
+
+    async def _bury(self, topic_id: TopicId) -> None:
+        """Removes a deleted topic's files, off the loop because large files take long, and notes that nothing more is owed."""
+        node = self._node
+        try:
+            await node.env.offload(node.env.disk.unlink, topic_directory(topic_id))
+            if failures := await node.env.disk.sync([], ["topics"]):
+                node.report(f"the files of a deleted topic may come back, the next start removes them again: {failures[0][1]}")
+                return  # A later success would not be believed: it stays among those that are being buried.
+            await node.submit(BuryTopic(topic_id, self._me))
+        except (DiskFailed, Refusal) as failure:
+            node.report(f"a deleted topic is not buried yet: {failure}")
+        del self._burying[topic_id]
