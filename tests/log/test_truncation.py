@@ -48,7 +48,8 @@ def test_a_flush_from_before_the_cut_vouches_for_nothing_after_it() -> None:
     run(story())
 
 
-def test_a_checkpoint_captured_before_the_cut_is_never_written() -> None:
+@pytest.mark.parametrize("count", [1, 5], ids=["it claims what is gone", "its end has been passed again"])
+def test_a_checkpoint_captured_before_the_cut_is_never_written(count: int) -> None:
     async def story() -> None:
         disk = SimDisk()
         bench = Bench(disk, SMALL)
@@ -57,7 +58,7 @@ def test_a_checkpoint_captured_before_the_cut_is_never_written() -> None:
         captured = bench.log.begin_checkpoint(bench.state())
         await bench.log.flush()
         await bench.log.truncate_to(2)
-        bench.append(5)
+        bench.append(count)
         await bench.log.flush()
         await bench.log.write_checkpoint(captured)
         assert not disk.exists(f"{DIRECTORY}/checkpoint")

@@ -137,6 +137,12 @@ class Shelf:
         self._bases[-1:] = [segment.base_offset for segment in (*front, active)]
         self.active = active
 
+    def begin_again(self, fresh: Segment) -> list[Segment]:
+        """Leaves nothing on the shelf but this one; returns the others that stood there."""
+        going = [segment for segment in self.segments if segment is not fresh]
+        self.segments[:], self._bases[:], self.active = [fresh], [fresh.base_offset], fresh
+        return going
+
     def remove_first(self, count: int) -> list[Segment]:
         return self._remove(slice(0, count))
 

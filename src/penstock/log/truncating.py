@@ -67,6 +67,7 @@ async def forget_checkpoints(disk: Disk, directory: str) -> None:
 
 
 def drop_file(disk: Disk, segment: Segment) -> None:
-    disk.rename(segment.path, segment.path + DROPPED)
-    disk.unlink(segment.path + DROPPED)
+    if disk.exists(segment.path):  # A segment in which nothing was written yet may have none.
+        disk.rename(segment.path, segment.path + DROPPED)
+        disk.unlink(segment.path + DROPPED)
     disk.unlink(segment.index_path)
