@@ -60,8 +60,9 @@ class Health(NamedTuple):
 
 
 class Node:
-    def __init__(self, env: Env, settings: NodeSettings, *, data_directory: str = "data") -> None:
+    def __init__(self, env: Env, settings: NodeSettings, *, data_directory: str = "data", secret: bytes = b"") -> None:
         self.env = env
+        self.secret = secret  # By which the nodes of a cluster trust each other. Never shown.
         self.data_directory = data_directory  # As operators know it; told to those who ask how large it is, never opened.
         self.started_with = settings
         self.settings = settings  # What holds now: some of it may be changed while the node runs.

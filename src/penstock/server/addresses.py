@@ -1,6 +1,6 @@
 """HOST:PORT, as people write it. IPv6 hosts stand in brackets: [::1]:9092. Not here: looking names up, or binding."""
 
-from penstock.peers.connection import Address
+from penstock.vocabulary import Address
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
 

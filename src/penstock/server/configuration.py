@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from penstock.peers.connection import Address
 from penstock.server.addresses import is_wildcard, parse_address
+from penstock.server.cluster_configuration import SECRET_VARIABLE, ClusterConfiguration, read_secret, stand_alone, stand_in_cluster
 from penstock.server.complaints import ConfigurationWrong
 from penstock.settings import NODE_SETTINGS, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, node_settings
+from penstock.vocabulary import Address
 
 VARIABLE_PREFIX = "PENSTOCK_"
 
@@ -25,15 +26,24 @@ PLACES: dict[str, tuple[str, str]] = {
     "data.dir": ("penstock-data", "The directory that holds everything. Made if it is not there."),
     "kafka": ("127.0.0.1:9092", "Where Kafka clients connect. Port 0 takes a free one."),
     "http": ("127.0.0.1:8080", "Where /health, /ready and /metrics are served; `off` for nowhere."),
+    "peers": ("", "Where the other nodes of a cluster connect. Left out: this node's own entry among the voters."),
     "advertise": ("", "HOST:PORT that clients are told to connect to: short for advertised.host and advertised.port."),
+    "advertise.peers": (
+        "", "HOST:PORT that the other nodes are told to connect to. Left out: this node's entry among the voters, or where it listens.",
+    ),
+    "cluster.secret.file": (
+        "",
+        "A file with the secret by which the nodes of a cluster trust each other; nobody else may read it. "
+        "Or the variable PENSTOCK_CLUSTER_SECRET holds the secret itself.",
+    ),
     "log.level": ("info", "How much is told on standard error: debug, info, warning or error."),
     "loop": ("auto", "The event loop: uvloop, asyncio, or auto (uvloop where it is installed)."),
 }
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOOPS = ("auto", "uvloop", "asyncio")
 
-# Variables that belong to somebody else: the client commands, the tests, and what Kubernetes adds for a Service called penstock.
-FOREIGN_VARIABLES = frozenset({"PENSTOCK_BOOTSTRAP", "PENSTOCK_CONFIG", "PENSTOCK_REQUIRE", "PENSTOCK_SUITE_ACCOUNT"})
+# Variables that are no settings: the secret, those of the client commands and the tests, and what Kubernetes adds for a Service penstock.
+FOREIGN_VARIABLES = frozenset({SECRET_VARIABLE, "PENSTOCK_BOOTSTRAP", "PENSTOCK_CONFIG", "PENSTOCK_REQUIRE", "PENSTOCK_SUITE_ACCOUNT"})
 KUBERNETES = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 
 
@@ -48,11 +58,12 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Configuration:
     data_dir: Path
-    kafka: Address
+    kafka: Address | None  # None where the node is no broker.
     http: Address | None
     log_level: str
     loop: str
     node: NodeSettings
+    cluster: ClusterConfiguration | None = None  # None for a node alone.
 
 
 def configure(flags: Mapping[str, str], environment: Mapping[str, str], file: Path | None = None) -> Configuration:
@@ -64,7 +75,7 @@ def configure(flags: Mapping[str, str], environment: Mapping[str, str], file: Pa
         given |= _spell_out_advertise(read_file(file))
     given |= _spell_out_advertise(read_environment(environment))
     given |= _spell_out_advertise(read_flags(flags))
-    return _configuration(given)
+    return _configuration(given, environment)
 
 
 def known_names() -> list[str]:
@@ -132,11 +143,13 @@ def _spell_out_advertise(given: dict[str, Given]) -> dict[str, Given]:
     return {**given, "advertised.host": Given(advertised.host, source), "advertised.port": Given(str(advertised.port), source)}
 
 
-def _configuration(given: Mapping[str, Given]) -> Configuration:
-    kafka = _address("kafka", given)
-    http = None if _place("http", given) == "off" else _address("http", given)
+def _configuration(given: Mapping[str, Given], environment: Mapping[str, str]) -> Configuration:
     node = _node(given)
-    _refuse_unreachable(kafka, node)
+    kafka = _address("kafka", given) if "broker" in node.process_roles else None
+    http = None if _place("http", given) == "off" else _address("http", given)
+    cluster = _cluster(given, environment, node)
+    if kafka is not None:
+        _refuse_unreachable(kafka, node)
     return Configuration(
         data_dir=Path(_place("data.dir", given)),
         kafka=kafka,
@@ -144,7 +157,18 @@ def _configuration(given: Mapping[str, Given]) -> Configuration:
         log_level=_word("log.level", LOG_LEVELS, given),
         loop=_word("loop", LOOPS, given),
         node=node,
+        cluster=cluster,
     )
+
+
+def _cluster(given: Mapping[str, Given], environment: Mapping[str, str], node: NodeSettings) -> ClusterConfiguration | None:
+    peers = _address("peers", given) if _place("peers", given) else None
+    if not node.quorum_voters.strip():
+        stand_alone(node, peers)
+        return None
+    advertised = _address("advertise.peers", given) if _place("advertise.peers", given) else None
+    secret = read_secret(environment, _place("cluster.secret.file", given))
+    return stand_in_cluster(node, peers=peers, advertised=advertised, secret=secret)
 
 
 def _node(given: Mapping[str, Given]) -> NodeSettings:

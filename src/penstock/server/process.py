@@ -4,7 +4,9 @@ On standard output there is exactly one line, when clients may come:
 
     penstock ready kafka=127.0.0.1:9092 http=127.0.0.1:8080 data=/var/lib/penstock node=1
 
-SIGTERM or SIGINT stops cleanly; a second one stops at once, which costs the next start a recovery and loses nothing acknowledged.
+A node of a cluster adds peers=HOST:PORT, and clients may come once the cluster has a controller that knows the node; until then standard
+error says every few seconds what it waits for. One that is no broker says kafka=off.
+SIGTERM or SIGINT stops cleanly, a node of a cluster hands over what it leads first; a second one stops at once, which costs the next start a recovery and loses nothing acknowledged.
 Exit codes: 0 stopped as asked; 1 could not start; 2 wrong usage; 3 the node stopped itself (the disk of its metadata failed, or a
 promise broke), so a supervisor should restart it; 130 a second signal cut the stopping short.
 Not here: what the node does (broker/), where its settings come from (configuration.py).
@@ -19,7 +21,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from penstock.broker.identity import WrongDirectory
 from penstock.broker.node import Node
@@ -28,14 +30,16 @@ from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.http.app import application
 from penstock.http.door import CONNECTIONS_MAX, HttpDoor
 from penstock.log.faults import NewerFormat
-from penstock.peers.connection import Address
 from penstock.server import logs
+from penstock.server.cluster_configuration import ClusterConfiguration
 from penstock.server.complaints import CannotStart
 from penstock.server.configuration import Configuration
 from penstock.server.env import RealEnv
 from penstock.server.listeners import address_of, bind, cannot_listen
 from penstock.server.vitals import vitals
+from penstock.server.waiting import tell_what_it_waits_for
 from penstock.settings import NodeSettings
+from penstock.vocabulary import Address
 from penstock.wire.records import COMPILED
 
 log = logging.getLogger("penstock")
@@ -46,6 +50,13 @@ CANNOT_OPEN = (WrongDirectory, NewerFormat, UnknownRecord, DiskFailed, Refusal)
 STOPPED, STOPPED_ITSELF, INTERRUPTED = 0, 3, 130
 
 OPEN_FILES_MIN, HANDLES_OF_ITS_OWN = 256, 64
+
+
+class Bound(NamedTuple):
+    """Where the node listens; None for what it does not open."""
+
+    kafka: Address | None
+    peers: Address | None
 
 
 def run(configuration: Configuration) -> int:
@@ -102,12 +113,14 @@ async def _serve(configuration: Configuration) -> int:
     loop.set_exception_handler(note_failure)
     asked_to_stop = _listen_for_signals(loop)
     env = _open_world(configuration)
-    node = Node(env, configuration.node, data_directory=str(configuration.data_dir.resolve()))
+    secret = b"" if configuration.cluster is None else configuration.cluster.secret
+    node = Node(env, configuration.node, data_directory=str(configuration.data_dir.resolve()), secret=secret)
     door, http = _open_http(node, configuration.http)
     try:
-        kafka = await _start(node, configuration)
-        gc.freeze()  # What start-up made lives as long as the process: the collector need not look at it again.
-        _announce(configuration, kafka, http)
+        bound = await _start_unless_stopped(node, configuration, asked_to_stop)
+        if bound is not None:
+            gc.freeze()  # What start-up made lives as long as the process: the collector need not look at it again.
+            _announce(configuration, bound, http)
         code = await _until_stopped(node, asked_to_stop)
     except BrokenPromise as broken:
         _end_broken(broken)
@@ -147,20 +160,50 @@ def _open_http(node: Node, address: Address | None) -> tuple[HttpDoor | None, Ad
     return door, address_of(bound)
 
 
-async def _start(node: Node, configuration: Configuration) -> Address:
+async def _start_unless_stopped(node: Node, configuration: Configuration, asked_to_stop: asyncio.Future[str]) -> Bound | None:
+    """A node of a cluster may wait long for the others: then a signal ends the waiting. None where it did."""
+    if configuration.cluster is None:
+        return await _start(node, configuration)
+    loop = asyncio.get_running_loop()
+    starting, telling = loop.create_task(_start(node, configuration)), loop.create_task(tell_what_it_waits_for(node, configuration.cluster))
+    for future in (asked_to_stop, node.stopped):
+        future.add_done_callback(lambda _: starting.cancel())
+    try:
+        return await starting
+    except asyncio.CancelledError:
+        if not asked_to_stop.done() and not node.stopped.done():
+            raise
+        return None
+    finally:
+        telling.cancel()
+
+
+async def _start(node: Node, configuration: Configuration) -> Bound:
+    peers = None if configuration.cluster is None else await _listen_for_peers(node, configuration.cluster)
     try:
         await node.start()
     except CANNOT_OPEN as failure:
         raise CannotStart(f"cannot start on {configuration.data_dir}: {failure}") from None
+    wanted = configuration.kafka
     try:
-        return Address(*await node.listen_kafka(configuration.kafka.host, configuration.kafka.port))
+        return Bound(None if wanted is None else Address(*await node.listen_kafka(wanted.host, wanted.port)), peers)
     except OSError as failure:
-        raise cannot_listen(configuration.kafka, failure) from None
+        assert wanted is not None
+        raise cannot_listen(wanted, failure) from None
 
 
-def _announce(configuration: Configuration, kafka: Address, http: Address | None) -> None:
+async def _listen_for_peers(node: Node, cluster: ClusterConfiguration) -> Address:
+    """First of all: nodes that start together need each other before any of them can serve."""
+    try:
+        return Address(*await node.listen_peers(cluster.peers.host, cluster.peers.port, advertised=cluster.advertised))
+    except OSError as failure:
+        raise cannot_listen(cluster.peers, failure) from None
+
+
+def _announce(configuration: Configuration, bound: Bound, http: Address | None) -> None:
     data = configuration.data_dir.resolve()
-    print(f"penstock ready kafka={kafka} http={http or 'off'} data={data} node={configuration.node.node_id}", flush=True)
+    line = f"penstock ready kafka={bound.kafka or 'off'} http={http or 'off'} data={data} node={configuration.node.node_id}"
+    print(line if bound.peers is None else f"{line} peers={bound.peers}", flush=True)
 
 
 def _listen_for_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
