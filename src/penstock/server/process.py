@@ -6,7 +6,8 @@ On standard output there is exactly one line, when clients may come:
 
 A node of a cluster adds peers=HOST:PORT, and clients may come once the cluster has a controller that knows the node; until then standard
 error says every few seconds what it waits for. One that is no broker says kafka=off.
-SIGTERM or SIGINT stops cleanly, a node of a cluster hands over what it leads first; a second one stops at once, which costs the next start a recovery and loses nothing acknowledged.
+SIGTERM or SIGINT stops cleanly, a node of a cluster hands over what it leads first; a second one stops at once, which costs the next start
+a recovery and loses nothing acknowledged.
 Exit codes: 0 stopped as asked; 1 could not start; 2 wrong usage; 3 the node stopped itself (the disk of its metadata failed, or a
 promise broke), so a supervisor should restart it; 130 a second signal cut the stopping short.
 Not here: what the node does (broker/), where its settings come from (configuration.py).
