@@ -43,7 +43,7 @@ def snapshot_path(serving: Serving) -> Path:
 
 def log_bytes_loaded(node: Node) -> int:
     """How much of the log was read at the last load, beyond what the snapshot told."""
-    (partition,) = node.partitions.by_name[CONSUMER_OFFSETS]
+    (partition,) = node.partitions.by_name[CONSUMER_OFFSETS].values()
     return partition.log.appended_bytes - node.groups._saved[partition].appended_bytes
 
 
@@ -137,7 +137,7 @@ async def test_a_snapshot_of_another_partition_is_not_believed(serving: Serving)
     names = [f"g{number}" for number in range(8)]
     for at, name in enumerate(names):
         await commit(line, name, "a", {0: at})
-    partitions = serving.node.partitions.by_name[CONSUMER_OFFSETS]
+    partitions = list(serving.node.partitions.by_name[CONSUMER_OFFSETS].values())
     paths = [serving.directory / partition.log.directory / coordinator_snapshots.NAME for partition in partitions]
     await serving.stop()
     contents = [path.read_bytes() for path in paths]
@@ -254,7 +254,7 @@ def test_a_compacted_log_loads_into_the_same_state_and_brings_nothing_back_to_li
         for offset in range(300):
             await commit(line, f"g{offset % 5}", "a", {offset % 3: offset})
             await asyncio.sleep(0.1)
-        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS]
+        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS].values()
         assert partition.log.gaps_below > 100
         size = partition.log.size_bytes
         assert size < 40_000
@@ -282,7 +282,7 @@ async def test_age_never_takes_what_coordinators_keep(serving: Serving, policy: 
     resource = {"resource_type": 2, "resource_name": CONSUMER_OFFSETS, "configs": [config[0] | {"config_operation": 0}]}
     answer = await line.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert answer.responses[0].error_code == 40
-    (partition,) = serving.node.partitions.by_name[CONSUMER_OFFSETS]
+    (partition,) = serving.node.partitions.by_name[CONSUMER_OFFSETS].values()
     assert partition.config.cleanup_policy == "compact"
 
 

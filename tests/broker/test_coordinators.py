@@ -41,6 +41,8 @@ async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
     serving._node = node = Node(serving.env, NodeSettings(**QUICK))
     reads = serving.env.disk.cold_reads
     await node.start()
+    while node.groups.is_loading():
+        await asyncio.sleep(0.001)
     reads.hold()
     for coordinator in node.groups:
         coordinator._reload("as after a start")
@@ -158,7 +160,7 @@ def test_a_log_that_fails_takes_its_coordinator_with_it() -> None:
         await two.take_id()
         two.send_join()
         await asyncio.sleep(0.1)
-        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS]
+        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS].values()
         world.hosts["node"].disk.fail_next_flush(f"{partition.log.directory}/{0:020}.log")
         assert await one.commit("a", {0: 2}) == {0: 16}
         assert (await two.joined()).error_code == 16, "a parked join must not wait for ever"

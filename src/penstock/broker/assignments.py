@@ -94,7 +94,8 @@ class Assignments:
             node.report(f"{topic.name}-{index} is offline for writes: {partition.log.failure}")
         node.partitions.serve(partition)
         if topic.topic_id not in node.image.topics_by_id:  # Deleted meanwhile.
-            self._remove(partition, "the topic was deleted")
+            node.partitions.remove(partition)
+            self._removed(partition, "the topic was deleted")
         else:
             self._adopt(partition, topic.partitions[index])
         return partition
@@ -116,14 +117,16 @@ class Assignments:
     def _remove_topic(self, topic_id: TopicId) -> None:
         held = list(self._node.partitions.by_id.get(topic_id, {}).values())
         for partition in held:
-            self._remove(partition, "the topic was deleted")
+            self._node.partitions.remove(partition)  # All of them, before anybody is told of one.
+        for partition in held:
+            self._removed(partition, "the topic was deleted")
         if held:
             self._node.groups.topic_deleted(held[0].topic)
         self.bury_the_rest()
 
-    def _remove(self, partition: Partition, reason: str) -> None:
+    def _removed(self, partition: Partition, reason: str) -> None:
+        """Nobody finds it any more: those who have it in hand are told."""
         node = self._node
-        node.partitions.remove(partition)
         node.topic_pieces.forget(partition.topic)
         node.groups.partition_left(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
