@@ -19,7 +19,7 @@ from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 
 _FIND, _JOIN, _SYNC, _HEARTBEAT, _LEAVE, _COMMIT, _FETCH_OFFSETS, _FETCH = 4, 6, 4, 4, 3, 8, 7, 12
-_PATIENCE_SECONDS = 8.0  # A join may be parked for as long as the others take.
+PATIENCE_SECONDS = 8.0  # A join may be parked for as long as the others take.
 _LEAVES, _HANGS_UP, _DOZES = 0.02, 0.02, 0.02
 _ROUNDS_PER_LINE_MAX = 60
 
@@ -41,13 +41,21 @@ class Joining:
         while not self._stage.is_over:
             line: Line | None = None
             try:
-                line = await Line.open(self._stage.notebook, self._plan.name, timeout_seconds=_PATIENCE_SECONDS)
-                await line.ask(ApiKey.FIND_COORDINATOR, _FIND, {"key_type": 0, "coordinator_keys": [self._group]})
+                line = await self._connect()
                 await self._belong(line)
             except LineLost:
                 await asyncio.sleep(self._env.rng.uniform(0.02, 0.3))
             if line is not None:
                 line.close()
+
+    async def _connect(self) -> Line:
+        """To the group's coordinator."""
+        line = await Line.open(self._stage.notebook, self._plan.name, timeout_seconds=PATIENCE_SECONDS)
+        await self._find_coordinator(line)
+        return line
+
+    async def _find_coordinator(self, line: Line) -> Any:
+        return await line.ask(ApiKey.FIND_COORDINATOR, _FIND, {"key_type": 0, "coordinator_keys": [self._group]})
 
     async def _belong(self, line: Line) -> None:
         for _ in range(_ROUNDS_PER_LINE_MAX):

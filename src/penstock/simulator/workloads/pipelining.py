@@ -205,9 +205,11 @@ class Pipelining:
             if row.base_offset != batch.offset:
                 story = f"sequence {batch.sequence} stands at {batch.offset}; sent again it was answered with {row.base_offset}"
                 self._find("a duplicate is answered with its old offset", flow.where, story)
-        elif row.error_code not in (*_LATER, *_REFUSALS) and self._stage.notebook.keeps_everything(flow.where, self._topic):
-            code = ErrorCode(int(row.error_code)).name
-            self._find("a duplicate is answered with its old offset", flow.where, f"sequence {batch.sequence} was answered with {code}")
+            return
+        code = ErrorCode(int(row.error_code))
+        if not self._is_later(code) and code not in _REFUSALS and self._stage.notebook.keeps_everything(flow.where, self._topic):
+            story = f"sequence {batch.sequence} was answered with {code.name}"
+            self._find("a duplicate is answered with its old offset", flow.where, story)
 
     async def _leave_a_gap(self, line: Line, flow: Flow) -> None:
         batch = self._make(flow.where, flow.next_sequence + 7, 1)
@@ -216,9 +218,12 @@ class Pipelining:
             self._find("a gap is refused", flow.where, f"sequence {batch.sequence} was taken, where {flow.next_sequence} was due")
             self._acknowledged(batch, int(row.base_offset))
             self._producer_id = None
-        elif row.error_code not in _LATER:
+        elif not self._is_later(ErrorCode(int(row.error_code))):
             for attempt in batch.attempts:
                 attempt.failed(self._env.now())
+
+    def _is_later(self, code: ErrorCode) -> bool:
+        return code in _LATER
 
     def _find(self, rule: str, where: TopicPartition, story: str) -> None:
         self._stage.notebook.find(rule, where, f"{self._name}: {story}")
