@@ -21,6 +21,7 @@ NO_TOPIC_ID = TopicId(bytes(16))
 METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")  # As Kafka reserves it for the cluster's own log.
 
 NO_PRODUCER = ProducerId(-1)
+NO_NODE = NodeId(-1)  # Where a partition has no leader.
 
 
 class TopicPartition(NamedTuple):

@@ -5,78 +5,44 @@ A command for many topics is one decision: topics that cannot be made are refuse
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass
+from typing import Any, assert_never
 
 from penstock.cluster import placement, records
+from penstock.cluster.commands import (
+    AddPartitions,
+    BuryTopic,
+    ChangeInSync,
+    Command,
+    CreateTopics,
+    DeleteTopic,
+    ElectLeaders,
+    FenceNode,
+    MorePartitions,
+    NewTopic,
+    ReassignPartitions,
+    RegisterNode,
+    Settle,
+    StopNode,
+    TakeProducerBlock,
+    UnfenceNode,
+    UnregisterNode,
+)
 from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, check_internal, node_configured, topic_configured
 from penstock.cluster.image import ClusterImage
+from penstock.cluster.replies import Reply
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
-from penstock.vocabulary import NodeId, TopicId
+from penstock.vocabulary import TopicId
+
+__all__ = [
+    "PRODUCER_BLOCK_SIZE", "AddPartitions", "BuryTopic", "Command", "Controller", "CreateTopics", "Decision", "DeleteTopic",
+    "MorePartitions", "NewTopic", "RegisterNode", "Reply", "TakeProducerBlock",
+]  # fmt: skip
 
 INTERNAL_OVERRIDES = {"cleanup.policy": "compact"}  # Also where a client makes such a topic, as Kafka lets it.
 PRODUCER_BLOCK_SIZE = 1_000  # As Kafka's: a crash wastes at most this many of 2**63 ids.
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    name: str
-    topic_id: TopicId  # Drawn by the asker: a decision has no dice.
-    partitions: int  # -1: the default
-    replication_factor: int = -1  # -1: the default
-    overrides: dict[str, str] = field(default_factory=dict)
-    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
-    topics: tuple[NewTopic, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MorePartitions:
-    topic: str
-    partitions: int  # In all, with those that are there.
-    assignments: tuple[tuple[int, ...], ...] | None = None  # The replicas of each new one; None: placed by the controller.
-
-
-@dataclass(frozen=True, slots=True)
-class AddPartitions:
-    topics: tuple[MorePartitions, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
-    topic_id: TopicId
-
-
-@dataclass(frozen=True, slots=True)
-class TakeProducerBlock:
-    node_id: NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterNode:
-    node_id: NodeId
-    cluster_id: str  # For a cluster that isn't formed yet.
-    directory_id: str
-    host: str
-    port: int
-    was_stopped_cleanly: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BuryTopic:
-    topic_id: TopicId
-    node_id: NodeId
-
-
-Command = (
-    CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
-)  # fmt: skip
-Reply = records.Record | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +80,15 @@ class Controller:
                 return self._register(command)
             case BuryTopic():
                 return _all_agreed(records.TopicBuried(command.topic_id, command.node_id))
+            case ChangeInSync() | ElectLeaders() | ReassignPartitions() | Settle():
+                return Decision((), (Refusal(ErrorCode.UNSUPPORTED_VERSION, "not yet"),))
+            case FenceNode() | UnfenceNode() | StopNode() | UnregisterNode():
+                return Decision((), (Refusal(ErrorCode.UNSUPPORTED_VERSION, "not yet"),))
             case _:
                 assert_never(command)
 
     def _create(self, topics: Sequence[NewTopic]) -> Decision:
-        replies: list[Reply] = []
+        replies: list[Any] = []
         room = self.partitions_max - self.image.partition_count
         taken: set[str] = set()
         for wish in topics:
@@ -164,7 +134,7 @@ class Controller:
             )
 
     def _add_partitions(self, wishes: Sequence[MorePartitions]) -> Decision:
-        replies: list[Reply] = []
+        replies: list[Any] = []
         room = self.partitions_max - self.image.partition_count
         for wish in wishes:
             try:

@@ -1,24 +1,79 @@
 """What holds in the cluster now: the metadata log, replayed.
 
 Only `replay` changes it, and it never refuses: a record in the log has happened. Readers take what they need and keep nothing.
-`graveyard` is what is still owed: topics that are deleted but whose files may still lie on a disk.
+`graveyard` is what is still owed: topics that are deleted but whose files may still lie on somebody's disk.
+`unsettled` and `loads` are reckoned from the partitions while they change, so that looking for what is owed costs nothing when nothing is.
 A snapshot is the shortest list of records that replays into the same image, so there is no second format to get wrong.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import assert_never
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, assert_never
 
 from penstock.cluster import records
-from penstock.vocabulary import LeaderEpoch, NodeId, ProducerId, TopicId
+from penstock.cluster.records import BROKER
+from penstock.vocabulary import NO_NODE, LeaderEpoch, NodeId, ProducerId, TopicId
 
 
-@dataclass(slots=True)
-class PartitionState:
-    replicas: tuple[NodeId, ...]
-    in_sync: tuple[NodeId, ...]
-    leader: NodeId
-    leader_epoch: LeaderEpoch  # Only ever grows.
+class PartitionState(NamedTuple):
+    replicas: tuple[NodeId, ...]  # The first is preferred as leader. While being reassigned: those to be, then those to leave.
+    in_sync: tuple[NodeId, ...]  # Each has every record that was ever committed, if it hasn't lost what it had.
+    leader: NodeId  # One of in_sync, or NO_NODE.
+    leader_epoch: LeaderEpoch  # Grows with every change of leader; no two nodes lead in one epoch.
+    partition_epoch: int = 0  # Grows with every change.
+    eligible: tuple[NodeId, ...] = ()  # Out of the set, yet with every committed record: none was committed since they left (KIP-966).
+    adding: tuple[NodeId, ...] = ()  # Of replicas, those that join by the reassignment under way.
+    removing: tuple[NodeId, ...] = ()  # Of replicas, those that leave when it is finished.
+    last_leader: NodeId = NO_NODE  # Who led last, while nobody does.
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[NodeId, ...]:
+        """The replicas when nothing is under way any more."""
+        return tuple(node for node in self.replicas if node not in self.removing) if self.removing else self.replicas
+
+    def as_change(self, topic_id: TopicId, index: int) -> records.PartitionChange:
+        return records.PartitionChange(topic_id, index, *self)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    node_id: NodeId
+    node_epoch: int
+    directory_id: str
+    host: str
+    port: int
+    rack: str | None
+    peer_host: str
+    peer_port: int
+    roles: tuple[str, ...]
+    is_fenced: bool
+    is_stopping: bool = False  # Until it registers again.
+
+    @property
+    def is_broker(self) -> bool:
+        return BROKER in self.roles
+
+    @property
+    def is_live(self) -> bool:
+        """May lead and be in sync."""
+        return not self.is_fenced and BROKER in self.roles
+
+    def as_record(self) -> records.NodeRegistered:
+        return records.NodeRegistered(
+            self.node_id, self.node_epoch, self.directory_id, self.host, self.port, self.rack, self.peer_host, self.peer_port,
+            self.roles, self.is_fenced,
+        )  # fmt: skip
+
+
+class Load(NamedTuple):
+    """What placement made of one node's share."""
+
+    firsts: int = 0  # Partitions of which it is the preferred leader.
+    replicas: int = 0
 
 
 @dataclass(slots=True)
@@ -32,35 +87,42 @@ class Topic:
 @dataclass(slots=True)
 class ClusterImage:
     cluster_id: str = ""
-    nodes: dict[NodeId, records.NodeRegistered] = field(default_factory=dict)
+    nodes: dict[NodeId, NodeState] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[TopicId, Topic] = field(default_factory=dict)
     node_overrides: dict[NodeId, dict[str, str]] = field(default_factory=dict)  # And of EVERY_NODE; none of them empty.
-    graveyard: dict[TopicId, None] = field(default_factory=dict)
+    graveyard: dict[TopicId, tuple[NodeId, ...]] = field(default_factory=dict)  # Who still has files of it; never nobody.
     next_producer_id: ProducerId = ProducerId(0)  # No id at or above this was ever given to a node.  # noqa: RUF009
     partition_count: int = 0
+    unsettled: dict[tuple[TopicId, int], None] = field(default_factory=dict)  # Without a leader, with eligible ones, or being reassigned.
+    loads: dict[NodeId, Load] = field(default_factory=dict)
+
+    def live_brokers(self) -> list[NodeId]:
+        return sorted(node.node_id for node in self.nodes.values() if node.is_live)
+
+    def partition(self, topic_id: TopicId, index: int) -> PartitionState | None:
+        topic = self.topics_by_id.get(topic_id)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def each_partition(self) -> Iterator[tuple[Topic, int, PartitionState]]:
+        for topic in self.topics.values():
+            for index, state in enumerate(topic.partitions):
+                yield topic, index, state
+
+    def led_by(self, node_id: NodeId) -> int:
+        return sum(state.leader == node_id for _, _, state in self.each_partition())
 
     def replay(self, record: records.Record) -> None:
         match record:
             case records.ClusterFormed():
                 self.cluster_id = record.cluster_id
-            case records.NodeRegistered():
-                self.nodes[record.node_id] = record
-            case records.TopicCreated():
-                self._add_topic(record)
-            case records.PartitionsAdded():
-                topic = self.topics_by_id[record.topic_id]
-                topic.partitions += _states(record.partitions)
-                self.partition_count += len(record.partitions)
-            case records.TopicConfigured():
-                self.topics_by_id[record.topic_id].overrides = dict(record.overrides)
-            case records.TopicDeleted():
-                topic = self.topics_by_id.pop(record.topic_id)
-                del self.topics[topic.name]
-                self.partition_count -= len(topic.partitions)
-                self.graveyard[record.topic_id] = None
-            case records.TopicBuried():
-                self.graveyard.pop(record.topic_id, None)
+            case records.NodeRegistered() | records.NodeFenced() | records.NodeUnfenced():
+                self._replay_node(record)
+            case records.NodeStopping() | records.NodeUnregistered():
+                self._replay_node(record)
+            case records.PartitionsChanged():
+                for change in record.changes:
+                    self._put(self.topics_by_id[change.topic_id], change.partition, PartitionState(*change[2:]))
             case records.LeadershipResumed():
                 self._raise_epochs_led_by(record.node_id)
             case records.NodeConfigured():
@@ -70,33 +132,121 @@ class ClusterImage:
             case records.ProducerBlockTaken():
                 self.next_producer_id = ProducerId(max(self.next_producer_id, record.first + record.size))
             case _:
+                self._replay_topic(record)
+
+    def _replay_node(self, record: records.OfNode) -> None:
+        match record:
+            case records.NodeRegistered():
+                self.nodes[record.node_id] = NodeState(
+                    record.node_id, record.node_epoch, record.directory_id, record.host, record.port, record.rack,
+                    record.peer_host, record.peer_port, record.roles, record.is_fenced,
+                )  # fmt: skip
+            case records.NodeFenced():
+                self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_fenced=True)
+            case records.NodeUnfenced():
+                self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_fenced=False)
+            case records.NodeStopping():
+                self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_stopping=True)
+            case records.NodeUnregistered():
+                self._forget_node(record.node_id)
+            case _:
+                assert_never(record)
+
+    def _replay_topic(self, record: records.OfTopic) -> None:
+        match record:
+            case records.TopicCreated():
+                topic = Topic(record.name, record.topic_id, [], dict(record.overrides))
+                self.topics[topic.name] = topic
+                self.topics_by_id[topic.topic_id] = topic
+                self._add_partitions(topic, record.partitions)
+            case records.PartitionsAdded():
+                self._add_partitions(self.topics_by_id[record.topic_id], record.partitions)
+            case records.TopicConfigured():
+                self.topics_by_id[record.topic_id].overrides = dict(record.overrides)
+            case records.TopicDeleted():
+                self._delete(record)
+            case records.TopicBuried():
+                self._bury(record.topic_id, record.node_id)
+            case _:
                 assert_never(record)
 
     def snapshot(self) -> list[records.Record]:
         """Records that replay into this image from nothing."""
-        kept: list[records.Record] = [records.ClusterFormed(self.cluster_id), *self.nodes.values()]
+        kept: list[records.Record] = [records.ClusterFormed(self.cluster_id)]
+        kept += [node.as_record() for node in self.nodes.values()]
+        kept += [records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping]
         kept += [records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items()]
         for topic in self.topics.values():
-            placements = tuple(records.Placement(p.replicas, p.in_sync, p.leader, p.leader_epoch) for p in topic.partitions)
+            placements = tuple(records.Placement(*state) for state in topic.partitions)
             kept.append(records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides)))
-        for topic_id in self.graveyard:
-            kept += [records.TopicCreated(f"deleted {topic_id.hex()}", topic_id, ()), records.TopicDeleted(topic_id)]
+        for topic_id, holders in self.graveyard.items():
+            kept += [records.TopicCreated(f"deleted {topic_id.hex()}", topic_id, ()), records.TopicDeleted(topic_id, holders)]
         if self.next_producer_id:
             kept.append(records.ProducerBlockTaken(NodeId(-1), ProducerId(0), self.next_producer_id))
         return kept
 
-    def _add_topic(self, record: records.TopicCreated) -> None:
-        topic = Topic(record.name, record.topic_id, _states(record.partitions), dict(record.overrides))
-        self.topics[topic.name] = topic
-        self.topics_by_id[topic.topic_id] = topic
-        self.partition_count += len(topic.partitions)
+    def _add_partitions(self, topic: Topic, placements: Sequence[records.Placement]) -> None:
+        self.partition_count += len(placements)
+        for placed in placements:
+            state = PartitionState(
+                placed.replicas, placed.in_sync, placed.leader, placed.leader_epoch,
+                placed.partition_epoch, placed.eligible, placed.adding, placed.removing, placed.last_leader,
+            )  # fmt: skip
+            topic.partitions.append(state)
+            self._weigh(state.replicas, 1)
+            self._note(topic.topic_id, len(topic.partitions) - 1, state)
+
+    def _put(self, topic: Topic, index: int, state: PartitionState) -> None:
+        if state.replicas != topic.partitions[index].replicas:
+            self._weigh(topic.partitions[index].replicas, -1)
+            self._weigh(state.replicas, 1)
+        topic.partitions[index] = state
+        self._note(topic.topic_id, index, state)
+
+    def _note(self, topic_id: TopicId, index: int, state: PartitionState) -> None:
+        if state.leader == NO_NODE or state.eligible or state.is_reassigning:
+            self.unsettled[topic_id, index] = None
+        else:
+            self.unsettled.pop((topic_id, index), None)
+
+    def _weigh(self, replicas: tuple[NodeId, ...], sign: int) -> None:
+        for place, node_id in enumerate(replicas):
+            firsts, held = self.loads.get(node_id, Load())
+            load = Load(firsts + (sign if place == 0 else 0), held + sign)
+            if load.replicas:
+                self.loads[node_id] = load
+            else:
+                del self.loads[node_id]
+
+    def _delete(self, record: records.TopicDeleted) -> None:
+        topic = self.topics_by_id.pop(record.topic_id)
+        del self.topics[topic.name]
+        self.partition_count -= len(topic.partitions)
+        for index, state in enumerate(topic.partitions):
+            self._weigh(state.replicas, -1)
+            self.unsettled.pop((topic.topic_id, index), None)
+        holders = record.holders
+        if holders is None:  # Version 1 had one node; its snapshots kept the partitions of no deleted topic.
+            held = {node_id for state in topic.partitions for node_id in state.replicas} or self.nodes
+            holders = tuple(sorted(held))
+        if holders:
+            self.graveyard[topic.topic_id] = holders
+
+    def _bury(self, topic_id: TopicId, node_id: NodeId) -> None:
+        left = tuple(holder for holder in self.graveyard.get(topic_id, ()) if holder != node_id)
+        if left:
+            self.graveyard[topic_id] = left
+        else:
+            self.graveyard.pop(topic_id, None)
+
+    def _forget_node(self, node_id: NodeId) -> None:
+        self.nodes.pop(node_id, None)
+        self.node_overrides.pop(node_id, None)
+        for topic_id in list(self.graveyard):
+            self._bury(topic_id, node_id)
 
     def _raise_epochs_led_by(self, node_id: NodeId) -> None:
-        for topic in self.topics.values():
-            for partition in topic.partitions:
-                if partition.leader == node_id:
-                    partition.leader_epoch = LeaderEpoch(partition.leader_epoch + 1)
-
-
-def _states(placements: Sequence[records.Placement]) -> list[PartitionState]:
-    return [PartitionState(placed.replicas, placed.in_sync, placed.leader, placed.leader_epoch) for placed in placements]
+        for topic, index, state in list(self.each_partition()):
+            if state.leader == node_id:
+                raised = state._replace(leader_epoch=LeaderEpoch(state.leader_epoch + 1), partition_epoch=state.partition_epoch + 1)
+                self._put(topic, index, raised)

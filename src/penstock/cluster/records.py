@@ -5,17 +5,15 @@ so clarity beats size. A kind or version that this node doesn't know stops it fr
 A new field gets a new version and a default for the old one; a number is never used again for something else.
 """
 
-import json
-import struct
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from penstock.errors import BrokenPromise
-from penstock.vocabulary import LeaderEpoch, NodeId, ProducerId, TopicId
+from penstock.cluster.plain import Codec, UnknownKind
+from penstock.errors import BrokenPromise, MalformedInput
+from penstock.vocabulary import NO_NODE, LeaderEpoch, NodeId, ProducerId, TopicId
 
 EVERY_NODE = NodeId(-1)
-
-_KIND_AND_VERSION = struct.Struct(">hh")
+BROKER, CONTROLLER = "broker", "controller"
 
 
 class UnknownRecord(Exception):
@@ -37,16 +35,73 @@ class NodeRegistered:
     host: str
     port: int
     rack: str | None = None
+    peer_host: str = ""  # Where other nodes reach it; empty for a node that is a cluster of its own.
+    peer_port: int = 0
+    roles: tuple[str, ...] = (BROKER, CONTROLLER)
+    is_fenced: bool = False  # Version 1 knew no fences.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFenced:
+    """Nothing was heard of it for too long: it leads nothing and is in sync with nothing until it is unfenced."""
+
+    node_id: NodeId
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUnfenced:
+    node_id: NodeId
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStopping:
+    """It asked for leave: it gets no leadership and joins no in-sync set any more in this life."""
+
+    node_id: NodeId
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUnregistered:
+    node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One partition as it was made: who holds it, who of them is in sync, who leads in which epoch."""
+    """One partition as it was made: who holds it, who of them is in sync, who leads in which epoch. The fields are PartitionState's."""
 
     replicas: tuple[NodeId, ...]
     in_sync: tuple[NodeId, ...]
     leader: NodeId
     leader_epoch: LeaderEpoch = LeaderEpoch(0)  # noqa: RUF009 - a NewType of int is as immutable as an int
+    partition_epoch: int = 0
+    eligible: tuple[NodeId, ...] = ()
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+    last_leader: NodeId = NO_NODE
+
+
+class PartitionChange(NamedTuple):
+    """The whole new state of one partition, so that it may be replayed twice. What each field promises stands at PartitionState."""
+
+    topic_id: TopicId
+    partition: int
+    replicas: tuple[NodeId, ...]
+    in_sync: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    eligible: tuple[NodeId, ...] = ()
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+    last_leader: NodeId = NO_NODE
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    changes: tuple[PartitionChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +139,7 @@ class NodeConfigured:
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
     topic_id: TopicId
+    holders: tuple[NodeId, ...] | None = None  # Whose disks have files of it; None: those that the image names.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +154,7 @@ class TopicBuried:
 class LeadershipResumed:
     """A node came back without a clean stop and leads again what it led: each of those partitions begins a new leader epoch.
 
-    What was never flushed may be gone. Clients compare epochs and so learn that offsets past the cut are other records now.
+    Only read, from logs of the time before PartitionsChanged.
     """
 
     node_id: NodeId
@@ -111,58 +167,39 @@ class ProducerBlockTaken:
     size: int
 
 
-Record = (
-    ClusterFormed | NodeRegistered | TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried
-    | LeadershipResumed | ProducerBlockTaken | NodeConfigured
-)  # fmt: skip
+OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeUnregistered
+OfTopic = TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried
+Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured
 
 # kind number -> (class, newest version this node writes and reads)
 KINDS: dict[int, tuple[type[Any], int]] = {
     1: (ClusterFormed, 1),
-    2: (NodeRegistered, 1),
-    3: (TopicCreated, 1),
+    2: (NodeRegistered, 2),
+    3: (TopicCreated, 2),
     4: (TopicConfigured, 1),
-    5: (TopicDeleted, 1),
+    5: (TopicDeleted, 2),
     6: (TopicBuried, 1),
     7: (LeadershipResumed, 1),
     8: (ProducerBlockTaken, 1),
-    9: (PartitionsAdded, 1),
+    9: (PartitionsAdded, 2),
     10: (NodeConfigured, 1),
+    11: (NodeFenced, 1),
+    12: (NodeUnfenced, 1),
+    13: (NodeStopping, 1),
+    14: (NodeUnregistered, 1),
+    15: (PartitionsChanged, 1),
 }
-_NUMBER_OF = {kind: number for number, (kind, _) in KINDS.items()}
+_CODEC: Codec[Record] = Codec(KINDS)
 
 
 def encode(record: Record) -> bytes:
-    number = _NUMBER_OF[type(record)]
-    return _KIND_AND_VERSION.pack(number, KINDS[number][1]) + json.dumps(_plain(asdict(record)), separators=(",", ":")).encode()
+    return _CODEC.encode(record)
 
 
 def decode(payload: bytes) -> Record:
-    if len(payload) < _KIND_AND_VERSION.size:
-        raise BrokenPromise("a metadata record has at least a kind and a version")
-    number, version = _KIND_AND_VERSION.unpack_from(payload)
-    kind, newest = KINDS.get(number, (None, 0))
-    if kind is None or version > newest:
-        raise UnknownRecord(f"metadata record of kind {number}, version {version}: start a newer Penstock on this data directory")
-    body = json.loads(payload[_KIND_AND_VERSION.size :])
-    if "topic_id" in body:
-        body["topic_id"] = TopicId(bytes.fromhex(body["topic_id"]))
-    if "partitions" in body:
-        body["partitions"] = tuple(_placement(row) for row in body["partitions"])
-    return kind(**body)  # type: ignore[no-any-return]
-
-
-def _placement(row: dict[str, Any]) -> Placement:
-    return Placement(tuple(row["replicas"]), tuple(row["in_sync"]), row["leader"], row["leader_epoch"])
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case bytes():
-            return value.hex()
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case _:
-            return value
+    try:
+        return _CODEC.decode(payload)
+    except UnknownKind as unknown:
+        raise UnknownRecord(f"metadata record of {unknown}: start a newer Penstock on this data directory") from None
+    except MalformedInput as malformed:
+        raise BrokenPromise(f"a metadata record is what this node wrote: {malformed}") from malformed

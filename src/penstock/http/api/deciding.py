@@ -1,16 +1,16 @@
 """One change of the cluster, decided for real or on trial. A trial decides on what holds now and stores nothing."""
 
 from penstock.broker.node import Node
-from penstock.cluster import records
 from penstock.cluster.controller import Command
 from penstock.cluster.image import Topic
+from penstock.cluster.replies import Made
 from penstock.errors import ErrorCode, Refusal
 from penstock.http.api.schemas import Schema, flag
 
 VALIDATE_ONLY: Schema = flag("Only say whether it could be done.", default=False)
 
 
-async def decide(node: Node, command: Command, *, is_trial: bool) -> records.Record:
+async def decide(node: Node, command: Command, *, is_trial: bool) -> Made:
     """What the controller made of a command with one reply. Raises Refusal."""
     replies = node.controller.decide(command).replies if is_trial else await node.submit(command)
     (reply,) = replies

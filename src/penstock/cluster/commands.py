@@ -1,0 +1,195 @@
+"""What may be asked of the controller: orders, and how they travel to it from another node.
+
+On a link a command is what a record is on disk: kind, version, JSON. Each may be asked twice: the controller looks at what holds.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from penstock.cluster.configuring import ConfigureNode, ConfigureTopic
+from penstock.cluster.plain import Codec, UnknownKind
+from penstock.cluster.records import BROKER, CONTROLLER
+from penstock.errors import ErrorCode, Refusal
+from penstock.vocabulary import LeaderEpoch, NodeId, TopicId
+
+# Topics
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    topic_id: TopicId  # Drawn by the asker: a decision has no dice.
+    partitions: int  # -1: the default
+    replication_factor: int = -1  # -1: the default
+    overrides: dict[str, str] = field(default_factory=dict)
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    topics: tuple[NewTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    topic: str
+    partitions: int  # In all, with those that are there.
+    assignments: tuple[tuple[int, ...], ...] | None = None  # The replicas of each new one; None: placed by the controller.
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    topics: tuple[MorePartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class BuryTopic:
+    """This node has removed the files of a deleted topic."""
+
+    topic_id: TopicId
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class TakeProducerBlock:
+    node_id: NodeId
+
+
+# Nodes
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterNode:
+    """A node came up. It is fenced until it says that it has caught up with the metadata (UnfenceNode)."""
+
+    node_id: NodeId
+    cluster_id: str  # Forms the cluster where there is none; otherwise it must be this one.
+    directory_id: str
+    host: str
+    port: int
+    was_stopped_cleanly: bool
+    peer_host: str = ""
+    peer_port: int = 0
+    roles: tuple[str, ...] = (BROKER, CONTROLLER)
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnfenceNode:
+    node_id: NodeId
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceNode:
+    node_id: NodeId
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopNode:
+    """The node wants to stop: others shall lead what it leads. It may go when it leads nothing that another could."""
+
+    node_id: NodeId
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterNode:
+    node_id: NodeId
+
+
+# Partitions
+
+
+class InSyncWish(NamedTuple):
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    in_sync: tuple[tuple[NodeId, int], ...]  # (node, its node epoch as the leader knows it)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInSync:
+    """A leader's wish; one reply for each partition."""
+
+    node_id: NodeId
+    node_epoch: int
+    wishes: tuple[InSyncWish, ...]
+
+
+class ElectionKind(IntEnum):
+    """By Kafka's numbers (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """One reply for each partition named; for None (all of them), one for each that moved or could not."""
+
+    kind: ElectionKind
+    partitions: tuple[tuple[str, int], ...] | None
+
+
+class Reassignment(NamedTuple):
+    topic: str
+    partition: int
+    replicas: tuple[NodeId, ...] | None  # None: back to what held before the one under way.
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignPartitions:
+    wishes: tuple[Reassignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Do what is owed to partitions: see `Controller.owed`."""
+
+
+Command = (
+    CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
+    | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle
+)  # fmt: skip
+
+# kind number -> (class, newest version this node writes and reads)
+KINDS: dict[int, tuple[type[Any], int]] = {
+    1: (CreateTopics, 1),
+    2: (AddPartitions, 1),
+    3: (DeleteTopic, 1),
+    4: (ConfigureTopic, 1),
+    5: (ConfigureNode, 1),
+    6: (TakeProducerBlock, 1),
+    7: (RegisterNode, 1),
+    8: (BuryTopic, 1),
+    9: (UnfenceNode, 1),
+    10: (FenceNode, 1),
+    11: (StopNode, 1),
+    12: (UnregisterNode, 1),
+    13: (ChangeInSync, 1),
+    14: (ElectLeaders, 1),
+    15: (ReassignPartitions, 1),
+    16: (Settle, 1),
+}
+_CODEC: Codec[Command] = Codec(KINDS)
+
+
+def encode(command: Command) -> bytes:
+    return _CODEC.encode(command)
+
+
+def decode(payload: bytes) -> Command:
+    """Raises Refusal for a command that only a newer node knows, MalformedInput for what is none."""
+    try:
+        return _CODEC.decode(payload)
+    except UnknownKind as unknown:
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"a command of {unknown} is not known here: the controller is older") from None
