@@ -73,7 +73,29 @@ def bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[s
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             return [{"topics": []}, {"topics": [{"name": name}], "cursor": {"topic_name": name, "partition_index": 0}}]
         case _:
-            return group_bodies(api, version, name, topic_id)
+            return cluster_bodies(api, name) or group_bodies(api, version, name, topic_id)
+
+
+def cluster_bodies(api: ApiKey, name: str) -> list[dict[str, Any]]:
+    """Requests about nodes, and about who holds and leads what."""
+    match api:
+        case ApiKey.ELECT_LEADERS:
+            topics = [{"topic": name, "partitions": [0, 7]}]
+            return [{"election_type": 0, "topic_partitions": each, "timeout_ms": 1000} for each in (topics, [], None)]
+        case ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+            rows = [{"partition_index": 0, "replicas": [1]}, {"partition_index": 7, "replicas": None}]
+            return [{"topics": [{"name": name, "partitions": rows}], "timeout_ms": 1000}, {"topics": [], "timeout_ms": 1000}]
+        case ApiKey.UNREGISTER_BROKER:
+            return [{"broker_id": 99}]
+        case ApiKey.DESCRIBE_QUORUM:
+            topics = [{"topic_name": topic, "partitions": [{"partition_index": 0}]} for topic in ("__cluster_metadata", name)]
+            return [{"topics": topics}, {"topics": []}]
+        case ApiKey.ADD_RAFT_VOTER:
+            return [{"cluster_id": None, "timeout_ms": 100, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1", "listeners": []}]
+        case ApiKey.REMOVE_RAFT_VOTER:
+            return [{"cluster_id": None, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1"}]
+        case _:
+            return []
 
 
 def group_bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.calls import Call
 from penstock.broker.handlers.alter_configs import alter_configs
+from penstock.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
@@ -24,6 +25,7 @@ from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
+from penstock.broker.handlers.elect_leaders import elect_leaders
 from penstock.broker.handlers.fetch import fetch
 from penstock.broker.handlers.find_coordinator import find_coordinator
 from penstock.broker.handlers.heartbeat import heartbeat
@@ -43,6 +45,7 @@ from penstock.broker.handlers.offset_for_leader_epoch import offset_for_leader_e
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.single_produce import produce_single
 from penstock.broker.handlers.sync_group import sync_group
+from penstock.broker.handlers.unregister_broker import unregister_broker
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
@@ -94,11 +97,14 @@ API_TABLE = (
     Api(ApiKey.ALTER_CONFIGS, 0, 2, Manner.IN_TURN, alter_configs),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, Manner.IN_TURN, describe_log_dirs),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3, Manner.IN_TURN, create_partitions),
+    Api(ApiKey.ELECT_LEADERS, 0, 2, Manner.IN_TURN, elect_leaders),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, Manner.IN_TURN, incremental_alter_configs),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, Manner.IN_TURN, alter_partition_reassignments),
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, Manner.IN_TURN, list_partition_reassignments),
     Api(ApiKey.DELETE_GROUPS, 0, 2, Manner.IN_TURN, delete_groups),
     Api(ApiKey.OFFSET_DELETE, 0, 0, Manner.IN_TURN, offset_delete),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, Manner.IN_TURN, describe_cluster),
+    Api(ApiKey.UNREGISTER_BROKER, 0, 0, Manner.IN_TURN, unregister_broker),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, Manner.IN_TURN, describe_producers),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),

@@ -182,6 +182,10 @@ class Node:
         assert self._metadata is not None
         return self._metadata.image
 
+    def controller_node(self) -> NodeId | None:
+        """The node that decides for the cluster, as far as this one knows."""
+        return NodeId(self.settings.node_id)
+
     def endpoints(self) -> list[tuple[int, str, int, str | None]]:
         """The nodes that clients may connect to."""
         return [(self.settings.node_id, *self._address, None)]

@@ -1,20 +1,21 @@
 """DescribeTopicPartitions, version 0 (KIP-966): topics with their partitions in the order of their names, a bounded number at a time.
 
 No topics means all. Where the answer would grow too long it says where to go on, and the asker sends that back as its cursor. The cursor
-may point to a topic that is not there: then the next one begins the answer.
-Gaps: eligible leader replicas are empty, since there is no replication yet.
+may point to a topic that is not there: then the next one begins the answer. A partition that nobody leads comes with LEADER_NOT_AVAILABLE.
+The last known eligible leader is the node that led last, while nobody leads and nobody may.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.cluster_views import leader_error, offline_replicas
 from penstock.broker.long_answers import written
 from penstock.broker.operations import TOPIC_OPERATIONS
-from penstock.cluster.image import Topic
+from penstock.cluster.image import ClusterImage, PartitionState, Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
-from penstock.vocabulary import NO_TOPIC_ID, Buffer
+from penstock.vocabulary import NO_NODE, NO_TOPIC_ID, Buffer
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -46,34 +47,36 @@ def _describe(node: "Node", names: Sequence[str], begun: dict[str, int], limit: 
             rows.append(_unknown(name))
             continue
         end = min(len(topic.partitions), start + limit)
-        rows.append(_row(topic, range(start, end)))
+        rows.append(_row(node.image, topic, range(start, end)))
         if end < len(topic.partitions):
             return {"topics": rows, "next_cursor": {"topic_name": name, "partition_index": end}}
         limit -= max(0, end - start)
     return {"topics": rows, "next_cursor": None}
 
 
-def _row(topic: Topic, indexes: range) -> dict[str, Any]:
+def _row(image: ClusterImage, topic: Topic, indexes: range) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [
-            {
-                "error_code": ErrorCode.NONE,
-                "partition_index": index,
-                "leader_id": topic.partitions[index].leader,
-                "leader_epoch": topic.partitions[index].leader_epoch,
-                "replica_nodes": topic.partitions[index].replicas,
-                "isr_nodes": topic.partitions[index].in_sync,
-                "eligible_leader_replicas": (),
-                "last_known_elr": (),
-                "offline_replicas": (),
-            }
-            for index in indexes
-        ],
+        "partitions": [_partition(image, index, topic.partitions[index]) for index in indexes],
         "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
+
+
+def _partition(image: ClusterImage, index: int, state: PartitionState) -> dict[str, Any]:
+    has_candidate = state.leader != NO_NODE or state.eligible
+    return {
+        "error_code": leader_error(state),
+        "partition_index": index,
+        "leader_id": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": state.replicas,
+        "isr_nodes": state.in_sync,
+        "eligible_leader_replicas": state.eligible,
+        "last_known_elr": () if has_candidate or state.last_leader == NO_NODE else (state.last_leader,),
+        "offline_replicas": offline_replicas(image, state),
     }
 
 

@@ -1,17 +1,18 @@
 """Metadata, versions 0 to 13 (KIP-516 topic ids, KIP-430 authorized operations).
 
 Unknown topics come back as error rows; where auto-creation is on and the client allows it, a topic that is asked for by name is made.
-A topic's bytes are kept per version until something about the topic changes.
+A topic's bytes are kept per version until something about the topic changes, or a node comes or goes: replicas that are away are told too.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
+from penstock.broker.cluster_views import controller_for_clients, leader_error, offline_replicas
 from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from penstock.broker.patience import Patience
 from penstock.cluster.controller import CreateTopics, NewTopic
-from penstock.cluster.image import Topic
+from penstock.cluster.image import ClusterImage, Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_TOPIC_ID, Buffer
@@ -27,11 +28,11 @@ class TopicPieces:
     def __init__(self) -> None:
         self._pieces: dict[str, dict[tuple[int, bool], bytes]] = {}
 
-    def get(self, topic: Topic, version: int, *, with_operations: bool) -> bytes:
+    def get(self, image: ClusterImage, topic: Topic, version: int, *, with_operations: bool) -> bytes:
         kept = self._pieces.setdefault(topic.name, {})
         piece = kept.get((version, with_operations))
         if piece is None:
-            piece = kept[version, with_operations] = _encode(topic, version, with_operations=with_operations)
+            piece = kept[version, with_operations] = _encode(image, topic, version, with_operations=with_operations)
         return piece
 
     def forget(self, name: str) -> None:
@@ -53,7 +54,7 @@ async def metadata(node: "Node", call: Call) -> list[Buffer]:
             call.correlation_id,
             brokers=node.endpoints(),
             cluster_id=node.image.cluster_id,
-            controller_id=node.settings.node_id,
+            controller_id=controller_for_clients(node),
             topic_pieces=await _pieces(node, request, call.version, refused),
             cluster_authorized_operations=CLUSTER_OPERATIONS if with_cluster_operations else NO_OPERATIONS,
         )
@@ -66,7 +67,7 @@ async def _pieces(node: "Node", request: MetadataRequest, version: int, refused:
         for known in list(topics.values()):
             await patience.pause_if_over()
             if known.topic_id in node.image.topics_by_id:
-                pieces.append(node.topic_pieces.get(known, version, with_operations=request.with_topic_operations))
+                pieces.append(node.topic_pieces.get(node.image, known, version, with_operations=request.with_topic_operations))
         return pieces
     for wish in request.topics:
         await patience.pause_if_over()
@@ -75,7 +76,7 @@ async def _pieces(node: "Node", request: MetadataRequest, version: int, refused:
         if topic is None:
             pieces.append(_unknown(wish, version, refused))
         else:
-            pieces.append(node.topic_pieces.get(topic, version, with_operations=request.with_topic_operations))
+            pieces.append(node.topic_pieces.get(node.image, topic, version, with_operations=request.with_topic_operations))
     return pieces
 
 
@@ -113,9 +114,9 @@ async def _create_missing(node: "Node", wishes: Sequence[TopicWish]) -> dict[str
     return {name: refusal.code for name, refusal in refused.items()}
 
 
-def _encode(topic: Topic, version: int, *, with_operations: bool) -> bytes:
+def _encode(image: ClusterImage, topic: Topic, version: int, *, with_operations: bool) -> bytes:
     rows = [
-        (ErrorCode.NONE, index, state.leader, state.leader_epoch, state.replicas, state.in_sync, ())
+        (leader_error(state), index, state.leader, state.leader_epoch, state.replicas, state.in_sync, offline_replicas(image, state))
         for index, state in enumerate(topic.partitions)
     ]
     operations = TOPIC_OPERATIONS if with_operations else NO_OPERATIONS
