@@ -1,0 +1,33 @@
+"""What nodes can say to each other, and the lanes on which it travels.
+
+Each lane is a connection of its own, so that a long answer to a replica's fetch never delays a heartbeat. Numbers are on the wire: none is
+ever used again for something else. A node that is told a kind which it does not know ignores it, and says so when it is asked one.
+"""
+
+from enum import IntEnum
+
+
+class Lane(IntEnum):
+    CALLS = 0  # What is small and answered soon.
+    REPLICAS = 1  # What may be large, or wait long for something new.
+
+
+class Kind(IntEnum):
+    RAFT = 1  # Told. A message between replicas of the metadata log.
+    SUBMIT = 2  # Asked of the controller: a command, for its replies.
+    HEARTBEAT = 3  # Asked of the controller: a broker is there, for whether it is fenced.
+    REPLICA_FETCH = 4  # Asked of a leader.
+    REACHED = 5  # Told to a leader: how far its follower's copies are durable.
+    DESCRIBE_QUORUM = 6  # Asked of the controller: how far each replica of the metadata log is.
+    CHANGE_VOTERS = 7  # Asked of the controller: a voter more, or less.
+
+
+LANE_OF = {
+    Kind.RAFT: Lane.CALLS,
+    Kind.SUBMIT: Lane.CALLS,
+    Kind.HEARTBEAT: Lane.CALLS,
+    Kind.REPLICA_FETCH: Lane.REPLICAS,
+    Kind.REACHED: Lane.REPLICAS,
+    Kind.DESCRIBE_QUORUM: Lane.CALLS,
+    Kind.CHANGE_VOTERS: Lane.CALLS,
+}
