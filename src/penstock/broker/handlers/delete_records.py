@@ -42,9 +42,7 @@ async def _row(node: "Node", topic: str, wish: Any) -> dict[str, Any]:
 
 
 async def _delete(node: "Node", topic: str, index: int, offset: int) -> int:
-    partition = node.partitions.find(topic, index)
-    if partition is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
+    partition = node.leading(topic, index)
     if topic in INTERNAL_TOPICS:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
     if not partition.config.deletes_old_segments:

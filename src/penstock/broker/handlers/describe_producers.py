@@ -36,9 +36,7 @@ async def describe_producers(node: "Node", call: Call) -> list[Buffer]:
 
 async def _row(node: "Node", topic: str, index: int, patience: Patience) -> dict[str, Any]:
     try:
-        partition = node.partitions.find(check_topic_name(topic), index)
-        if partition is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{index}")
+        partition = node.leading(check_topic_name(topic), index)
     except Refusal as refusal:
         return {"partition_index": index, "error_code": refusal.code, "error_message": refusal.reason, "active_producers": []}
     producers = await _producers(partition, patience)

@@ -9,7 +9,7 @@ Refused: replicas, which ask on a listener of the nodes' own.
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, Refusal
 from penstock.log.epochs import NEVER, NO_EPOCH
 from penstock.partition.partition import Partition
 from penstock.wire import schemas
@@ -33,9 +33,10 @@ async def offset_for_leader_epoch(node: "Node", call: Call) -> dict[str, Any]:
 
 
 def _row(node: "Node", topic: str, wish: Any, *, is_replica: bool) -> dict[str, Any]:
-    partition = node.partitions.find(topic, wish.partition)
-    if partition is None:
-        return {"partition": wish.partition, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    try:
+        partition = node.leading(topic, wish.partition)
+    except Refusal as refusal:
+        return {"partition": wish.partition, "error_code": refusal.code}
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_replica else partition.check_leader_epoch(wish.current_leader_epoch)
     if code is not ErrorCode.NONE:
         return {"partition": wish.partition, "error_code": code}
