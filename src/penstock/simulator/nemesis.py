@@ -83,54 +83,54 @@ class Nemesis:
         self.struck: list[tuple[float, Fault]] = []  # What was fired, and when.
         self._start = start
         self._rng = Random(f"{plan.seed}/nemesis")
-        self._field = Field(world, list(nodes), list(clients), self._rng, plan.disk, plan.links)
+        self.field = Field(world, list(nodes), list(clients), self._rng, plan.disk, plan.links)
         self._world = world
         self._due: dict[str, float] = {}  # When a node that is down will be started.
 
     def unleash(self) -> None:
-        self._field.is_calm = False
+        self.field.is_calm = False
         self._world.network.shape(self.plan.links)
-        for node in self._field.nodes:
+        for node in self.field.nodes:
             self._world.host(node).disk.faults = self.plan.disk
         for fault in self.plan.faults:
             self._world.at(fault.at, lambda fault=fault: self.strike(fault))  # type: ignore[misc]
         self._watch()
 
     def strike(self, fault: Fault) -> None:
-        if not self._field.is_calm:
+        if not self.field.is_calm:
             self.struck.append((self._world.now(), fault))
             self._world.trace.note(self._world.now(), 0, f"fault {fault.kind}")
-            self._kinds[fault.kind](self._field, fault)
+            self._kinds[fault.kind](self.field, fault)
 
     def provoke(self) -> None:
         """A workload says that now would hurt."""
-        if not self._field.is_calm and self.plan.provoked and self._rng.random() < self.plan.provoked:
+        if not self.field.is_calm and self.plan.provoked and self._rng.random() < self.plan.provoked:
             fault = Fault(0.0, self._rng.choice(self.plan.kinds), self._rng.uniform(0.01, 2.0))
             self._world.at(self._rng.choice((0.0, 0.000_1, 0.002)), lambda: self.strike(fault))
 
     def calm(self) -> None:
         """Ends all trouble: every link mended, every node running on an honest disk with room. What was promised must now be there."""
-        self._field.is_calm = True
-        self._field.usual_disk, self._field.usual_links = HONEST, GOOD
-        self._field.at_next_start.clear()
+        self.field.is_calm = True
+        self.field.usual_disk, self.field.usual_links = HONEST, GOOD
+        self.field.at_next_start.clear()
         self._world.network.heal()
         self._world.network.shape(GOOD)
         for host in self._world.hosts.values():
             host.disk.pacify()
-        for name in (*self._field.nodes, *self._field.clients):
+        for name in (*self.field.nodes, *self.field.clients):
             self._world.resume(name)
             self._world.slow(name, 0.0)
 
     def _watch(self) -> None:
         """Goes on in the calm too: a fault that is still on its way may yet end a node."""
         now = self._world.now()
-        for node in self._field.nodes:
+        for node in self.field.nodes:
             if self._world.is_running(node):
                 self._due.pop(node, None)
             elif now >= self._due.setdefault(node, now + self._rng.random() * self.plan.restart_seconds_max):
                 del self._due[node]
                 self._start(node)
-                for event in self._field.at_next_start.pop(node, ()):
+                for event in self.field.at_next_start.pop(node, ()):
                     event()
         self._world.at(_WATCH_SECONDS, self._watch)
 

@@ -1,0 +1,286 @@
+"""One seed, one cluster, one story: clients, trouble, calm, reckoning; and what of the promises was broken.
+
+    report = run_cluster_seed(7)
+    report.violations        # empty, for nodes that keep their word
+    report.trace_hash        # the same in every process
+
+Topics are made in peace. Clients work while the nemesis strikes, blindly, by aim and from ambush, and a watcher looks into all nodes at
+once. The trouble ends: within a bound everything must be available again. Clients finish, the nodes' last lives end in one more way, and
+everything is read back and judged.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from penstock.peers.connection import Address
+from penstock.peers.failures import PeerFailure
+from penstock.simulator import damage
+from penstock.simulator.checkers import check
+from penstock.simulator.clusters import aiming, faults
+from penstock.simulator.clusters.ambushes import Ambushes, draw_ambushes
+from penstock.simulator.clusters.churning import ClusterChurning
+from penstock.simulator.clusters.fetching import ClusterFetching
+from penstock.simulator.clusters.joining import ClusterJoining
+from penstock.simulator.clusters.keeping import ClusterKeeping
+from penstock.simulator.clusters.members import Cluster
+from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
+from penstock.simulator.clusters.pipelining import ClusterPipelining
+from penstock.simulator.clusters.reckoning import ClusterReckoning
+from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
+from penstock.simulator.clusters.stage import ClusterStage
+from penstock.simulator.clusters.variants import VARIANTS
+from penstock.simulator.clusters.watching import Watcher
+from penstock.simulator.clusters.watermarks import AskingForEnds
+from penstock.simulator.diary import Outcome, Read
+from penstock.simulator.env import SimEnv
+from penstock.simulator.faults import HARMLESS
+from penstock.simulator.knobs import replaced, turned
+from penstock.simulator.loop import FIRST_INSTANT, Stuck
+from penstock.simulator.menu import ClientPlan
+from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
+from penstock.simulator.node_process import Reports
+from penstock.simulator.run import Report
+from penstock.simulator.workloads.notebook import NOWHERE, Notebook
+from penstock.simulator.workloads.producing import Producing
+from penstock.simulator.workloads.reading import Reading
+from penstock.simulator.world import World
+from penstock.vocabulary import TopicPartition
+
+ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
+    "produce": Producing,
+    "pipeline": ClusterPipelining,
+    "follow": Reading,
+    "reread": Reading,
+    "fetch": ClusterFetching,
+    "ask": AskingForEnds,
+    "churn": ClusterChurning,
+    "keep": ClusterKeeping,
+    "join": ClusterJoining,
+}
+_UP_WITHIN_SECONDS = 60.0
+_FINISHED_WITHIN_SECONDS = 200.0
+_ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
+
+
+def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False) -> Report:
+    menu = draw_cluster(seed)
+    with replaced(VARIANTS[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+        return ClusterPlay(menu, record=record).perform()
+
+
+class ClusterPlay:
+    def __init__(self, menu: ClusterMenu, *, record: bool = False) -> None:
+        self.menu = menu
+        self.world = World(menu.seed, record=record)
+        self.cluster = Cluster(self.world, menu.nodes)
+        self.notebook = Notebook()
+        self.stage = ClusterStage(
+            self.notebook,
+            {topic.name: topic for topic in menu.topics},
+            addresses=[Address(host, KAFKA_PORT) for host in self.cluster.brokers],
+        )
+        self.watcher = Watcher(self.cluster, self.notebook)
+        self.reports = Reports()
+        special = {**damage.strikes(self.notebook), **faults.strikes(self.cluster), **aiming.strikes(self.cluster)}
+        self.plan = draw_trouble(menu, [*faults.strikes(self.cluster), *aiming.strikes(self.cluster)])
+        self.nemesis = Nemesis(
+            self.world,
+            self.plan,
+            nodes=self.cluster.hosts,
+            clients=[client.name for client in menu.clients],
+            start=self.cluster.start,
+            special=special,
+        )
+        self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
+
+    def perform(self) -> Report:
+        with self.world, self.reports, replaced(self.ambushes.patches()):
+            try:
+                if self._make_topics():
+                    self._work_in_trouble()
+                    if self._calm_down():
+                        self._reckon()
+            except Stuck as stuck:
+                self.notebook.find("the run goes on", NOWHERE, str(stuck))
+            self.watcher.end()
+            self._look_behind_the_scenes()
+            self._excuse()
+            return Report(
+                self.menu.seed, self.world.trace_hash(), self.notebook.findings + check(self.notebook.diary),
+                self._statistics(), self._story(), self.world.trace.lines,
+            )  # fmt: skip
+
+    # The acts.
+
+    def _make_topics(self) -> bool:
+        self.cluster.start_all()
+        if not self._wait_until_available("in peace everything comes up"):
+            return False
+
+        async def make(env: SimEnv) -> None:
+            async with self.stage.client(env, "stage hand") as client:
+                for topic in (*([self.menu.offsets_topic] if self.menu.offsets_topic else []), *self.menu.topics):
+                    view = await client.create_topic(
+                        topic.name, partitions=topic.partitions, replication_factor=topic.replication_factor, config=topic.config
+                    )
+                    if topic is not self.menu.offsets_topic:
+                        self.notebook.made(view.topic_id, topic)
+                        self.stage.topic_ids[topic.name] = view.topic_id
+
+        return self._run_to_its_end("stage-hand", make)
+
+    def _work_in_trouble(self) -> None:
+        for client in self.menu.clients:
+            self.world.start(client.name, lambda env, client=client: ACTORS[client.kind](client, self.stage, env).run())  # type: ignore[misc]
+        self.watcher.begin()
+        self.nemesis.unleash()
+        self.stage.provoke = self.nemesis.provoke
+        self.world.run_for(self.menu.seconds)
+
+    def _calm_down(self) -> bool:
+        self.nemesis.calm()
+        if not self._wait_until_available("in the calm everything is available"):
+            return False
+        self.stage.is_over = True
+        try:
+            self.world.run_until(
+                lambda: all(self.world.has_ended(client.name) for client in self.menu.clients), within=_FINISHED_WITHIN_SECONDS
+            )
+        except Stuck:
+            late = [client.name for client in self.menu.clients if self.world.is_running(client.name)]
+            self.notebook.find("clients come to an end", NOWHERE, f"{', '.join(late)} did not in {_FINISHED_WITHIN_SECONDS:g} s of calm")
+            for name in late:
+                self.world.kill(name)
+        self._end_the_nodes()
+        return self._wait_until_available("in the calm everything is available")
+
+    def _reckon(self) -> None:
+        async def reckon(env: SimEnv) -> None:
+            await ClusterReckoning(self.stage, env).run()
+
+        self._run_to_its_end("reckoning", reckon)
+        self._wait_until_available("in the calm everything is available")
+        self.watcher.look()
+        self.watcher.compare_logs()
+
+    def _wait_until_available(self, rule: str) -> bool:
+        try:
+            self.world.run_until(lambda: is_available(self.cluster), within=AVAILABLE_WITHIN_SECONDS)
+        except Stuck:
+            reasons = [*missing(self.cluster)][:3]
+            for host, process in self.cluster.processes.items():
+                reasons += [f"{host} could not start: {failure}" for failure in process.failed_starts[-1:]]
+            self.notebook.find(rule, NOWHERE, f"not so after {AVAILABLE_WITHIN_SECONDS:g} s: {'; '.join(reasons)}")
+            return False
+        return True
+
+    def _end_the_nodes(self) -> None:
+        """All of them at once, in one more way; the nemesis starts them again."""
+        match self.menu.last_ending:
+            case "power cut":
+                for host in self.cluster.hosts:
+                    self.world.power_cut(host)
+            case "kill":
+                for host in self.cluster.hosts:
+                    self.world.kill(host)
+            case "clean stop":
+                for host in self.cluster.hosts:
+                    self.world.terminate(host)
+                self.world.run_until(lambda: all(map(self.world.has_ended, self.cluster.hosts)), within=_UP_WITHIN_SECONDS)
+            case _:
+                pass
+
+    def _run_to_its_end(self, name: str, main: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> bool:
+        async def run(env: SimEnv) -> None:
+            try:
+                await main(env)
+            except PeerFailure as failure:
+                self.notebook.find("in the calm everything works", NOWHERE, f"{name}: {failure.problem}")
+
+        self.world.start(name, run)
+        self.world.run_until(lambda: self.world.has_ended(name), within=_FINISHED_WITHIN_SECONDS)
+        ending = self.world.hosts[name].endings[-1]
+        if ending != "returned":
+            self.notebook.find("the run goes on", NOWHERE, f"{name}: {ending}")
+        return not self.notebook.findings
+
+    # Afterwards.
+
+    def _look_behind_the_scenes(self) -> None:
+        """What no client could see: broken promises, and failures that nobody had foreseen."""
+        for process in self.cluster.processes.values():
+            for broken in process.broken_promises:
+                self.notebook.find("no promise is broken", NOWHERE, f"{process.plan.host}: {broken}")
+        for failure in (*self.reports.failures, *self.world.complaints()):
+            self.notebook.find("every failure is foreseen", NOWHERE, failure)
+        for host in self.world.hosts.values():
+            for ending in host.endings:
+                if ending not in _ENDED_BY_THE_WORLD:
+                    self.notebook.find("every failure is foreseen", NOWHERE, f"{host.name} ended with {ending}")
+
+    def _excuse(self) -> None:
+        """Tells the checkers what may be missing: the suffix of a weak partition, if unflushed bytes were lost at all."""
+        diary, fired = self.notebook.diary, self.world.fired()
+        diary.clocks_are_right = not (fired["clock jump"] or fired["clock drift"])
+        diary.cuts = [at for at, _ in (*self.world.power_cuts, *self.cluster.lost_disks)]
+        if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
+            diary.cuts += [at for host in self.cluster.hosts for at in self.world.hosts[host].ended_at]
+        for life in self.notebook.lives.values():
+            if life.plan.is_weak and diary.cuts:
+                for index in range(life.plan.partitions):
+                    diary.weak[TopicPartition(life.label, index)] = life.plan.config.get("flush", "")
+
+    def _statistics(self) -> Counter[str]:
+        diary, numbers = self.notebook.diary, Counter(self.world.fired())
+        outcomes = Counter(attempt.outcome for attempt in diary.attempts)
+        numbers["records attempted"] = len(diary.attempts)
+        numbers["records acknowledged"] = outcomes[Outcome.ACKNOWLEDGED]
+        numbers["records refused"] = outcomes[Outcome.FAILED]
+        numbers["records read"] = sum(isinstance(move, Read) for move in diary.moves)
+        numbers["records at the end"] = sum(len(final.records) for final in diary.finals.values())
+        numbers["offsets asked for"] = len(diary.watermarks)
+        numbers["assignments"] = len(diary.assignments)
+        numbers["offsets committed"] = sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits)
+        numbers["topics"] = len(self.notebook.lives)
+        numbers["starts of the node"] = sum(self.world.hosts[host].starts for host in self.cluster.hosts if host in self.world.hosts)
+        numbers["terms"] = len(self.watcher.terms)
+        numbers["leader epochs"] = len(self.watcher.epochs)
+        numbers["faults"] = len(self.nemesis.struck) + sum(self.ambushes.struck.values())
+        numbers.update({f"ambush {moment}": times for moment, times in self.ambushes.struck.items()})
+        numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)
+        numbers["deliveries"] = self.world.network.deliveries
+        return numbers
+
+    def _story(self) -> list[str]:
+        lines = [f"node {node.host}: {node.settings.process_roles}, {_changed(node.settings)}" for node in self.menu.nodes[:1]]
+        lines += [f"nodes: {', '.join(f'{node.host} {node.settings.process_roles}' for node in self.menu.nodes)}"]
+        lines += [
+            f"topic {topic.name}, {topic.partitions} partitions with {topic.replication_factor} replicas: {dict(topic.config)}"
+            for topic in self.menu.topics
+        ]
+        lines += [f"client {client.name} on {client.topic}: {dict(client.options)}" for client in self.menu.clients]
+        lines.append(f"made small: {', '.join(self.menu.knobs) or 'nothing'}")
+        lines.append(f"trouble: {', '.join(self.plan.kinds)}; ambushes: {self.ambushes.chances}")
+        lines += [f"  {at - FIRST_INSTANT:7.3f} s  {fault.kind}, for {fault.seconds:.3f} s" for at, fault in self.nemesis.struck]
+        for host, process in self.cluster.processes.items():
+            lines += [f"{host}: {ending}" for ending in process.endings]
+        lines += [f"a node said: {line}" for line in self.reports.lines]
+        return lines
+
+
+def draw_trouble(menu: ClusterMenu, kinds: list[str]) -> Plan:
+    usual = [*HARMLESS, damage.READ_FAILURE, *(kind for kind in kinds if kind != "lost disk")]
+    if menu.may_lose_a_disk:
+        usual += ["lost disk"] * 4
+    plan = draw_plan(menu.seed, menu.seconds, kinds=usual)
+    stays = Random(f"{menu.seed}/pages").random() < 0.7
+    return replace(plan, disk=replace(plan.disk, failed_pages_stay=stays))
+
+
+def _changed(settings: Any) -> str:
+    usual = type(settings)()
+    return ", ".join(f"{name} {value}" for name, value in settings.as_texts().items() if value != usual.as_texts()[name])

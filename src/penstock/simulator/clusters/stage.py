@@ -1,0 +1,48 @@
+"""What all clients of a run share, for a cluster: any node may be asked first, and only what all in-sync replicas have is a promise."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from penstock.peers.client import Client
+from penstock.peers.connection import Address, Limits
+from penstock.peers.failures import PeerFailure
+from penstock.peers.routing import ClientSettings
+from penstock.simulator.env import SimEnv
+from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
+from penstock.simulator.workloads.stage import Stage
+from penstock.vocabulary import TopicPartition
+
+PATIENCE = ClientSettings(request_timeout_s=2.0, deadline_s=30.0, backoff_first_s=0.02, backoff_longest_s=0.5, limits=Limits(connect_s=1.0))
+_ASKED_SECONDS = 3.0
+ACKS_ALL = -1
+
+
+@dataclass(slots=True)
+class ClusterStage(Stage):
+    addresses: list[Address] = field(default_factory=list)  # Of the brokers.
+
+    def client(self, env: SimEnv, name: str) -> Client:
+        bootstrap = list(self.addresses)
+        Random(name).shuffle(bootstrap)
+        return Client(env, bootstrap, client_id=name, settings=PATIENCE)
+
+    def is_promise(self, acks: int) -> bool:
+        """What only the leader has goes with it."""
+        return acks == ACKS_ALL
+
+    async def line_to_leader(self, client: Client, name: str, where: TopicPartition) -> Line:
+        """A line to the node that is said to lead. Raises `LineLost`."""
+        try:
+            view = await client.metadata([where.topic], deadline_s=_ASKED_SECONDS)
+        except PeerFailure as failure:
+            raise LineLost(failure.problem) from None
+        for topic in view.topics:
+            if topic.name == where.topic and where.partition < len(topic.partitions):
+                leader = topic.partitions[where.partition].leader
+                for node in view.nodes:
+                    if node.node_id == leader:
+                        return await Line.open(self.notebook, name, address=node.address)
+        raise LineLost(f"{where} has no leader")
+
+    async def line_to_anybody(self, env: SimEnv, name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Line:
+        return await Line.open(self.notebook, name, timeout_seconds=timeout_seconds, address=env.rng.choice(self.addresses))
