@@ -86,6 +86,8 @@ class ErrorCode(IntEnum):
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
     MISMATCHED_ENDPOINT_TYPE = 114
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
 
 class MalformedInput(Exception):

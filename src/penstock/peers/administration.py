@@ -14,6 +14,8 @@ from penstock.peers.routing import Router
 from penstock.peers.topics import NO_LEADER, ClusterView, TopicView
 from penstock.wire.api_keys import ApiKey
 
+Assignments = Sequence[Sequence[int]]  # The replicas of each partition, in order; the first of them is preferred as leader.
+
 _ROWS = {ApiKey.CREATE_TOPICS: "topics", ApiKey.CREATE_PARTITIONS: "results", ApiKey.DELETE_TOPICS: "responses"}
 
 
@@ -33,13 +35,15 @@ async def describe_topic(router: Router, topic: str, deadline: Deadline) -> Topi
 
 
 async def create_topic(
-    router: Router, topic: str, deadline: Deadline, *, partitions: int, replication_factor: int, config: Mapping[str, str]
-) -> TopicView:
+    router: Router, topic: str, deadline: Deadline, *, partitions: int, replication_factor: int, config: Mapping[str, str],
+    assignments: Assignments = (),
+) -> TopicView:  # fmt: skip
     """Waits until each partition has a leader."""
     wish = {
         "name": topic,
         "num_partitions": partitions,
         "replication_factor": replication_factor,
+        "assignments": [{"partition_index": index, "broker_ids": list(replicas)} for index, replicas in enumerate(assignments)],
         "configs": [{"name": name, "value": value} for name, value in config.items()],
     }
     what = f"create topic {topic!r}"

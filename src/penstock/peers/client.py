@@ -76,13 +76,15 @@ class Client:
         partitions: int = -1,
         replication_factor: int = -1,
         config: Mapping[str, str] | None = None,
+        assignments: Sequence[Sequence[int]] = (),
         deadline_s: float | None = None,
     ) -> TopicView:
-        """Creates the topic and waits until each partition has a leader. -1 leaves a number to the node."""
-        deadline = self.router.deadline(deadline_s)
+        """Creates the topic and waits until each partition has a leader. -1 leaves a number to the node, as must be where the replicas of
+        each partition are assigned."""
         return await administration.create_topic(
-            self.router, topic, deadline, partitions=partitions, replication_factor=replication_factor, config=config or {}
-        )
+            self.router, topic, self.router.deadline(deadline_s), partitions=partitions, replication_factor=replication_factor,
+            config=config or {}, assignments=assignments,
+        )  # fmt: skip
 
     async def add_partitions(self, topic: str, partitions: int, *, is_trial: bool = False, deadline_s: float | None = None) -> TopicView:
         """Lets the topic grow to this many partitions in all. A trial only asks whether it could."""
