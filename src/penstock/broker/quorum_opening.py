@@ -1,0 +1,61 @@
+"""What a data directory says about its replica, before anything of it runs; and directories from before there were votes.
+
+An older Penstock was one node that decided alone. Its log holds the records of its decisions, all in term 1; its snapshot lies in the log's
+checkpoint; there is no vote. All of it is committed. It goes on as the only voter, whatever voters it is told to begin with:
+others, which have nothing of that log, must not be able to outvote it.
+A log of our own without a vote is another matter: the vote was lost, and nobody knows what was promised.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from penstock.broker import quorum_snapshots
+from penstock.broker.quorum_entries import unpack_records
+from penstock.broker.quorum_files import VOTE, Snapshot
+from penstock.broker.quorum_store import METADATA_DIRECTORY, Store
+from penstock.cluster import records
+from penstock.cluster.image import ClusterImage
+from penstock.consensus.effects import PersistVote
+from penstock.consensus.log_view import SnapshotHead
+from penstock.consensus.nouns import Replica
+from penstock.consensus.voters import Voters
+from penstock.env import Env
+from penstock.errors import DiskFailed
+from penstock.log.open_files import OpenFiles
+from penstock.vocabulary import Offset
+
+_OLD_SNAPSHOT = Struct(">q")  # the offset that it stands for; then records, each with its length
+
+
+class Opened(NamedTuple):
+    store: Store
+    image: ClusterImage  # As the snapshot has it.
+    end: Offset  # Of the snapshot.
+    vote: PersistVote | None
+    first_voters: Voters
+
+
+async def open_replica(env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, first_voters: Voters) -> Opened:
+    store = await Store.open(env, files, me, is_clean=is_clean)
+    if store.old_snapshot:
+        await _adopt_old_snapshot(env, store, me)
+    if store.snapshot is None:
+        image, end = ClusterImage(), Offset(0)
+    else:
+        image, end = await quorum_snapshots.decode(env, store.snapshot_content), store.snapshot.end
+    vote = store.vote
+    if vote is None and (store.end or store.snapshot is not None):
+        if not store.is_all_old:
+            raise DiskFailed(f"{METADATA_DIRECTORY}/{VOTE} is missing: this node no longer knows what it has promised")
+        vote = PersistVote(0, store.term_before(store.end), None)
+    return Opened(store, image, end, vote, Voters((me,)) if store.begins_old else first_voters)
+
+
+async def _adopt_old_snapshot(env: Env, store: Store, me: Replica) -> None:
+    (end,) = _OLD_SNAPSHOT.unpack_from(store.old_snapshot)
+    image = ClusterImage()
+    for one in unpack_records(store.old_snapshot, _OLD_SNAPSHOT.size):
+        image.replay(records.decode(one))
+    content = await quorum_snapshots.encode(env, image.snapshot())
+    head = SnapshotHead(Offset(end), store.term_before(Offset(end)), Voters((me,)), len(content))
+    await store.keep(Snapshot(head, content))
