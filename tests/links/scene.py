@@ -150,4 +150,3 @@ async def until(claim: Callable[[], bool], within_s: float = 10.0) -> None:
     async with asyncio.timeout(within_s):
         while not claim():
             await asyncio.sleep(0.005)
-

@@ -38,7 +38,8 @@ def test_words_arrive_in_their_order_on_a_road_that_splits_what_is_sent() -> Non
 def test_answers_come_in_any_order_and_each_to_its_asker() -> None:
     with Table() as table:
         questions = [
-            table.begin(ONE, lambda links, n=n: links.ask(TWO, Kind.HEARTBEAT, b"%d" % n, timeout_s=5)) for n in range(5)  # type: ignore[misc]
+            table.begin(ONE, lambda links, n=n: links.ask(TWO, Kind.HEARTBEAT, b"%d" % n, timeout_s=5))
+            for n in range(5)  # type: ignore[misc]
         ]
         table.world.run_for(0.1)
         for asked in reversed(table.parties[TWO].kept):
