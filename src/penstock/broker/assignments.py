@@ -7,6 +7,7 @@ records; only opening and removing files take time. Until `open_all` nothing is 
 """
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,9 @@ from penstock.cluster import records
 from penstock.cluster.controller import BuryTopic
 from penstock.cluster.image import PartitionState, Topic
 from penstock.errors import DiskFailed, ErrorCode, Refusal
-from penstock.partition.leader import Leader
-from penstock.partition.partition import Partition, ProduceToken
+from penstock.partition.in_sync import NO_NODE_EPOCH
+from penstock.partition.leader import InSyncChanged, Leader, Resigned
+from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
 from penstock.vocabulary import NodeId, TopicId
 
 if TYPE_CHECKING:
@@ -104,13 +106,53 @@ class Assignments:
 
     def _adopt(self, partition: Partition, state: PartitionState) -> None:
         """Takes the role that the image gives this node."""
-        if state.leader == self._me:
+        if state.leader != self._me:
+            self._follow(partition, state)
+        elif partition.leader is None or partition.epoch != state.leader_epoch:
             self._lead(partition, state)
+        else:
+            changed = InSyncChanged(self._with_epochs(state.in_sync), state.partition_epoch, state.replicas)
+            self._node.carry_out(partition, partition.leader.step(changed, self._node.env.now()))
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
-        leader: Leader[ProduceToken] = Leader(self._me, state.leader_epoch, state.in_sync, partition.log.end_offset)
+        self._resign(partition)
+        node, now = self._node, self._node.env.now()
+        leader: Leader[ProduceToken] = Leader(
+            self._me,
+            state.leader_epoch,
+            in_sync=self._with_epochs(state.in_sync),
+            replicas=state.replicas,
+            partition_epoch=state.partition_epoch,
+            own_end=partition.durable_end,
+            high_watermark=partition.high_watermark,
+            epoch_start=partition.log.end_offset,
+            min_insync=partition.config.min_insync_replicas,
+            lag_max_s=node.settings.replica_lag_ms / 1000,
+            now=now,
+        )
         partition.lead(leader)
-        self._node.groups.partition_led(partition)
+        node.flusher.request(partition)  # What it took as a follower may not be flushed.
+        node.groups.partition_led(partition)
+
+    def _follow(self, partition: Partition, state: PartitionState) -> None:
+        self._resign(partition)
+        partition.follow(state.leader_epoch)
+
+    def _resign(self, partition: Partition) -> None:
+        """Whoever waits for an answer here asks the next leader."""
+        if partition.leader is None:
+            return
+        node = self._node
+        node.groups.partition_left(partition)
+        effects = partition.leader.step(Resigned(NOT_LEADING), node.env.now())
+        partition.follow(partition.epoch)
+        node.carry_out(partition, effects, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for watcher in list(partition.watchers):
+            watcher.advanced(partition, 0)
+
+    def _with_epochs(self, in_sync: Sequence[NodeId]) -> list[tuple[NodeId, int]]:
+        nodes = self._node.image.nodes
+        return [(node_id, nodes[node_id].node_epoch if node_id in nodes else NO_NODE_EPOCH) for node_id in in_sync]
 
     # Dropping
 

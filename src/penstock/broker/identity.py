@@ -32,10 +32,15 @@ class Identity:
     directory_id: str
 
 
-async def load_or_create_identity(env: Env, node_id: int) -> Identity:
+async def load_or_create_identity(env: Env, node_id: int, cluster_id: str = "") -> Identity:
+    """`cluster_id`: the cluster that it must belong to; empty: any, and a new directory founds one of its own."""
     identity = _load(env)
     if identity is None:
-        return await _create(env, node_id)
+        return await _create(env, node_id, cluster_id)
+    if cluster_id and identity.cluster_id != cluster_id:
+        raise WrongDirectory(
+            f"the data directory belongs to cluster {identity.cluster_id}, not to {cluster_id}: use another directory, or that cluster id"
+        )
     if identity.node_id != node_id:
         raise WrongDirectory(
             f"the data directory belongs to node {identity.node_id}, this is node {node_id}: start it with --node-id {identity.node_id}"
@@ -67,13 +72,14 @@ def _load(env: Env) -> Identity | None:
     return None
 
 
-async def _create(env: Env, node_id: int) -> Identity:
+async def _create(env: Env, node_id: int, cluster_id: str) -> Identity:
     if env.disk.list("metadata") or env.disk.list("topics"):
         raise WrongDirectory(
             "the data directory holds logs but no readable node/identity, so nobody knows whose they are; "
             "restore that file or use another directory"
         )
-    identity = Identity(_new_id(env), node_id, _new_id(env))
+    drawn = _new_id(env)
+    identity = Identity(cluster_id or drawn, node_id, _new_id(env))
     env.disk.mkdir(NODE_DIRECTORY)
     if failures := await env.disk.sync([], [""]):
         raise DiskFailed(f"cannot make {NODE_DIRECTORY}: {failures[0][1]}")

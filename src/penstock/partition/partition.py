@@ -24,6 +24,7 @@ from penstock.wire.batches import BatchHeader, read_header, set_max_timestamp, s
 from penstock.wire.produce import SingleReply
 
 APPEND_TIME_UNSET = -1
+READ_BYTES = 1 << 20
 NOT_LEADING = "this node does not lead the partition; ask for metadata again"
 
 _SEQUENCE_REASONS = {
@@ -116,6 +117,11 @@ class Partition:
         """Everything below is on the disk of each in-sync replica, as far as this node knows."""
         return self.leader.high_watermark if self.leader is not None else self._watermark
 
+    @property
+    def durable_end(self) -> Offset:
+        """Everything below is here as durable as the topic promises."""
+        return self.log.flushed_end if self._config.acknowledges_after_flush else self.log.end_offset
+
     # Roles
 
     def lead(self, leader: Leader[ProduceToken]) -> None:
@@ -173,6 +179,20 @@ class Partition:
             self.producers.replay(header, wall_ms)
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
 
+    async def remember_producers(self, wall_ms: int) -> None:
+        """From the log alone, after some of it was cut off: what was cut must not count as seen."""
+        self.producers.forget_all()
+        offset = self.log.start_offset
+        while offset < self.log.end_offset:
+            content = await self.log.read_later(offset, bytes_max=READ_BYTES, end_offset=self.log.end_offset)
+            at = 0
+            while at < len(content):
+                header = read_header(content, at)
+                self.producers.replay_stored(header, wall_ms=wall_ms)
+                offset, at = Offset(header.end_offset), at + header.size
+            if not content:
+                return  # Compaction took what was left.
+
     def begin_flush(self) -> Flush | None:
         """What must be flushed; None when nothing must be."""
         ticket = self.log.begin_flush()
@@ -186,7 +206,7 @@ class Partition:
         """How many bytes have come below the watermark since this was last asked."""
         readable_bytes = self.log.appended_bytes if self.high_watermark == self.log.end_offset else self._flushed_bytes
         grown_bytes, self._readable_bytes = readable_bytes - self._readable_bytes, readable_bytes
-        return grown_bytes
+        return max(0, grown_bytes)  # A follower's log may have been cut.
 
     def reached(self, end_offset: Offset, now: Instant) -> list[Effect[ProduceToken]]:
         """This node, which leads, has everything below the offset as durable as the topic promises."""

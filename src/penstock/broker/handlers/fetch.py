@@ -105,7 +105,7 @@ class Fetch:
             self._has_news = True
             return
         self._bytes_expected += grown_bytes
-        if self._bytes_expected >= self._bytes_min or partition.is_deleted:
+        if self._bytes_expected >= self._bytes_min or partition.is_deleted or partition.leader is None:
             self._unpark()
             self._attempt(is_last=False)
 
@@ -147,7 +147,7 @@ class Fetch:
     def _find(self, interest: Interest) -> Partition | ErrorCode:
         partition = interest.partition
         if partition is not None and not partition.is_deleted:
-            return partition
+            return self._if_readable(partition)
         partitions, topic = self._node.partitions, interest.topic
         if isinstance(topic, str):
             partition = partitions.find(topic, interest.index)
@@ -160,8 +160,13 @@ class Fetch:
             if self._is_reading and partition is not None:
                 partition.watchers[self] = None
         if partition is not None:
-            return partition
+            return self._if_readable(partition)
         return self._node.why_not_here(topic, interest.index)[0]
+
+    def _if_readable(self, partition: Partition) -> Partition | ErrorCode:
+        if partition.leader is None and not self._node.settings.replica_selector:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition
 
     def _looked_at(self) -> list[Interest]:
         if self._interests is not None:

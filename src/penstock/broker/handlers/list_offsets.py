@@ -1,6 +1,7 @@
 """ListOffsets, versions 1 to 11 (KIP-207 epochs, KIP-734 max timestamp, KIP-405 and KIP-1005 tiers).
 
-Latest is the high watermark, for both isolation levels: a node without transactions has no open ones. It never goes back.
+Latest is the high watermark, for both isolation levels: a node without transactions has no open ones. It never goes back: a new leader that
+does not know yet how far the one before it had come answers OFFSET_NOT_AVAILABLE (KIP-207).
 A timestamp finds the first record at or after it; where there is none the answer is offset -1.
 Of a damaged log nobody knows the end, so whatever depends on it is refused with KAFKA_STORAGE_ERROR.
 Local log start is the log start and nothing is tiered, since there is one tier.
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
 from penstock.broker.patience import Patience
-from penstock.errors import DiskFailed, ErrorCode
+from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Buffer
 from penstock.wire.list_offsets import (
@@ -46,9 +47,10 @@ async def list_offsets(node: "Node", call: Call) -> list[Buffer]:
 
 
 async def _find(node: "Node", version: int, topic: str, wish: OffsetWish, *, is_replica: bool) -> OffsetFound:
-    partition = node.partitions.find(topic, wish.partition)
-    if partition is None:
-        return OffsetFound(wish.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        partition = node.leading(topic, wish.partition)
+    except Refusal as refusal:
+        return OffsetFound(wish.partition, refusal.code)
     if is_replica:
         return OffsetFound(wish.partition, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     code = partition.check_leader_epoch(wish.leader_epoch)
@@ -71,6 +73,8 @@ async def _answer(node: "Node", partition: Partition, wish: OffsetWish) -> Offse
     has_nothing_to_read = log.start_offset == log.end_offset  # Then nobody knows its beginning either.
     if not partition.end_is_known and (has_nothing_to_read or at in (LATEST, MAX_TIMESTAMP)):
         return OffsetFound(wish.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+    if at in (LATEST, MAX_TIMESTAMP) and partition.leader is not None and not partition.leader.may_tell_end:
+        return OffsetFound(wish.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
     if at == LATEST:
         return OffsetFound(wish.partition, ErrorCode.NONE, -1, partition.high_watermark, partition.epoch)
     if at in (EARLIEST, EARLIEST_LOCAL):
