@@ -25,16 +25,18 @@ from penstock.broker.handlers.metadata import TopicPieces
 from penstock.broker.handlers.produce import Produce
 from penstock.broker.handlers.single_produce import SingleProduce
 from penstock.broker.housekeeping import Housekeeper
-from penstock.broker.identity import LOCK_PATH, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
+from penstock.broker.identity import LOCK_PATH, Identity, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
 from penstock.broker.memory import split_memory
-from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.metrics import Metrics
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.quorum import CommitUnknown, NotLeading, Quorum
+from penstock.broker.quorum_opening import options_from, replica_of
 from penstock.broker.together import together
 from penstock.cluster import records
 from penstock.cluster.controller import AddPartitions, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
 from penstock.cluster.image import ClusterImage
+from penstock.consensus.voters import Voters
 from penstock.env import Env
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, MalformedInput, OutOfHandles, Refusal
 from penstock.log.open_files import OpenFiles
@@ -87,7 +89,7 @@ class Node:
         self._is_recovered = False
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # Resolves when the node cannot go on.
         self._health = Health(False, "not started")
-        self._metadata: MetadataLog | None = None
+        self._metadata: Quorum | None = None
         self._housekeeper = Housekeeper(self)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -107,7 +109,7 @@ class Node:
             raise WrongDirectory("another process uses this data directory; stop it first, or start this node on a directory of its own")
         identity = await load_or_create_identity(self.env, self.settings.node_id)
         was_clean = await take_clean_marker(self.env)
-        self._metadata = await MetadataLog.open(self.env, self.files, is_clean=was_clean, on_replayed=self.assignments.replayed)
+        await self._join_quorum(identity, is_clean=was_clean)
         self.settings = settings_now(self)
         self.partitions.defaults = self.settings.default_topic_config()
         self.controller = Controller(
@@ -230,6 +232,20 @@ class Node:
 
     # Metadata
 
+    async def _join_quorum(self, identity: Identity, *, is_clean: bool) -> None:
+        """Alone: this node is the quorum, and leads it as soon as its own vote is on the disk."""
+        me = replica_of(identity)
+        self._metadata = quorum = await Quorum.open(
+            self.env, self.files, me, is_clean=is_clean, first_voters=Voters((me,)), options=options_from(self.settings),
+            on_replayed=self.assignments.replayed, tell=lambda node, message: None, on_failed=self.fail, report=self.report,
+        )  # fmt: skip
+        quorum.start()
+        try:
+            await quorum.leading()
+        except BaseException:
+            quorum.abandon()
+            raise
+
     async def submit(self, command: Command) -> tuple[Reply, ...]:
         """Has the controller decide, and waits until the decision holds. A disk that fails the metadata log ends the node."""
         assert self._metadata is not None
@@ -240,6 +256,10 @@ class Node:
         except DiskFailed as failure:
             self.fail(f"the metadata log failed: {failure}")
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
+        except NotLeading as elsewhere:
+            raise Refusal(ErrorCode.NOT_CONTROLLER, str(elsewhere)) from None
+        except CommitUnknown as unknown:
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"it may or may not be done: {unknown}") from None
 
     def leading(self, topic: str, index: int) -> Partition:
         """The partition, which this node leads. Raises Refusal."""

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from penstock.broker import quorum_snapshots
+from penstock.broker.identity import Identity
 from penstock.broker.quorum_entries import unpack_records
 from penstock.broker.quorum_files import VOTE, Snapshot
 from penstock.broker.quorum_store import METADATA_DIRECTORY, Store
@@ -17,14 +18,29 @@ from penstock.cluster import records
 from penstock.cluster.image import ClusterImage
 from penstock.consensus.effects import PersistVote
 from penstock.consensus.log_view import SnapshotHead
-from penstock.consensus.nouns import Replica
+from penstock.consensus.nouns import DirectoryId, Replica
+from penstock.consensus.options import Options
 from penstock.consensus.voters import Voters
 from penstock.env import Env
 from penstock.errors import DiskFailed
 from penstock.log.open_files import OpenFiles
-from penstock.vocabulary import Offset
+from penstock.settings import NodeSettings
+from penstock.vocabulary import NodeId, Offset
+
+ELECTION_SPREAD = 1.75  # The longest election time-out is this much longer than the shortest.
 
 _OLD_SNAPSHOT = Struct(">q")  # the offset that it stands for; then records, each with its length
+
+
+def replica_of(identity: Identity) -> Replica:
+    return Replica(NodeId(identity.node_id), DirectoryId(bytes.fromhex(identity.directory_id)))
+
+
+def options_from(settings: NodeSettings) -> Options:
+    seconds = settings.election_timeout_ms / 1000
+    return Options(
+        election_seconds_min=seconds, election_seconds_max=seconds * ELECTION_SPREAD, heartbeat_seconds=settings.quorum_heartbeat_ms / 1000
+    )
 
 
 class Opened(NamedTuple):

@@ -17,8 +17,10 @@ from penstock.broker import (
     coordinators,
     fetch_sessions,
     housekeeping,
-    metadata_log,
     node,
+    quorum_replaying,
+    quorum_snapshots,
+    quorum_store,
 )
 from penstock.cluster import controller
 from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
@@ -36,8 +38,9 @@ KNOBS: dict[str, tuple[Knob, ...]] = {
     "entries of an index": ((index, "ENTRIES_MAX", (2, 4, 16)),),
     "remembered places": ((reader, "_PLACES_MAX", (1, 2)),),
     "unpacked at once": ((admission, "UNPACKED_AT_ONCE_MAX", (10, 200)),),
-    "snapshots of metadata": ((metadata_log, "SNAPSHOT_EVERY_BYTES", (1, 500)),),
-    "reads of metadata": ((metadata_log, "_READ_BYTES", (1, 300)),),
+    "snapshots of metadata": ((quorum_snapshots, "SNAPSHOT_EVERY_BYTES", (1, 500)),),
+    "reads of metadata": ((quorum_store, "READ_BYTES", (1, 300)),),
+    "replays of metadata": ((quorum_snapshots, "RECORDS_AT_ONCE", (1,)), (quorum_replaying, "ENTRIES_AT_ONCE", (1,))),
     "blocks of producer ids": ((controller, "PRODUCER_BLOCK_SIZE", (1, 2)),),
     "unsent bytes": ((connection, "UNSENT_BYTES_HIGH", (1, 1_000)), (connection, "COUNTED_FROM_BYTES", (1, 100))),
     "shared buffer": ((node, "SHARED_BUFFER_BYTES", (4_096,)),),

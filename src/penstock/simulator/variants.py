@@ -12,10 +12,10 @@ from typing import Any
 from penstock.broker import coordinator_loading
 from penstock.broker.connection import Connection
 from penstock.broker.coordinator import Coordinator
-from penstock.broker.metadata_log import METADATA_DIRECTORY
 from penstock.broker.node import Node
 from penstock.broker.partitions import Partitions
 from penstock.broker.patience import Patience
+from penstock.broker.quorum_store import METADATA_DIRECTORY
 from penstock.cluster.records import ProducerBlockTaken
 from penstock.env import Disk, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
