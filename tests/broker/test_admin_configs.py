@@ -6,6 +6,7 @@ import pytest
 from serving import Line, Serving
 
 from penstock.broker.node import Node
+from penstock.broker.quorum_entries import encode_decision
 from penstock.cluster import records
 from penstock.errors import ErrorCode
 from penstock.settings import NODE_SETTINGS, TOPIC_SETTINGS
@@ -48,7 +49,7 @@ async def change(
 
 
 def metadata_end(node: Node) -> int:
-    return node._metadata._log.end_offset  # type: ignore[union-attr]
+    return node._metadata.end  # type: ignore[union-attr]
 
 
 # Describing
@@ -212,7 +213,8 @@ async def test_what_another_version_took_is_passed_over_and_can_be_taken_away(se
     line = await serving.line()
     topic_id = TopicId(await line.create("a"))
     told = records.TopicConfigured(topic_id, {"retention.ms": "7000", "flush": "by the moon", "tides": "1"})
-    await node._metadata._commit([told, records.NodeConfigured(NodeId(1), {"num.partitions": "4", "tides": "1"})])  # type: ignore[union-attr]
+    made = encode_decision([told, records.NodeConfigured(NodeId(1), {"num.partitions": "4", "tides": "1"})])
+    await node._metadata._commit(made)  # type: ignore[union-attr]
     for _ in range(2):
         partition = serving.node.partitions.find("a", 0)
         assert partition is not None

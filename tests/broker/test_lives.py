@@ -3,15 +3,15 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import pytest
 from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, until, virtually
 
 from penstock.broker.identity import WrongDirectory
-from penstock.broker.metadata_log import MetadataLog
 from penstock.broker.node import Node
+from penstock.broker.quorum_entries import decode_decision
+from penstock.cluster import records
 from penstock.errors import DiskFailed, ErrorCode
 from penstock.log.faults import NewerFormat
 from penstock.settings import NodeSettings
@@ -187,29 +187,15 @@ async def lived_through(serving: Serving, count: int) -> None:
         await line.delete(f"t{number}")
 
 
-@pytest.mark.parametrize("damage", ["none", "flipped", "cut", "gone", "both gone"])
-async def test_a_snapshot_is_a_cache_that_says_what_the_log_says(serving: Serving, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    monkeypatch.setattr("penstock.broker.metadata_log.SNAPSHOT_EVERY_BYTES", 400)
+@pytest.mark.parametrize("damage", ["none", "flipped", "cut", "gone"])
+async def test_of_a_damaged_snapshot_the_one_before_takes_the_place(serving: Serving, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", 400)
     node = await serving.open()
     await lived_through(serving, 10)
     await until(lambda: not node.image.graveyard)
     before = node.image
     await serving.crash()
-    directory = serving.directory / "metadata"
-    snapshot = directory / "checkpoint"
-    content = bytearray(snapshot.read_bytes())
-    assert b"TopicCreated" not in content and b"t5" in content
-    match damage:
-        case "flipped":
-            content[len(content) // 2] ^= 1
-            snapshot.write_bytes(content)
-        case "cut":
-            snapshot.write_bytes(content[:100])
-        case "gone":
-            snapshot.unlink()
-        case "both gone":
-            snapshot.unlink()
-            (directory / "checkpoint.previous").unlink()
+    damage_file(serving.directory / "metadata" / "snapshot", damage)
     node = await serving.open()
     assert list(node.image.topics) == list(before.topics)
     assert {topic.topic_id for topic in node.image.topics.values()} == {topic.topic_id for topic in before.topics.values()}
@@ -220,26 +206,53 @@ async def test_a_snapshot_is_a_cache_that_says_what_the_log_says(serving: Servin
     await line.create("t0")
 
 
+async def test_without_any_snapshot_of_what_the_log_no_longer_has_a_node_does_not_start(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", 400)
+    await serving.open()
+    await lived_through(serving, 10)
+    await serving.crash()
+    for damage, name in (("flipped", "snapshot"), ("gone", "snapshot.previous")):
+        damage_file(serving.directory / "metadata" / name, damage)
+    with pytest.raises(DiskFailed, match="no snapshot of what came before"):
+        await serving.open()
+
+
+def damage_file(path: Path, damage: str) -> None:
+    content = bytearray(path.read_bytes())
+    match damage:
+        case "flipped":
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+        case "cut":
+            path.write_bytes(content[:100])
+        case "gone":
+            path.unlink()
+
+
 async def test_what_the_snapshot_has_is_not_replayed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.metadata_log.SNAPSHOT_EVERY_BYTES", 400)
+    monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", 400)
     await serving.open()
     await lived_through(serving, 20)
     await serving.crash()
-    read: list[int] = []
-    decode = MetadataLog._replay_from
+    read: list[bytes] = []
 
-    async def note(self: MetadataLog, offset: Any) -> None:
-        read.append(self._log.end_offset - offset)
-        await decode(self, offset)
+    def note(payload: bytes) -> list[records.Record]:
+        read.append(payload)
+        return decode_decision(payload)
 
-    monkeypatch.setattr(MetadataLog, "_replay_from", note)
+    monkeypatch.setattr("penstock.broker.quorum_replaying.decode_decision", note)
     await serving.open()
-    assert read[0] < 8, "of some fifty"
+    assert len(read) < 10, "of some fifty, and the new registration"
 
 
 @pytest.mark.parametrize("moment", ["flushing", 1, 2, 5, 10, 20])
-async def test_a_stop_in_the_middle_of_a_change_leaves_no_half_of_it(serving: Serving, moment: int | str) -> None:
+async def test_a_stop_in_the_middle_of_a_change_leaves_no_half_of_it(
+    serving: Serving, moment: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A snapshot that misses what the log has would let a name be given twice."""
+    monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", 10_000)  # A stop leaves the first one.
     await serving.open()
     line = await serving.line()
     await line.create("before")
@@ -255,8 +268,8 @@ async def test_a_stop_in_the_middle_of_a_change_leaves_no_half_of_it(serving: Se
             await asyncio.sleep(0)
     await serving.stop()
     with_snapshot = await topics_after_a_crash(serving)
-    for snapshot in (serving.directory / "metadata").glob("checkpoint*"):
-        snapshot.unlink()
+    for cache in [*(serving.directory / "metadata").glob("checkpoint*"), *(serving.directory / "metadata").glob("snapshot*")]:
+        cache.unlink()
     assert await topics_after_a_crash(serving) == with_snapshot
 
 
@@ -385,7 +398,6 @@ def test_a_metadata_log_that_is_damaged_keeps_the_node_from_starting() -> None:
         world.run_for(10)
         world.power_cut("node", Loss.NONE)
         disk = world.hosts["node"].disk
-        disk.lose("metadata/checkpoint")
         disk.rot(f"metadata/{0:020}.log", 700)
 
         async def fail_to_start(env: SimEnv) -> None:

@@ -78,12 +78,12 @@ async def test_defaults_are_the_nodes(serving: Serving) -> None:
 async def test_a_trial_stores_nothing_and_says_the_same(serving: Serving) -> None:
     node = await serving.open()
     line = await serving.line()
-    end_before = node._metadata._log.end_offset  # type: ignore[union-attr]
+    end_before = node._metadata.end  # type: ignore[union-attr]
     made = await create(line, wish("a", 3), wish("b/c"), validate_only=True)
     assert {name: topic.error_code for name, topic in made.items()} == {"a": 0, "b/c": ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert made["a"].num_partitions == 3
     assert await names(line) == []
-    assert node._metadata._log.end_offset == end_before  # type: ignore[union-attr]
+    assert node._metadata.end == end_before  # type: ignore[union-attr]
 
 
 async def test_assignments_are_followed_or_refused(serving: Serving) -> None:
@@ -305,7 +305,8 @@ def deleted_with_a_crash_at(change: int, loss: Loss | None) -> str:
 @pytest.mark.parametrize("snapshot_every_bytes", [1, 1 << 20])
 def test_a_full_disk_refuses_a_topic_and_nothing_is_changed(monkeypatch: pytest.MonkeyPatch, snapshot_every_bytes: int) -> None:
     """Whatever the answer says holds, also when there is room for the record and none for the snapshot after it."""
-    monkeypatch.setattr("penstock.broker.metadata_log.SNAPSHOT_EVERY_BYTES", snapshot_every_bytes)
+    monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", snapshot_every_bytes)
+    monkeypatch.setattr("penstock.broker.quorum.ROOM_KEPT_BYTES", 0)
 
     async def scenario(world: World, env: SimEnv) -> None:
         _, address = await started(env, disk_free_bytes_min=0)
