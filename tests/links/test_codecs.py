@@ -1,6 +1,7 @@
 """What is said between nodes comes back from its bytes as it was, and other bytes are refused."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,20 @@ from penstock.consensus.messages import Append, AppendReply, Chunk, ChunkReply, 
 from penstock.consensus.nouns import DirectoryId, Entry, Kind, Replica, Term
 from penstock.consensus.voters import Voters
 from penstock.errors import MalformedInput
-from penstock.links import raft_messages, replica_fetch
-from penstock.links.replica_fetch import Reached, ReachedRow, Reply, Request, Row, Verdict, Wish
-from penstock.vocabulary import NodeId, Offset
+from penstock.links.raft_messages import read_message, write_message
+from penstock.links.replica_fetch import (
+    Answer,
+    Fetched,
+    ReplicaFetch,
+    Wish,
+    read_fetch,
+    read_fetched,
+    read_reached,
+    write_fetch,
+    write_fetched,
+    write_reached,
+)
+from penstock.vocabulary import NodeId, Offset, TopicId
 
 ids = st.binary(min_size=16, max_size=16)
 ints = st.integers(-(2**31), 2**31 - 1)
@@ -38,104 +50,113 @@ messages = st.one_of(
 )
 wishes = st.lists(st.builds(Wish, ids, ints, ints, longs, ints), max_size=5)
 dropped = st.lists(st.tuples(ids, ints), max_size=5)
-requests = st.builds(Request, longs, sizes, longs, sizes, sizes, sizes, wishes, dropped)
+fetches = st.builds(ReplicaFetch, longs, st.booleans(), sizes, sizes, sizes, wishes, dropped)
 codes = st.integers(-(2**15), 2**15 - 1)
-rows = st.lists(st.builds(Row, ids, ints, codes, longs, longs, ints, longs, st.binary(max_size=50)), max_size=5)
-reached = st.builds(Reached, longs, st.lists(st.builds(ReachedRow, ids, ints, ints, longs), max_size=5))
+diverging = st.none() | st.tuples(st.integers(0, 2**31 - 1), longs)
+rows = st.lists(st.builds(Fetched, ids, ints, codes, longs, longs, diverging, st.binary(max_size=50)), max_size=5)
+reached = st.lists(st.tuples(ids, ints, ints, longs), max_size=5)
+
+
+def written(fetch: ReplicaFetch) -> bytes:
+    return write_fetch(
+        fetch.session, fetch.wishes, fetch.dropped,
+        is_full=fetch.is_full, bytes_max=fetch.bytes_max, partition_bytes_max=fetch.partition_bytes_max, wait_ms=fetch.wait_ms,
+    )  # fmt: skip
 
 
 @given(messages)
 def test_a_message_between_replicas_comes_back_as_it_was(message: Message) -> None:
-    again = raft_messages.decode(memoryview(raft_messages.encode(message)))
+    again = read_message(memoryview(write_message(message)))
     assert again == message
     assert type(again) is type(message)
 
 
 @given(messages, st.data())
 def test_a_message_between_replicas_that_is_cut_or_longer_is_refused(message: Message, data: st.DataObject) -> None:
-    body = raft_messages.encode(message)
+    body = write_message(message)
     content_bytes = len(message.content) if isinstance(message, Chunk) else 0  # A chunk is as long as it is.
     cut = data.draw(st.integers(0, len(body) - content_bytes - 1))
     with pytest.raises(MalformedInput):
-        raft_messages.decode(memoryview(body[:cut]))
+        read_message(memoryview(body[:cut]))
     if not isinstance(message, Chunk):
         with pytest.raises(MalformedInput):
-            raft_messages.decode(memoryview(body + b"\0"))
+            read_message(memoryview(body + b"\0"))
 
 
 @given(st.binary(max_size=200), st.integers(0, 9))
 def test_any_bytes_are_a_message_between_replicas_or_malformed(noise: bytes, number: int) -> None:
     for body in (noise, bytes([number]) + noise):
         try:
-            message = raft_messages.decode(memoryview(body))
+            message = read_message(memoryview(body))
         except MalformedInput:
             continue
-        assert raft_messages.decode(memoryview(raft_messages.encode(message))) == message
+        assert read_message(memoryview(write_message(message))) == message
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_before_it_is_believed() -> None:
     sender = Replica(NodeId(1), DirectoryId(bytes(16)))
-    empty = raft_messages.encode(Append(sender, Term(1), Offset(0), Term(0), (), Offset(0), 0))
+    empty = write_message(Append(sender, Term(1), Offset(0), Term(0), (), Offset(0), 0))
     with pytest.raises(MalformedInput, match="more entries than bytes"):
-        raft_messages.decode(memoryview(empty[:-4] + b"\xff\xff\xff\xff"))
+        read_message(memoryview(empty[:-4] + b"\xff\xff\xff\xff"))
     head = SnapshotHead(Offset(1), Term(1), Voters(), 0)
-    bare = raft_messages.encode(Chunk(sender, Term(1), head, 0, b"", 0))
+    bare = write_message(Chunk(sender, Term(1), head, 0, b"", 0))
     with pytest.raises(MalformedInput, match="voters are cut off"):
-        raft_messages.decode(memoryview(bare[:-4] + b"\xff\xff\xff\xff"))
-    for decode in (replica_fetch.decode_request, replica_fetch.decode_reply, replica_fetch.decode_reached):
-        with pytest.raises(MalformedInput):
-            decode(memoryview(b"\0" + b"\xff" * 39))
+        read_message(memoryview(bare[:-4] + b"\xff\xff\xff\xff"))
+    for read in (read_fetch, read_fetched, read_reached):
+        with pytest.raises(MalformedInput, match="rows"):
+            read(memoryview(b"\xff" * 40))
 
 
 def test_a_snapshot_in_which_a_node_votes_twice_is_malformed_and_no_broken_promise() -> None:
     sender = Replica(NodeId(1), DirectoryId(bytes(16)))
     twice = Voters((Replica(NodeId(1), DirectoryId(bytes(16))), Replica(NodeId(2), DirectoryId(bytes(16)))))
-    body = raft_messages.encode(Chunk(sender, Term(1), SnapshotHead(Offset(1), Term(1), twice, 0), 0, b"", 0))
+    body = write_message(Chunk(sender, Term(1), SnapshotHead(Offset(1), Term(1), twice, 0), 0, b"", 0))
     with pytest.raises(MalformedInput, match="votes once"):
-        raft_messages.decode(memoryview(body[:-20] + NodeId(1).to_bytes(4, "big") + body[-16:]))
+        read_message(memoryview(body[:-20] + NodeId(1).to_bytes(4, "big") + body[-16:]))
 
 
-@given(requests)
-def test_a_replicas_question_comes_back_as_it_was(request: Request) -> None:
-    assert replica_fetch.decode_request(memoryview(replica_fetch.encode_request(request))) == request
+@given(fetches)
+def test_a_replicas_question_comes_back_as_it_was(fetch: ReplicaFetch) -> None:
+    assert read_fetch(memoryview(written(fetch))) == fetch
 
 
-@given(rows, st.sampled_from(Verdict))
-def test_a_reply_comes_back_as_it_was(some: list[Row], verdict: Verdict) -> None:
-    body = memoryview(b"".join(replica_fetch.encode_reply(some, verdict)))
-    assert replica_fetch.decode_reply(body) == Reply(verdict, some)
+@given(longs, rows, st.booleans())
+def test_an_answer_comes_back_as_it_was(session: int, some: list[Fetched], is_unknown: bool) -> None:
+    body = memoryview(b"".join(write_fetched(session, some, is_unknown=is_unknown)))
+    assert read_fetched(body) == Answer(session, is_unknown, some)
 
 
-@given(reached)
-def test_what_was_reached_comes_back_as_it_was(report: Reached) -> None:
-    assert replica_fetch.decode_reached(memoryview(replica_fetch.encode_reached(report))) == report
+@given(longs, reached)
+def test_what_was_reached_comes_back_as_it_was(node_epoch: int, some: list[Any]) -> None:
+    again, rows = read_reached(memoryview(write_reached(node_epoch, some)))
+    assert (again, list(rows)) == (node_epoch, some)
 
 
 def test_records_are_copied_on_neither_side() -> None:
     records = [bytearray(b"first"), memoryview(bytearray(b"second"))]
-    some = [Row(bytes(16), number, 0, 9, 0, -1, -1, each) for number, each in enumerate(records)]
-    pieces = replica_fetch.encode_reply(some)
+    some = [Fetched(TopicId(bytes(16)), number, 0, Offset(9), Offset(0), None, each) for number, each in enumerate(records)]
+    pieces = write_fetched(1, some)
     assert pieces[1] is records[0]
     assert pieces[2] is records[1]
     frame = bytearray(b"".join(pieces))
-    read = replica_fetch.decode_reply(memoryview(frame)).rows
+    read = read_fetched(memoryview(frame)).rows
     frame[-1:] = b"D"
     assert bytes(read[1].records) == b"seconD"
 
 
 @given(
     st.one_of(
-        requests.map(lambda request: (replica_fetch.decode_request, replica_fetch.encode_request(request))),
-        rows.map(lambda some: (replica_fetch.decode_reply, b"".join(replica_fetch.encode_reply(some)))),
-        reached.map(lambda report: (replica_fetch.decode_reached, replica_fetch.encode_reached(report))),
+        fetches.map(lambda fetch: (read_fetch, written(fetch))),
+        rows.map(lambda some: (read_fetched, b"".join(write_fetched(7, some)))),
+        reached.map(lambda some: (read_reached, write_reached(7, some))),
     ),
     st.data(),
 )
 def test_what_replicas_say_is_refused_when_it_is_cut_or_longer(
     case: tuple[Callable[[memoryview], object], bytes], data: st.DataObject
 ) -> None:
-    decode, body = case
+    read, body = case
     with pytest.raises(MalformedInput):
-        decode(memoryview(body[: data.draw(st.integers(0, len(body) - 1))]))
+        read(memoryview(body[: data.draw(st.integers(0, len(body) - 1))]))
     with pytest.raises(MalformedInput):
-        decode(memoryview(body + b"\0"))
+        read(memoryview(body + b"\0"))

@@ -29,11 +29,11 @@ _VOTER = Struct(">i16s")
 _CHUNK_REPLY = Struct(">qqq")  # end, position, round
 
 
-def encode(message: Message) -> bytes:
+def write_message(message: Message) -> bytes:
     return _FRONT.pack(_NUMBER_OF[type(message)], *message.sender, message.term) + _body(message)
 
 
-def decode(body: memoryview) -> Message:
+def read_message(body: memoryview) -> Message:
     number, node, directory, term = _unpacked(_FRONT, body, 0)
     kind = _KNOWN.get(number)
     if kind is None:
