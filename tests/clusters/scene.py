@@ -245,13 +245,13 @@ class Scene:
 
     def produce_at(self, node: int, *values: bytes, topic: str = TOPIC, partition: int = 0, acks: int = ALL) -> int:
         """To this very node, leader or not; the error code of its answer. Raises `LineLost` if none comes."""
-        return self.do(lambda client: self._ask_node(node, values, topic, partition, acks))
+        return self.do(lambda client: self._ask_node(node, values, topic, partition, acks=acks))
 
     def begin_at(self, node: int, *values: bytes, topic: str = TOPIC, partition: int = 0, acks: int = ALL) -> "asyncio.Task[int]":
         """The same; the request waits at the node's door for as long as it must."""
-        return self.begin(lambda client: self._ask_node(node, values, topic, partition, acks, patience=120.0))
+        return self.begin(lambda client: self._ask_node(node, values, topic, partition, acks=acks, patience=120.0))
 
-    async def _ask_node(self, node: int, values: tuple[bytes, ...], topic: str, partition: int, acks: int, patience: float = 3.0) -> int:
+    async def _ask_node(self, node: int, values: tuple[bytes, ...], topic: str, partition: int, *, acks: int, patience: float = 3.0) -> int:
         address = Address(self.host(node), KAFKA_PORT)
         line = await Line.open(self.notebook, CLIENT, timeout_seconds=patience, address=address)
         row = {"index": partition, "records": self.batch(*values)}

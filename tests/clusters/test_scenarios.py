@@ -170,28 +170,28 @@ def test_a_replica_with_a_lost_disk_is_filled_again_before_it_counts():
         cluster.check()
 
 
-def test_a_tail_that_nobody_else_has_is_cut_even_if_the_power_goes_in_the_middle():
+@pytest.mark.parametrize("change", range(1, 12))
+def test_a_tail_that_nobody_else_has_is_cut_even_if_the_power_goes_in_the_middle(change: int):
     """A leader writes alone what is never acknowledged, another leads and writes in its place.
 
     The old one cuts its tail by epoch. Its power goes at each change that this makes to its disk, one after the other.
     """
-    for change in range(1, 12):
-        with Scene(seed=change) as cluster:
-            cluster.create(min_insync_replicas=1, segment_bytes=1024)
-            old = cluster.leads()
-            cluster.produce(b"common")
-            cluster.cut(old)
-            for number in range(5):
-                refused(lambda number=number: cluster.produce_at(old, b"alone-%d" % number * 100, acks=LEADER_ONLY))
-            cluster.until(lambda: cluster.leader() not in (None, old))
-            cluster.produce(b"instead")
-            cluster.world.hosts[cluster.host(old)].disk.crash_at(change)
-            cluster.heal()
-            cluster.run_for(5)
-            if cluster.world.has_ended(cluster.host(old)):
-                cluster.start(old)
-            cluster.check()
-            assert list(cluster.read().values())[:2] == [b"common", b"instead"]
+    with Scene(seed=change) as cluster:
+        cluster.create(min_insync_replicas=1, segment_bytes=1024)
+        old = cluster.leads()
+        cluster.produce(b"common")
+        cluster.cut(old)
+        for number in range(5):
+            refused(lambda number=number: cluster.produce_at(old, b"alone-%d" % number * 100, acks=LEADER_ONLY))
+        cluster.until(lambda: cluster.leader() not in (None, old))
+        cluster.produce(b"instead")
+        cluster.world.hosts[cluster.host(old)].disk.crash_at(change)
+        cluster.heal()
+        cluster.run_for(5)
+        if cluster.world.has_ended(cluster.host(old)):
+            cluster.start(old)
+        cluster.check()
+        assert list(cluster.read().values())[:2] == [b"common", b"instead"]
 
 
 def test_the_end_that_was_told_never_goes_back_though_the_new_leader_knows_less():
