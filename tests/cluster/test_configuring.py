@@ -3,8 +3,9 @@
 import pytest
 
 from penstock.cluster import records
+from penstock.cluster.commands import CreateTopics, NewTopic, RegisterNode, UnfenceNode
 from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
-from penstock.cluster.controller import Controller, CreateTopics, NewTopic, RegisterNode
+from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
 from penstock.errors import ErrorCode, Refusal
@@ -19,7 +20,7 @@ def controller(**overrides: str) -> Controller:
     made = Controller(ClusterImage(), TopicConfig(), 1, 100)
     told = {name.replace("_", "."): value for name, value in overrides.items()}
     register = RegisterNode(1, "c", "d", "h", 1, was_stopped_cleanly=True)
-    for command in (register, CreateTopics((NewTopic("a", TOPIC_ID, 1, overrides=told),))):
+    for command in (register, UnfenceNode(1, 1), CreateTopics((NewTopic("a", TOPIC_ID, 1, overrides=told),))):
         for record in made.decide(command).records:
             made.image.replay(record)
     return made

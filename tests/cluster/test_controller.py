@@ -5,21 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import records
-from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
-from penstock.cluster.controller import (
-    PRODUCER_BLOCK_SIZE,
+from penstock.cluster.commands import (
     AddPartitions,
     BuryTopic,
     Command,
-    Controller,
     CreateTopics,
     DeleteTopic,
     MorePartitions,
     NewTopic,
     RegisterNode,
     TakeProducerBlock,
+    UnfenceNode,
 )
+from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
+from penstock.cluster.controller import PRODUCER_BLOCK_SIZE, Controller
 from penstock.cluster.image import ClusterImage
+from penstock.cluster.replies import Reply
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
 from penstock.wire.configs import Operation
@@ -31,11 +32,16 @@ def topic_id(n: int) -> bytes:
 
 def controller(partitions_max: int = 100) -> Controller:
     made = Controller(ClusterImage(), TopicConfig(), 3, partitions_max)
-    carry_out(made, RegisterNode(1, "cluster", "directory", "localhost", 9092, was_stopped_cleanly=True))
+    come_up(made)
     return made
 
 
-def carry_out(made: Controller, command: Command) -> tuple[records.Record | Refusal, ...]:
+def come_up(made: Controller, *, was_stopped_cleanly: bool = True) -> None:
+    carry_out(made, RegisterNode(1, "cluster", "directory", "localhost", 9092, was_stopped_cleanly=was_stopped_cleanly))
+    carry_out(made, UnfenceNode(1, made.image.nodes[1].node_epoch))
+
+
+def carry_out(made: Controller, command: Command) -> tuple[Reply, ...]:
     decision = made.decide(command)
     for record in decision.records:
         made.image.replay(records.decode(records.encode(record)))
@@ -115,11 +121,10 @@ def test_producer_blocks_never_overlap() -> None:
 def test_an_unclean_return_begins_a_new_leader_epoch_and_a_clean_one_does_not() -> None:
     made = controller()
     create(made, NewTopic("a", topic_id(1), 1))
-    carry_out(made, RegisterNode(1, "other", "directory", "localhost", 9092, was_stopped_cleanly=True))
+    come_up(made)
     assert made.image.topics["a"].partitions[0].leader_epoch == 0
-    carry_out(made, RegisterNode(1, "other", "directory", "localhost", 9092, was_stopped_cleanly=False))
+    come_up(made, was_stopped_cleanly=False)
     assert made.image.topics["a"].partitions[0].leader_epoch == 1
-    assert made.image.cluster_id == "cluster"
     assert made.image.nodes[1].node_epoch == 3
 
 
@@ -158,7 +163,7 @@ def test_a_topic_that_cannot_grow_is_refused_with_its_code_and_stays(wish: MoreP
 def test_a_topic_grows_within_the_bound_and_new_partitions_begin_their_own_epochs() -> None:
     made = controller(partitions_max=6)
     create(made, NewTopic("a", topic_id(1), 2), NewTopic("b", topic_id(2), 1))
-    carry_out(made, RegisterNode(1, "c", "d", "h", 1, was_stopped_cleanly=False))
+    come_up(made, was_stopped_cleanly=False)
     replies = carry_out(made, AddPartitions((MorePartitions("a", 4, ((1,), (1,))), MorePartitions("b", 3), MorePartitions("b", 2))))
     assert [isinstance(reply, Refusal) for reply in replies] == [False, True, False], "what one takes is not there for the next"
     assert [partition.leader_epoch for partition in made.image.topics["a"].partitions] == [1, 1, 0, 0]
@@ -190,7 +195,7 @@ def test_a_snapshot_replays_into_the_same_image(steps: list[tuple[str, int]]) ->
             case "block":
                 carry_out(made, TakeProducerBlock(1))
             case "unclean":
-                carry_out(made, RegisterNode(1, "c", "d", "h", 1, was_stopped_cleanly=False))
+                come_up(made, was_stopped_cleanly=False)
     again = ClusterImage()
     for record in made.image.snapshot():
         again.replay(records.decode(records.encode(record)))

@@ -1,14 +1,15 @@
 """Who may change the cluster, and how: commands in, records and replies out.
 
 `decide` never mutates the image. One decision is committed and replayed before the next is taken, so each sees all that came before it.
-A command for many topics is one decision: topics that cannot be made are refused each by itself, the others are made together.
+`owed` is what the controller does unasked, as commands: derived from the image and from who is alive, so that a successor goes on with it.
+Here is only whose business a command is; the rules stand there: registering, in_sync, electing, reassigning, topic_making, configuring.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, assert_never
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
 
-from penstock.cluster import placement, records
+from penstock.cluster import electing, records, registering
 from penstock.cluster.commands import (
     AddPartitions,
     BuryTopic,
@@ -16,6 +17,7 @@ from penstock.cluster.commands import (
     Command,
     CreateTopics,
     DeleteTopic,
+    ElectionKind,
     ElectLeaders,
     FenceNode,
     MorePartitions,
@@ -28,29 +30,27 @@ from penstock.cluster.commands import (
     UnfenceNode,
     UnregisterNode,
 )
-from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, check_internal, node_configured, topic_configured
-from penstock.cluster.image import ClusterImage
+from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, node_configured, topic_configured
+from penstock.cluster.deciding import Decision, agreed, refused
+from penstock.cluster.drafting import Draft
+from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.in_sync import change_in_sync
+from penstock.cluster.moving import AS_IT_IS
+from penstock.cluster.reassigning import reassign
 from penstock.cluster.replies import Reply
-from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
+from penstock.cluster.sessions import Sessions
+from penstock.cluster.topic_making import Terms, add_partitions, create_topics
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import TopicConfig
-from penstock.vocabulary import TopicId
+from penstock.settings import TOPIC_PREFIX, TopicConfig
+from penstock.vocabulary import Instant, NodeId, TopicId
 
 __all__ = [
     "PRODUCER_BLOCK_SIZE", "AddPartitions", "BuryTopic", "Command", "Controller", "CreateTopics", "Decision", "DeleteTopic",
     "MorePartitions", "NewTopic", "RegisterNode", "Reply", "TakeProducerBlock",
 ]  # fmt: skip
 
-INTERNAL_OVERRIDES = {"cleanup.policy": "compact"}  # Also where a client makes such a topic, as Kafka lets it.
 PRODUCER_BLOCK_SIZE = 1_000  # As Kafka's: a crash wastes at most this many of 2**63 ids.
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What becomes true, and what the asker hears: one reply for each thing asked, in the order asked."""
-
-    records: tuple[records.Record, ...]
-    replies: tuple[Reply, ...]
+_MIN_INSYNC = "min.insync.replicas"
 
 
 @dataclass(slots=True)
@@ -61,141 +61,153 @@ class Controller:
     topic_defaults: TopicConfig
     partitions_default: int
     partitions_max: int
+    replication_default: int = 1
+    internal_replication: int = 3
+    gives_leadership_back: bool = True  # To the first replica, when it is in sync again.
+    imbalance_check_s: float = 30.0
+    seconds_since_heard: Callable[[NodeId], float | None] = lambda _: None  # For refusals that tell why there are too few nodes.
+    _settled_at: tuple[int, TopicConfig] | None = None  # Then nothing could be settled: no need to look again while it holds.
+    _look_back_at: Instant | None = None
 
     def decide(self, command: Command) -> Decision:
         match command:
             case CreateTopics():
-                return self._create(command.topics)
+                return create_topics(self._terms(), command.topics)
             case AddPartitions():
-                return self._add_partitions(command.topics)
-            case ConfigureTopic():
-                return self._configure_topic(command)
-            case ConfigureNode():
-                return self._configure_node(command)
+                return add_partitions(self._terms(), command.topics)
+            case ConfigureTopic() | ConfigureNode():
+                return self._configure_topic(command) if isinstance(command, ConfigureTopic) else self._configure_node(command)
             case DeleteTopic():
                 return self._delete(command.topic_id)
-            case TakeProducerBlock():
-                return _all_agreed(records.ProducerBlockTaken(command.node_id, self.image.next_producer_id, PRODUCER_BLOCK_SIZE))
-            case RegisterNode():
-                return self._register(command)
             case BuryTopic():
-                return _all_agreed(records.TopicBuried(command.topic_id, command.node_id))
-            case ChangeInSync() | ElectLeaders() | ReassignPartitions() | Settle():
-                return Decision((), (Refusal(ErrorCode.UNSUPPORTED_VERSION, "not yet"),))
-            case FenceNode() | UnfenceNode() | StopNode() | UnregisterNode():
-                return Decision((), (Refusal(ErrorCode.UNSUPPORTED_VERSION, "not yet"),))
+                return self._bury(command)
+            case TakeProducerBlock():
+                taken = records.ProducerBlockTaken(command.node_id, self.image.next_producer_id, PRODUCER_BLOCK_SIZE)
+                return agreed((taken,), taken)
+            case RegisterNode() | UnfenceNode() | FenceNode() | StopNode() | UnregisterNode():
+                return self._decide_on_node(command)
+            case ChangeInSync():
+                return change_in_sync(self._draft(), command)
+            case ElectLeaders():
+                return electing.elect(self._draft(), command)
+            case ReassignPartitions():
+                return reassign(self._draft(), command)
+            case Settle():
+                return electing.settle(self._draft())
             case _:
                 assert_never(command)
 
-    def _create(self, topics: Sequence[NewTopic]) -> Decision:
-        replies: list[Any] = []
-        room = self.partitions_max - self.image.partition_count
-        taken: set[str] = set()
-        for wish in topics:
+    def owed(self, now: Instant, sessions: Sessions) -> list[Command]:
+        """What to submit now. Asked again and again: cheap while nothing has changed, and what was done is not owed any more."""
+        owed: list[Command] = []
+        for node_id in sessions.expired(now):
+            node = self.image.nodes.get(node_id)
+            if node is not None and not node.is_fenced:
+                owed.append(FenceNode(node_id, node.node_epoch))
+        if self._has_unsettled():
+            owed.append(Settle())
+        if self.gives_leadership_back and (self._look_back_at is None or now >= self._look_back_at):
+            if self._look_back_at is not None and (partitions := electing.to_be_given_back(self.image)):
+                owed.append(ElectLeaders(ElectionKind.PREFERRED, partitions))
+            self._look_back_at = Instant(now + self.imbalance_check_s)
+        return owed
+
+    def config_of(self, topic: Topic) -> TopicConfig:
+        """What holds for the topic. Of what it was told, a value that only another version of Penstock takes is passed over."""
+        if not topic.overrides:
+            return self.topic_defaults
+        try:
+            return self.topic_defaults.with_overrides(topic.overrides)
+        except Refusal:
+            config = self.topic_defaults
+        for name, value in topic.overrides.items():
             try:
-                made = self._new_topic(wish, taken, room)
-            except Refusal as refusal:
-                replies.append(refusal)
+                config = config.with_overrides({name: value})
+            except Refusal:
                 continue
-            taken.add(made.name)
-            room -= len(made.partitions)
-            replies.append(made)
-        return Decision(tuple(reply for reply in replies if not isinstance(reply, Refusal)), tuple(replies))
+        return config
 
-    def _new_topic(self, wish: NewTopic, taken: set[str], room: int) -> records.TopicCreated:
-        name = check_topic_name(wish.name)
-        if name in self.image.topics or name in taken:
-            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-        overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
-        check_internal(name, self.topic_defaults.with_overrides(overrides))
-        placements = self._placements(wish)
-        self._check_room(len(placements), room)
-        return records.TopicCreated(name, wish.topic_id, placements, overrides)
+    def _has_unsettled(self) -> bool:
+        at = self.image.version, self.topic_defaults
+        if not self.image.unsettled or self._settled_at == at:
+            return False
+        if electing.settle(self._draft()).records:
+            return True
+        self._settled_at = at
+        return False
 
-    def _placements(self, wish: NewTopic) -> tuple[records.Placement, ...]:
-        nodes = sorted(self.image.nodes)
-        if wish.assignments:
-            if wish.partitions != -1 or wish.replication_factor != -1:
-                raise Refusal(ErrorCode.INVALID_REQUEST, "give either replica assignments, or a number of partitions and replicas")
-            return placement.as_assigned(wish.assignments, nodes)
-        partitions = self.partitions_default if wish.partitions == -1 else wish.partitions
-        if not 1 <= partitions <= self.partitions_max:
-            raise Refusal(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {self.partitions_max} partitions, not {partitions}")
-        replication_factor = 1 if wish.replication_factor == -1 else wish.replication_factor
-        if replication_factor < 1:
-            raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least one replica, not {replication_factor}")
-        return placement.place(partitions, replication_factor, nodes)
+    def _decide_on_node(self, command: RegisterNode | UnfenceNode | FenceNode | StopNode | UnregisterNode) -> Decision:
+        match command:
+            case RegisterNode():
+                return registering.register(self._draft(), command)
+            case UnfenceNode():
+                return registering.unfence(self._draft(), command)
+            case FenceNode():
+                return registering.fence(self._draft(), command)
+            case StopNode():
+                return registering.stop(self._draft(), command)
+            case UnregisterNode():
+                return registering.unregister(self.image, command)
+            case _:
+                assert_never(command)
 
-    def _check_room(self, partitions: int, room: int) -> None:
-        if partitions > room:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION,
-                f"{partitions} more partitions would pass the bound of {self.partitions_max} (setting partitions.max)",
-            )
+    def _draft(self) -> Draft:
+        return Draft(self.image, self.config_of)
 
-    def _add_partitions(self, wishes: Sequence[MorePartitions]) -> Decision:
-        replies: list[Any] = []
-        room = self.partitions_max - self.image.partition_count
-        for wish in wishes:
-            try:
-                added = self._more_partitions(wish, room)
-            except Refusal as refusal:
-                replies.append(refusal)
-                continue
-            room -= len(added.partitions)
-            replies.append(added)
-        return Decision(tuple(reply for reply in replies if not isinstance(reply, Refusal)), tuple(replies))
-
-    def _more_partitions(self, wish: MorePartitions, room: int) -> records.PartitionsAdded:
-        topic = self.image.topics.get(wish.topic)
-        if topic is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.topic!r}")
-        first = len(topic.partitions)
-        if wish.partitions <= first:
-            raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic {wish.topic!r} has {first} partitions; {wish.partitions} would not be more")
-        self._check_room(wish.partitions - first, room)
-        replicas, nodes = len(topic.partitions[0].replicas), sorted(self.image.nodes)
-        if wish.assignments is None:
-            return records.PartitionsAdded(topic.topic_id, placement.place(wish.partitions - first, replicas, nodes, first=first))
-        if [len(assigned) for assigned in wish.assignments] != [replicas] * (wish.partitions - first):
-            raise Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{wish.partitions - first} new partitions need as many assignments, each of {replicas} replicas as the topic's others",
-            )
-        return records.PartitionsAdded(topic.topic_id, placement.as_assigned(list(enumerate(wish.assignments)), nodes))
+    def _terms(self) -> Terms:
+        return Terms(
+            self.image, self.topic_defaults, self.partitions_default, self.partitions_max,
+            self.replication_default, self.internal_replication, self.seconds_since_heard,
+        )  # fmt: skip
 
     def _configure_topic(self, command: ConfigureTopic) -> Decision:
         try:
             configured = topic_configured(self.image, self.topic_defaults, command)
         except Refusal as refusal:
             return Decision((), (refusal,))
-        is_news = configured.overrides != self.image.topics_by_id[configured.topic_id].overrides
-        return Decision((configured,) if is_news else (), (configured,))
+        topic = self.image.topics_by_id[configured.topic_id]
+        if configured.overrides == topic.overrides:
+            return agreed((), configured)
+        config = self.topic_defaults.with_overrides(configured.overrides)
+        draft = Draft(self.image, lambda _: config)
+        if config.min_insync_replicas != self.config_of(topic).min_insync_replicas:
+            for index, state in enumerate(topic.partitions):
+                if state.eligible:
+                    draft.move(topic, index, AS_IT_IS)
+        return agreed((*draft.records(), configured), configured)
 
     def _configure_node(self, command: ConfigureNode) -> Decision:
         try:
             configured = node_configured(self.image, command)
         except Refusal as refusal:
             return Decision((), (refusal,))
-        is_news = configured.overrides != self.image.node_overrides.get(command.node_id, {})
-        return Decision((configured,) if is_news else (), (configured,))
+        held = self.image.node_overrides.get(command.node_id, {})
+        if configured.overrides == held:
+            return agreed((), configured)
+        name = TOPIC_PREFIX + _MIN_INSYNC
+        draft = self._draft()
+        if configured.overrides.get(name) != held.get(name):
+            self._trust_no_eligible(draft)
+        return agreed((*draft.records(), configured), configured)
+
+    def _trust_no_eligible(self, draft: Draft) -> None:
+        """The least size of in-sync sets is about to change for leaders, and some may hear of it before others: nobody may commit what
+        somebody else still counts on not being committed. Where nobody leads, nothing can be committed."""
+        draft.config_of = lambda topic: replace(self.config_of(topic), min_insync_replicas=1)
+        for topic_id, index in self.image.unsettled:
+            topic = self.image.topics_by_id[topic_id]
+            if topic.partitions[index].eligible and topic.partitions[index].in_sync and _MIN_INSYNC not in topic.overrides:
+                draft.move(topic, index, AS_IT_IS)
 
     def _delete(self, topic_id: TopicId) -> Decision:
-        if topic_id not in self.image.topics_by_id:
-            return Decision((), (Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic (any more)"),))
-        return _all_agreed(records.TopicDeleted(topic_id))
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic (any more)")
+        holders = {node for state in topic.partitions for node in state.replicas}
+        deleted = records.TopicDeleted(topic_id, tuple(sorted(holders)))
+        return agreed((deleted,), deleted)
 
-    def _register(self, command: RegisterNode) -> Decision:
-        known = self.image.nodes.get(command.node_id)
-        node_epoch = known.node_epoch + 1 if known else 1
-        made: list[records.Record] = []
-        if not self.image.cluster_id:
-            made.append(records.ClusterFormed(command.cluster_id))
-        made.append(records.NodeRegistered(command.node_id, node_epoch, command.directory_id, command.host, command.port))
-        if known and not command.was_stopped_cleanly:
-            made.append(records.LeadershipResumed(command.node_id))
-        return _all_agreed(*made)
-
-
-def _all_agreed(*made: records.Record) -> Decision:
-    return Decision(made, made)
+    def _bury(self, command: BuryTopic) -> Decision:
+        buried = records.TopicBuried(command.topic_id, command.node_id)
+        is_owed = command.node_id in self.image.graveyard.get(command.topic_id, ())
+        return agreed((buried,) if is_owed else (), buried)

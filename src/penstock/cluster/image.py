@@ -51,6 +51,7 @@ class NodeState:
     peer_port: int
     roles: tuple[str, ...]
     is_fenced: bool
+    has_new_disk: bool = False
     is_stopping: bool = False  # Until it registers again.
 
     @property
@@ -65,7 +66,7 @@ class NodeState:
     def as_record(self) -> records.NodeRegistered:
         return records.NodeRegistered(
             self.node_id, self.node_epoch, self.directory_id, self.host, self.port, self.rack, self.peer_host, self.peer_port,
-            self.roles, self.is_fenced,
+            self.roles, self.is_fenced, self.has_new_disk,
         )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ class Topic:
 class ClusterImage:
     cluster_id: str = ""
     nodes: dict[NodeId, NodeState] = field(default_factory=dict)
+    retired: dict[NodeId, int] = field(default_factory=dict)  # The last epoch of each node that was unregistered.
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[TopicId, Topic] = field(default_factory=dict)
     node_overrides: dict[NodeId, dict[str, str]] = field(default_factory=dict)  # And of EVERY_NODE; none of them empty.
@@ -96,6 +98,7 @@ class ClusterImage:
     partition_count: int = 0
     unsettled: dict[tuple[TopicId, int], None] = field(default_factory=dict)  # Without a leader, with eligible ones, or being reassigned.
     loads: dict[NodeId, Load] = field(default_factory=dict)
+    version: int = field(default=0, compare=False)  # How many records it has replayed: who reckons from it can tell.
 
     def live_brokers(self) -> list[NodeId]:
         return sorted(node.node_id for node in self.nodes.values() if node.is_live)
@@ -113,6 +116,7 @@ class ClusterImage:
         return sum(state.leader == node_id for _, _, state in self.each_partition())
 
     def replay(self, record: records.Record) -> None:
+        self.version += 1
         match record:
             case records.ClusterFormed():
                 self.cluster_id = record.cluster_id
@@ -137,9 +141,10 @@ class ClusterImage:
     def _replay_node(self, record: records.OfNode) -> None:
         match record:
             case records.NodeRegistered():
+                self.retired.pop(record.node_id, None)
                 self.nodes[record.node_id] = NodeState(
                     record.node_id, record.node_epoch, record.directory_id, record.host, record.port, record.rack,
-                    record.peer_host, record.peer_port, record.roles, record.is_fenced,
+                    record.peer_host, record.peer_port, record.roles, record.is_fenced, record.has_new_disk,
                 )  # fmt: skip
             case records.NodeFenced():
                 self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_fenced=True)
@@ -148,7 +153,7 @@ class ClusterImage:
             case records.NodeStopping():
                 self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_stopping=True)
             case records.NodeUnregistered():
-                self._forget_node(record.node_id)
+                self._forget_node(record)
             case _:
                 assert_never(record)
 
@@ -174,6 +179,7 @@ class ClusterImage:
         """Records that replay into this image from nothing."""
         kept: list[records.Record] = [records.ClusterFormed(self.cluster_id)]
         kept += [node.as_record() for node in self.nodes.values()]
+        kept += [records.NodeUnregistered(node_id, node_epoch) for node_id, node_epoch in self.retired.items()]
         kept += [records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping]
         kept += [records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items()]
         for topic in self.topics.values():
@@ -239,11 +245,12 @@ class ClusterImage:
         else:
             self.graveyard.pop(topic_id, None)
 
-    def _forget_node(self, node_id: NodeId) -> None:
-        self.nodes.pop(node_id, None)
-        self.node_overrides.pop(node_id, None)
+    def _forget_node(self, record: records.NodeUnregistered) -> None:
+        self.nodes.pop(record.node_id, None)
+        self.node_overrides.pop(record.node_id, None)
+        self.retired[record.node_id] = record.node_epoch
         for topic_id in list(self.graveyard):
-            self._bury(topic_id, node_id)
+            self._bury(topic_id, record.node_id)
 
     def _raise_epochs_led_by(self, node_id: NodeId) -> None:
         for topic, index, state in list(self.each_partition()):

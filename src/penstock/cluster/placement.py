@@ -1,46 +1,68 @@
 """Which nodes hold a new topic's partitions.
 
-Replicas go round the live nodes, each partition beginning one node further, so that leaders spread evenly. Racks come with the cluster.
+The first replica of each partition goes to the node that is first for the fewest, so that leaders are spread evenly over all topics. Each
+further one goes to the rack that holds the fewest of this partition, and there to the node that holds the fewest replicas: the loss of a
+rack takes as few of them as can be. Only brokers that are up get any. Nodes that were told no rack stand in one together.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from penstock.cluster.image import Load, NodeState
 from penstock.cluster.records import Placement
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NodeId
 
 
-def place(partitions: int, replication_factor: int, nodes: Sequence[NodeId], *, first: int = 0) -> tuple[Placement, ...]:
-    """Partitions from the number `first` on."""
-    if replication_factor > len(nodes):
-        names = ", ".join(str(node) for node in nodes)
-        raise Refusal(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many nodes, and {len(nodes)} is up ({names}); use a replication factor of {len(nodes)}",
-        )
-    return tuple(_beginning_at(index, replication_factor, nodes) for index in range(first, first + partitions))
+class Placer:
+    """Places partition after partition; each counts for the next."""
+
+    def __init__(self, brokers: Sequence[NodeState], loads: Mapping[NodeId, Load]) -> None:
+        """`brokers`: those that may be given replicas, by number."""
+        self._ring = [broker.node_id for broker in brokers]
+        self._rack_of = {broker.node_id: broker.rack for broker in brokers}
+        self._firsts = {node: loads.get(node, Load()).firsts for node in self._ring}
+        self._held = {node: loads.get(node, Load()).replicas for node in self._ring}
+
+    def place(self, partitions: int, replication_factor: int) -> tuple[Placement, ...]:
+        return tuple(self._place_one(replication_factor) for _ in range(partitions))
+
+    def _place_one(self, replication_factor: int) -> Placement:
+        first = min(self._ring, key=lambda node: (self._firsts[node], node))
+        self._firsts[first] += 1
+        at = self._ring.index(first)
+        others = self._ring[at + 1 :] + self._ring[:at]
+        chosen = [first]
+        racks = Counter([self._rack_of[first]])
+        for _ in range(replication_factor - 1):
+            best = min((node for node in others if node not in chosen), key=lambda node: (racks[self._rack_of[node]], self._held[node]))
+            chosen.append(best)
+            racks[self._rack_of[best]] += 1
+        for node in chosen:
+            self._held[node] += 1
+        return Placement(tuple(chosen), tuple(chosen), first)
 
 
-def as_assigned(assignments: Sequence[tuple[int, Sequence[int]]], nodes: Sequence[NodeId]) -> tuple[Placement, ...]:
-    """The placement that a client spells out: (partition, its replicas, the first of them to lead)."""
+def as_assigned(assignments: Sequence[tuple[int, Sequence[int]]], nodes: Mapping[NodeId, NodeState]) -> tuple[Placement, ...]:
+    """The placement that a client spells out: (partition, its replicas, the first of them that is up to lead)."""
     by_partition = dict(assignments)
     if len(by_partition) != len(assignments) or sorted(by_partition) != list(range(len(assignments))):
         raise _no("partitions must be numbered 0, 1, 2 … without gaps, each once")
-    for partition, replicas in by_partition.items():
-        if not replicas or len(set(replicas)) != len(replicas):
-            raise _no(f"partition {partition} needs replicas, each node once")
-        for node in replicas:
-            if node not in nodes:
-                raise _no(f"partition {partition} names node {node}, which is not in the cluster")
-    return tuple(_of([NodeId(node) for node in by_partition[index]]) for index in range(len(assignments)))
+    return tuple(_assigned(index, [NodeId(node) for node in by_partition[index]], nodes) for index in range(len(assignments)))
 
 
-def _beginning_at(index: int, replication_factor: int, nodes: Sequence[NodeId]) -> Placement:
-    return _of([nodes[(index + step) % len(nodes)] for step in range(replication_factor)])
-
-
-def _of(replicas: Sequence[NodeId]) -> Placement:
-    return Placement(tuple(replicas), tuple(replicas), replicas[0])
+def _assigned(partition: int, replicas: Sequence[NodeId], nodes: Mapping[NodeId, NodeState]) -> Placement:
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise _no(f"partition {partition} needs replicas, each node once")
+    for node in replicas:
+        if node not in nodes:
+            raise _no(f"partition {partition} names node {node}, which is not in the cluster")
+        if not nodes[node].is_broker:
+            raise _no(f"partition {partition} names node {node}, which is a controller only and holds no partitions")
+    up = tuple(node for node in replicas if nodes[node].is_live and not nodes[node].is_stopping)
+    if not up:
+        raise _no(f"partition {partition}: none of its replicas is up ({', '.join(map(str, replicas))})")
+    return Placement(tuple(replicas), up, up[0])
 
 
 def _no(reason: str) -> Refusal:

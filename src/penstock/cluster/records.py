@@ -39,6 +39,7 @@ class NodeRegistered:
     peer_port: int = 0
     roles: tuple[str, ...] = (BROKER, CONTROLLER)
     is_fenced: bool = False  # Version 1 knew no fences.
+    has_new_disk: bool = False  # It held partitions under this number before, with another data directory.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class NodeStopping:
 @dataclass(frozen=True, slots=True)
 class NodeUnregistered:
     node_id: NodeId
+    node_epoch: int  # Its last one: should it come back, it begins above.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,67 @@
+"""A leader asks for another in-sync set: who keeps up with it and who doesn't any more.
+
+Each wish is taken or refused by itself. It names the partition epoch that it was thought up in, so that of two changes that cross each
+other one loses (INVALID_UPDATE_VERSION), and for each member the node epoch that the leader knows: whoever has restarted since must catch
+up first (KIP-903).
+"""
+
+from penstock.cluster.commands import ChangeInSync, InSyncWish
+from penstock.cluster.deciding import Decision
+from penstock.cluster.drafting import Draft
+from penstock.cluster.image import PartitionState
+from penstock.cluster.moving import Wish
+from penstock.cluster.replies import Reply
+from penstock.errors import ErrorCode, Refusal
+from penstock.vocabulary import NodeId
+
+
+def change_in_sync(draft: Draft, command: ChangeInSync) -> Decision:
+    node = draft.image.nodes.get(command.node_id)
+    if node is None or node.node_epoch != command.node_epoch:
+        stale = Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {command.node_id} is not registered in epoch {command.node_epoch}")
+        return Decision((), tuple(stale for _ in command.wishes))
+    replies: list[Reply] = []
+    for wish in command.wishes:
+        try:
+            replies.append(_changed(draft, command.node_id, wish).as_change(wish.topic_id, wish.partition))
+        except Refusal as refusal:
+            replies.append(refusal)
+    return Decision(tuple(draft.records()), tuple(replies))
+
+
+def _changed(draft: Draft, leader: NodeId, wish: InSyncWish) -> PartitionState:
+    topic = draft.image.topics_by_id.get(wish.topic_id)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic (any more)")
+    if not 0 <= wish.partition < len(topic.partitions):
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} has no partition {wish.partition}")
+    state = draft.state(topic, wish.partition)
+    _check_epochs(state, leader, wish)
+    members = tuple(node for node, _ in wish.in_sync)
+    if leader not in members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"an in-sync set has replicas of the partition, each once, and its leader: not {members}")
+    for node_id, node_epoch in wish.in_sync:
+        _check_member(draft, state, node_id, node_epoch)
+    return draft.move(topic, wish.partition, Wish(in_sync=members))
+
+
+def _check_epochs(state: PartitionState, leader: NodeId, wish: InSyncWish) -> None:
+    if wish.leader_epoch > state.leader_epoch or wish.partition_epoch > state.partition_epoch:
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the asker knows more than this controller does")
+    if wish.leader_epoch < state.leader_epoch:
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"node {state.leader} leads in epoch {state.leader_epoch}")
+    if state.leader != leader:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"node {state.leader} leads, not node {leader}")
+    if wish.partition_epoch < state.partition_epoch:
+        reason = f"the partition has changed since: it is in partition epoch {state.partition_epoch}, not {wish.partition_epoch}"
+        raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, reason)
+
+
+def _check_member(draft: Draft, state: PartitionState, node_id: NodeId, node_epoch: int) -> None:
+    node = draft.nodes.get(node_id)
+    if node is None or not node.is_broker:
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} is no broker of this cluster")
+    if node.node_epoch != node_epoch:
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} has restarted: it is in epoch {node.node_epoch}, not {node_epoch}")
+    if node_id not in state.in_sync and (node.is_fenced or node.is_stopping):
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} is {'fenced' if node.is_fenced else 'stopping'}")

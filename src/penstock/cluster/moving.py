@@ -1,0 +1,130 @@
+"""What becomes of one partition: the rules by which its in-sync set, its eligible replicas and its leader change. One state to the next.
+
+1. A leader comes from the in-sync set. Only where nobody there is up, from the eligible. Never a fenced one; one that is stopping only
+   where no other is left. Anyone else only where an unclean election is allowed, and then what others had is gone.
+2. Whoever leaves the in-sync set while it falls below the effective min.insync.replicas stays eligible: nothing is committed below it, so
+   whoever left has all that was (KIP-966). At or above it records are committed without those who left, so nobody is eligible.
+3. Every change of leader raises the leader epoch, every change the partition epoch.
+4. A reassignment ends when all that are being added are in sync and enough of those that stay are; who is removed leaves then.
+
+A replica whose copy cannot be trusted (a wiped disk) is named in `distrusted` and is not eligible, whatever it was.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.cluster.image import NodeState, PartitionState
+from penstock.vocabulary import NO_NODE, LeaderEpoch, NodeId
+
+
+class Circumstances(NamedTuple):
+    """What a move depends on beside the partition."""
+
+    nodes: Mapping[NodeId, NodeState]
+    min_insync: int  # As the topic says; in effect never more than there are replicas.
+    is_unclean_allowed: bool = False
+
+    def is_live(self, node_id: NodeId) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.is_live
+
+    def may_lead(self, node_id: NodeId) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.is_live and not node.is_stopping
+
+    def has_old_disk(self, node_id: NodeId) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and not node.has_new_disk
+
+
+class Wish(NamedTuple):
+    """What is asked of the partition. None: as it is."""
+
+    in_sync: Sequence[NodeId] | None = None
+    replicas: tuple[NodeId, ...] | None = None
+    adding: tuple[NodeId, ...] | None = None
+    removing: tuple[NodeId, ...] | None = None
+    leader: NodeId | None = None  # Preferred over the one that leads, if it may.
+    distrusted: NodeId | None = None
+    begins_epoch: bool = False  # Though the leader stays.
+
+
+AS_IT_IS = Wish()
+
+
+def moved(state: PartitionState, wish: Wish, now: Circumstances) -> PartitionState:
+    """The partition as it will be; the very same state where nothing changes."""
+    draft = _assigned(state, wish)
+    draft = _finished_if_it_can_be(draft, now)
+    candidates = _within(draft.replicas, state.eligible + state.in_sync, but=(*draft.in_sync, wish.distrusted))
+    leader = _chosen(draft, candidates, wish.leader, now)
+    if leader != NO_NODE and leader not in draft.in_sync:
+        is_clean = leader in candidates
+        draft = draft._replace(in_sync=(leader,))
+        candidates = _within(draft.replicas, state.eligible + state.in_sync, but=(leader, wish.distrusted)) if is_clean else ()
+    eligible = candidates if len(draft.in_sync) < effective_min(now.min_insync, draft.replicas) else ()
+    draft = draft._replace(leader=leader, eligible=eligible, last_leader=_last_leader(state, leader, wish))
+    if leader != state.leader or wish.begins_epoch:
+        draft = draft._replace(leader_epoch=LeaderEpoch(state.leader_epoch + 1))
+    return state if draft == state else draft._replace(partition_epoch=state.partition_epoch + 1)
+
+
+def effective_min(min_insync: int, replicas: Sequence[NodeId]) -> int:
+    return min(min_insync, len(replicas))
+
+
+def _assigned(state: PartitionState, wish: Wish) -> PartitionState:
+    replicas = state.replicas if wish.replicas is None else wish.replicas
+    return state._replace(
+        replicas=replicas,
+        in_sync=_within(replicas, state.in_sync if wish.in_sync is None else tuple(wish.in_sync)),
+        adding=state.adding if wish.adding is None else wish.adding,
+        removing=state.removing if wish.removing is None else wish.removing,
+    )
+
+
+def _finished_if_it_can_be(draft: PartitionState, now: Circumstances) -> PartitionState:
+    if not draft.is_reassigning or not all(node in draft.in_sync for node in draft.adding):
+        return draft
+    target = draft.target
+    staying = _within(target, draft.in_sync)
+    if not any(now.is_live(node) for node in staying) or len(staying) < effective_min(now.min_insync, target):
+        return draft
+    return draft._replace(replicas=target, in_sync=staying, adding=(), removing=())
+
+
+def _chosen(draft: PartitionState, eligible: Sequence[NodeId], wanted: NodeId | None, now: Circumstances) -> NodeId:
+    """In the order of preference: who may, of those who have everything."""
+    first = [node for node in (wanted, draft.leader) if node is not None]
+    in_sync = [*(node for node in first if node in draft.in_sync), *(node for node in draft.replicas if node in draft.in_sync)]
+    for candidates in (in_sync, eligible):
+        for is_good in (now.may_lead, now.is_live):
+            if (found := _first(candidates, is_good)) is not None:
+                return found
+    if draft.leader in draft.in_sync:
+        return draft.leader  # It has just come up again, fenced until it has caught up, and nobody else could take its place.
+    if now.is_unclean_allowed:
+        return _uncleanly_chosen(draft, now)
+    return NO_NODE
+
+
+def _uncleanly_chosen(draft: PartitionState, now: Circumstances) -> NodeId:
+    """Who led last may have lost the least; who is only being added, or got another disk, may have nothing at all."""
+    live = [node for node in (draft.last_leader, *draft.replicas) if now.is_live(node)]
+    return next((node for node in live if now.has_old_disk(node) and node not in draft.adding), live[0] if live else NO_NODE)
+
+
+def _last_leader(state: PartitionState, leader: NodeId, wish: Wish) -> NodeId:
+    if leader != NO_NODE:
+        return NO_NODE
+    last = state.leader if state.leader != NO_NODE else state.last_leader
+    return NO_NODE if last == wish.distrusted else last
+
+
+def _within(replicas: Sequence[NodeId], nodes: Sequence[NodeId], but: Sequence[NodeId | None] = ()) -> tuple[NodeId, ...]:
+    """Each once, in the order given."""
+    return tuple(dict.fromkeys(node for node in nodes if node in replicas and node not in but))
+
+
+def _first(nodes: Sequence[NodeId], is_good: Callable[[NodeId], bool]) -> NodeId | None:
+    return next((node for node in nodes if is_good(node)), None)

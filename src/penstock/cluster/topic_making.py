@@ -1,0 +1,180 @@
+"""Topics are made and grow.
+
+A command for many topics is one decision: those that cannot be made are refused each by itself, the others are made together.
+A topic that is there under the very id that was drawn for it was made by this command before: it is answered as then, and nothing is made.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from penstock.cluster import records
+from penstock.cluster.commands import MorePartitions, NewTopic
+from penstock.cluster.configuring import check_internal
+from penstock.cluster.deciding import Decision
+from penstock.cluster.image import ClusterImage, NodeState, Topic
+from penstock.cluster.placement import Placer, as_assigned
+from penstock.cluster.replies import Reply
+from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
+from penstock.errors import ErrorCode, Refusal
+from penstock.settings import TopicConfig
+from penstock.vocabulary import NodeId
+
+INTERNAL_OVERRIDES = {"cleanup.policy": "compact"}  # Also where a client makes such a topic, as Kafka lets it.
+
+
+class Terms(NamedTuple):
+    """What holds for new topics."""
+
+    image: ClusterImage
+    topic_defaults: TopicConfig
+    partitions_default: int
+    partitions_max: int
+    replication_default: int
+    internal_replication: int  # Of the cluster's own topics; they make do with fewer where there are fewer nodes.
+    seconds_since_heard: Callable[[NodeId], float | None]
+
+
+class _Making:
+    """One command: what earlier topics of it take is not there for the later ones."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.image = terms.image
+        self.brokers = [node for node in sorted(terms.image.nodes.values(), key=_number) if node.is_live and not node.is_stopping]
+        self.placer = Placer(self.brokers, terms.image.loads)
+        self.room = terms.partitions_max - terms.image.partition_count
+        self.taken: set[str] = set()
+
+
+def create_topics(terms: Terms, wishes: Sequence[NewTopic]) -> Decision:
+    making = _Making(terms)
+    made: list[records.Record] = []
+    replies: list[Reply] = []
+    for wish in wishes:
+        known = terms.image.topics_by_id.get(wish.topic_id)
+        try:
+            if known is not None and known.name == wish.name:
+                replies.append(_as_created(known))
+                continue
+            created = _created(making, wish)
+        except Refusal as refusal:
+            replies.append(refusal)
+            continue
+        making.taken.add(created.name)
+        making.room -= len(created.partitions)
+        made.append(created)
+        replies.append(created)
+    return Decision(tuple(made), tuple(replies))
+
+
+def add_partitions(terms: Terms, wishes: Sequence[MorePartitions]) -> Decision:
+    making = _Making(terms)
+    made: list[records.Record] = []
+    replies: list[Reply] = []
+    for wish in wishes:
+        try:
+            added = _grown(making, wish)
+        except Refusal as refusal:
+            replies.append(refusal)
+            continue
+        making.room -= len(added.partitions)
+        made.append(added)
+        replies.append(added)
+    return Decision(tuple(made), tuple(replies))
+
+
+def _as_created(topic: Topic) -> records.TopicCreated:
+    placements = tuple(records.Placement(*state) for state in topic.partitions)
+    return records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides))
+
+
+def _created(making: _Making, wish: NewTopic) -> records.TopicCreated:
+    name = check_topic_name(wish.name)
+    if name in making.image.topics or name in making.taken:
+        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+    overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
+    check_internal(name, making.terms.topic_defaults.with_overrides(overrides))
+    return records.TopicCreated(name, wish.topic_id, _placements(making, wish), overrides)
+
+
+def _placements(making: _Making, wish: NewTopic) -> tuple[records.Placement, ...]:
+    terms = making.terms
+    if wish.assignments:
+        if wish.partitions != -1 or wish.replication_factor != -1:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "give either replica assignments, or a number of partitions and replicas")
+        assigned = as_assigned(wish.assignments, making.image.nodes)
+        _check_room(making, len(assigned))
+        return assigned
+    partitions = terms.partitions_default if wish.partitions == -1 else wish.partitions
+    if not 1 <= partitions <= terms.partitions_max:
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {terms.partitions_max} partitions, not {partitions}")
+    replication_factor = _replication_factor(making, wish)
+    if replication_factor < 1:
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least one replica, not {replication_factor}")
+    _check_up(making, wish.name, replication_factor)
+    _check_room(making, partitions)
+    return making.placer.place(partitions, replication_factor)
+
+
+def _replication_factor(making: _Making, wish: NewTopic) -> int:
+    if wish.replication_factor != -1:
+        return wish.replication_factor
+    if wish.name in INTERNAL_TOPICS:
+        return max(1, min(making.terms.internal_replication, len(making.brokers)))
+    return making.terms.replication_default
+
+
+def _check_room(making: _Making, partitions: int) -> None:
+    if partitions > making.room:
+        raise Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} more partitions would pass the bound of {making.terms.partitions_max} (setting partitions.max)",
+        )
+
+
+def _check_up(making: _Making, topic: str, replication_factor: int) -> None:
+    up = len(making.brokers)
+    if replication_factor <= up:
+        return
+    missing = [node for node in sorted(making.image.nodes.values(), key=_number) if node.is_broker and node not in making.brokers]
+    names = ", ".join(str(node.node_id) for node in making.brokers) or "none"
+    told = "; ".join([names, *(_absence(making.terms, node) for node in missing)])
+    needs = f"{replication_factor} replica{'s' * (replication_factor != 1)}"
+    remedies = [f"start node {missing[0].node_id}"] if missing and not missing[0].is_stopping else []
+    remedies += [f"use a replication factor of {up}"] if up else []
+    raise Refusal(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"topic {topic!r} needs {needs} but only {up} node{'s are' if up != 1 else ' is'} up ({told}); "
+        f"{', or '.join(remedies) or 'start a broker'}",
+    )
+
+
+def _absence(terms: Terms, node: NodeState) -> str:
+    if node.is_stopping and not node.is_fenced:
+        return f"node {node.node_id} is stopping"
+    seconds = terms.seconds_since_heard(node.node_id)
+    return f"node {node.node_id} is not up" if seconds is None else f"node {node.node_id} was last seen {seconds:.0f} s ago"
+
+
+def _grown(making: _Making, wish: MorePartitions) -> records.PartitionsAdded:
+    topic = making.image.topics.get(wish.topic)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.topic!r}")
+    first = len(topic.partitions)
+    if wish.partitions <= first:
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic {wish.topic!r} has {first} partitions; {wish.partitions} would not be more")
+    _check_room(making, wish.partitions - first)
+    replicas = len(topic.partitions[0].target)
+    if wish.assignments is None:
+        _check_up(making, topic.name, replicas)
+        return records.PartitionsAdded(topic.topic_id, making.placer.place(wish.partitions - first, replicas))
+    if [len(assigned) for assigned in wish.assignments] != [replicas] * (wish.partitions - first):
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{wish.partitions - first} new partitions need as many assignments, each of {replicas} replicas as the topic's others",
+        )
+    return records.PartitionsAdded(topic.topic_id, as_assigned(list(enumerate(wish.assignments)), making.image.nodes))
+
+
+def _number(node: NodeState) -> NodeId:
+    return node.node_id
