@@ -20,6 +20,9 @@ def missing(cluster: Cluster) -> Iterator[str]:
             yield f"{host} does not serve"
     if cluster.controller() is None:
         yield "nobody decides"
+    if (image := cluster.image()) is not None:
+        live = image.live_brokers()
+        yield from (f"{host} is fenced" for host in cluster.brokers if cluster.processes[host].plan.node_id not in live)
     for topic, index, state in cluster.states():
         if state.leader < 0:
             yield f"{topic}-{index} has no leader: replicas {state.replicas}, in sync {state.in_sync}, eligible {state.eligible}"

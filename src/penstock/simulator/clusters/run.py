@@ -85,6 +85,7 @@ class ClusterPlay:
         )
         self.watcher = Watcher(self.cluster, self.notebook)
         self.reports = Reports()
+        self._is_night = False  # Nobody is started before everybody has stopped.
         special = {**damage.strikes(self.notebook), **faults.strikes(self.cluster), **aiming.strikes(self.cluster)}
         self.plan = draw_trouble(menu, [*faults.strikes(self.cluster), *aiming.strikes(self.cluster)])
         self.nemesis = Nemesis(
@@ -92,7 +93,7 @@ class ClusterPlay:
             self.plan,
             nodes=self.cluster.hosts,
             clients=[client.name for client in menu.clients],
-            start=self.cluster.start,
+            start=self._start,
             special=special,
         )
         self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
@@ -113,6 +114,10 @@ class ClusterPlay:
                 self.menu.seed, self.world.trace_hash(), self.notebook.findings + check(self.notebook.diary),
                 self._statistics(), self._story(), self.world.trace.lines,
             )  # fmt: skip
+
+    def _start(self, host: str) -> None:
+        if not self._is_night:
+            self.cluster.start(host)
 
     # The acts.
 
@@ -188,9 +193,11 @@ class ClusterPlay:
                 for host in self.cluster.hosts:
                     self.world.kill(host)
             case "clean stop":
+                self._is_night = True
                 for host in self.cluster.hosts:
                     self.world.terminate(host)
                 self.world.run_until(lambda: all(map(self.world.has_ended, self.cluster.hosts)), within=_UP_WITHIN_SECONDS)
+                self._is_night = False
             case _:
                 pass
 
