@@ -26,21 +26,25 @@ from penstock.broker.handlers.produce import Produce
 from penstock.broker.handlers.single_produce import SingleProduce
 from penstock.broker.housekeeping import Housekeeper
 from penstock.broker.identity import LOCK_PATH, Identity, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
+from penstock.broker.in_sync_changes import InSyncChanges
 from penstock.broker.memory import split_memory
 from penstock.broker.metrics import Metrics
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.quorum import CommitUnknown, NotLeading, Quorum
 from penstock.broker.quorum_opening import options_from, replica_of
+from penstock.broker.replica_fetching import ReplicaFetching
+from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.together import together
 from penstock.cluster import records
 from penstock.cluster.controller import AddPartitions, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
+from penstock.cluster.commands import UnfenceNode
 from penstock.cluster.image import ClusterImage
 from penstock.consensus.voters import Voters
 from penstock.env import Env
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, MalformedInput, OutOfHandles, Refusal
 from penstock.log.open_files import OpenFiles
-from penstock.partition.leader import AdvanceWatermark, Answer, Effect
+from penstock.partition.leader import AdvanceWatermark, Answer, Effect, ProposeInSync
 from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
 from penstock.settings import KIB, NodeSettings
 from penstock.vocabulary import Instant, NodeId, TopicId
@@ -79,6 +83,9 @@ class Node:
         self.groups = Groups(self)
         self.group_lags = GroupLags(self)
         self.assignments = Assignments(self)
+        self.in_sync_changes = InSyncChanges(self)
+        self.replica_fetching = ReplicaFetching(self)
+        self.replica_serving = ReplicaServing(self)
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
         self.parked_produces: dict[Produce | SingleProduce, None] = {}
@@ -119,6 +126,7 @@ class Node:
         node_id = NodeId(self.settings.node_id)
         await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
         await self.assignments.open_all(is_clean=was_clean)
+        await self.submit(UnfenceNode(node_id, self.image.nodes[node_id].node_epoch))
         self._is_recovered = True
         self.look_at_disk_room()
         self.spawn(self._housekeeper.look_after_clients())
@@ -180,9 +188,13 @@ class Node:
         return self._health
 
     @property
-    def image(self) -> ClusterImage:
+    def quorum(self) -> Quorum:
         assert self._metadata is not None
-        return self._metadata.image
+        return self._metadata
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.quorum.image
 
     def controller_node(self) -> NodeId | None:
         """The node that decides for the cluster, as far as this one knows."""
@@ -326,6 +338,8 @@ class Node:
             elif isinstance(effect, Answer):
                 for token in effect.tokens:
                     token.made_durable()
+            elif isinstance(effect, ProposeInSync):
+                self.in_sync_changes.propose(partition, effect)
             else:
                 for token in effect.tokens:
                     token.refused(refusal, effect.reason)

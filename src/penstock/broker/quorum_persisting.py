@@ -89,10 +89,7 @@ class Persister:
         job = self._jobs.popleft()
         match job:
             case PersistVote():
-                while self._jobs and isinstance(self._jobs[0], PersistVote):
-                    job = self._jobs.popleft()
-                await self._when_there_is_room(self._store.write_vote, job)
-                self._on_persisted(job.sequence)
+                self._on_persisted(await self._write_vote(job))
             case PersistEntries():
                 self._on_persisted(await self._write_entries(job))
             case Install():
@@ -103,6 +100,13 @@ class Persister:
                 await self._keep(job.snapshot)
             case _:
                 assert_never(job)
+
+    async def _write_vote(self, job: PersistVote) -> int:
+        while self._jobs and isinstance(later := self._jobs[0], PersistVote):
+            self._jobs.popleft()
+            job = later
+        await self._when_there_is_room(self._store.write_vote, job)
+        return job.sequence
 
     async def _write_entries(self, job: PersistEntries) -> int:
         """As many jobs as there are, and one flush."""
