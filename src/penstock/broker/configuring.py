@@ -36,9 +36,8 @@ def settings_now(node: "Node") -> NodeSettings:
 async def adopt_settings(node: "Node") -> None:
     """The node's own settings have changed. Thousands of topics may start from another config now, so others get their turn meanwhile."""
     node.settings = settings = settings_now(node)
-    defaults = settings.default_topic_config()
-    node.controller.topic_defaults = node.partitions.defaults = defaults
-    node.controller.partitions_default, node.controller.partitions_max = settings.num_partitions, settings.partitions_max
+    node.partitions.defaults = settings.default_topic_config()
+    node.controller.follow(settings)
     node.groups.settings_changed()
     node.look_at_disk_room()
     node.look_for_old_segments_soon()

@@ -14,10 +14,11 @@ from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_SETTINGS, NodeSettings, TopicConfig
+from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, TopicConfig
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import Operation
 
+MIN_INSYNC = "min.insync.replicas"
 VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol.
 
 # Kafka's settings that are lists and that we only keep.
@@ -79,6 +80,9 @@ def node_configured(image: ClusterImage, command: ConfigureNode) -> records.Node
 
     overrides = _changed(held, command, listed)
     NodeSettings().with_changes(overrides)
+    if command.node_id != EVERY_NODE and TOPIC_PREFIX + MIN_INSYNC in overrides:
+        reason = f"{MIN_INSYNC} tells which replicas may lead, so all nodes must agree on it: set it for every node, or for a topic"
+        raise Refusal(ErrorCode.INVALID_CONFIG, reason)
     return records.NodeConfigured(command.node_id, overrides)
 
 

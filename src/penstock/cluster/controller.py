@@ -6,6 +6,7 @@ Here is only whose business a command is; the rules stand there: registering, in
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -30,18 +31,19 @@ from penstock.cluster.commands import (
     UnfenceNode,
     UnregisterNode,
 )
-from penstock.cluster.configuring import ConfigureNode, ConfigureTopic, node_configured, topic_configured
+from penstock.cluster.configuring import MIN_INSYNC, ConfigureNode, ConfigureTopic, node_configured, topic_configured
 from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.cluster.in_sync import change_in_sync
 from penstock.cluster.moving import AS_IT_IS
 from penstock.cluster.reassigning import reassign
+from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.replies import Reply
 from penstock.cluster.sessions import Sessions
 from penstock.cluster.topic_making import Terms, add_partitions, create_topics
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import TOPIC_PREFIX, TopicConfig
+from penstock.settings import TOPIC_PREFIX, NodeSettings, TopicConfig
 from penstock.vocabulary import Instant, NodeId, TopicId
 
 __all__ = [
@@ -50,7 +52,6 @@ __all__ = [
 ]  # fmt: skip
 
 PRODUCER_BLOCK_SIZE = 1_000  # As Kafka's: a crash wastes at most this many of 2**63 ids.
-_MIN_INSYNC = "min.insync.replicas"
 
 
 @dataclass(slots=True)
@@ -68,6 +69,19 @@ class Controller:
     seconds_since_heard: Callable[[NodeId], float | None] = lambda _: None  # For refusals that tell why there are too few nodes.
     _settled_at: tuple[int, TopicConfig] | None = None  # Then nothing could be settled: no need to look again while it holds.
     _look_back_at: Instant | None = None
+
+    @classmethod
+    def of(cls, image: ClusterImage, settings: NodeSettings) -> "Controller":
+        controller = cls(image, settings.default_topic_config(), settings.num_partitions, settings.partitions_max)
+        controller.follow(settings)
+        return controller
+
+    def follow(self, settings: NodeSettings) -> None:
+        """These hold from now on."""
+        self.topic_defaults = settings.default_topic_config()
+        self.partitions_default, self.partitions_max = settings.num_partitions, settings.partitions_max
+        self.replication_default, self.internal_replication = settings.default_replication_factor, settings.offsets_replication_factor
+        self.gives_leadership_back, self.imbalance_check_s = settings.auto_leader_rebalance, float(settings.leader_imbalance_seconds)
 
     def decide(self, command: Command) -> Decision:
         match command:
@@ -114,17 +128,16 @@ class Controller:
 
     def config_of(self, topic: Topic) -> TopicConfig:
         """What holds for the topic. Of what it was told, a value that only another version of Penstock takes is passed over."""
+        config = self.topic_defaults
+        if (told := self.image.node_overrides.get(EVERY_NODE, {}).get(TOPIC_PREFIX + MIN_INSYNC)) is not None:
+            config = replace(config, min_insync_replicas=int(told))  # At once: others may have adopted it before us.
         if not topic.overrides:
-            return self.topic_defaults
-        try:
-            return self.topic_defaults.with_overrides(topic.overrides)
-        except Refusal:
-            config = self.topic_defaults
+            return config
+        with suppress(Refusal):
+            return config.with_overrides(topic.overrides)
         for name, value in topic.overrides.items():
-            try:
+            with suppress(Refusal):
                 config = config.with_overrides({name: value})
-            except Refusal:
-                continue
         return config
 
     def _has_unsettled(self) -> bool:
@@ -168,7 +181,7 @@ class Controller:
         topic = self.image.topics_by_id[configured.topic_id]
         if configured.overrides == topic.overrides:
             return agreed((), configured)
-        config = self.topic_defaults.with_overrides(configured.overrides)
+        config = self.config_of(replace(topic, overrides=configured.overrides))
         draft = Draft(self.image, lambda _: config)
         if config.min_insync_replicas != self.config_of(topic).min_insync_replicas:
             for index, state in enumerate(topic.partitions):
@@ -184,7 +197,7 @@ class Controller:
         held = self.image.node_overrides.get(command.node_id, {})
         if configured.overrides == held:
             return agreed((), configured)
-        name = TOPIC_PREFIX + _MIN_INSYNC
+        name = TOPIC_PREFIX + MIN_INSYNC
         draft = self._draft()
         if configured.overrides.get(name) != held.get(name):
             self._trust_no_eligible(draft)
@@ -196,7 +209,7 @@ class Controller:
         draft.config_of = lambda topic: replace(self.config_of(topic), min_insync_replicas=1)
         for topic_id, index in self.image.unsettled:
             topic = self.image.topics_by_id[topic_id]
-            if topic.partitions[index].eligible and topic.partitions[index].in_sync and _MIN_INSYNC not in topic.overrides:
+            if topic.partitions[index].eligible and topic.partitions[index].in_sync and MIN_INSYNC not in topic.overrides:
                 draft.move(topic, index, AS_IT_IS)
 
     def _delete(self, topic_id: TopicId) -> Decision:
