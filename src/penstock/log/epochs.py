@@ -66,6 +66,11 @@ class Epochs:
         found = bisect_right(self._epochs, epoch)
         return self._starts[found] if found < len(self._starts) else NEVER
 
+    def last_up_to(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The last epoch not after this one that wrote anything, `NO_EPOCH` for none, and where everything up to it ends."""
+        found = bisect_right(self._epochs, epoch)
+        return self._epochs[found - 1] if found else NO_EPOCH, self._starts[found] if found < len(self._starts) else log_end
+
     def cut(self, end_offset: int) -> None:
         """Forgets the epochs that begin at or after the offset."""
         while self._starts and self._starts[-1] >= end_offset:

@@ -193,6 +193,15 @@ def encode_batch(
     return batch
 
 
+def empty_batch(base_offset: int, end_offset: int, leader_epoch: int) -> bytearray:
+    """A batch without records that stands for offsets whose records are gone, as compaction leaves them behind too."""
+    batch = bytearray(HEADER_BYTES)
+    length, last_delta = HEADER_BYTES - _PREFIX_BYTES, end_offset - base_offset - 1
+    _HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, 0, last_delta, -1, -1, -1, -1, -1, 0)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(batch, _CRC_FROM, len(batch)))
+    return batch
+
+
 def decode_records(batch: Buffer, *, bytes_max: int) -> list[Record]:
     """The records of one whole batch, unpacked to at most `bytes_max`. Does not check the checksum."""
     return list(iterate_records(*unpack_batch(batch, bytes_max=bytes_max)))
