@@ -152,23 +152,23 @@ class Follower:
 
     def _take(self, answer: Fetched) -> list[Step]:
         log, steps = self._log, list[Step]()
-        end_offset = log.end_offset
+        start_offset, end_offset = log.start_offset, log.end_offset
         if answer.records:
             first_offset = Offset(read_header(answer.records).base_offset)
             if first_offset < end_offset:
                 # A batch that begins before our end holds it: the leader starts inside of a batch, or compaction has made two into one.
-                if log.start_offset < end_offset:
-                    return [self._truncate(max(first_offset, log.start_offset))]
+                if start_offset < end_offset:
+                    return [self._truncate(max(first_offset, start_offset))]
                 steps.append(StartOver(first_offset))
-                end_offset = first_offset
+                start_offset = end_offset = first_offset
             joined = join(answer.records, end_offset=end_offset, last_epoch=log.epochs.latest, epoch_max=self.epoch)
             if not joined.batches:
                 return [Wait(joined.fault or "the leader sent nothing whole")]
             steps.append(Append(joined.batches))
             end_offset = joined.end_offset
-        start_offset = Offset(min(answer.log_start, end_offset))
-        if start_offset > log.start_offset:
-            steps.append(RaiseStart(start_offset))
+        leaders_start = Offset(min(answer.log_start, end_offset))
+        if leaders_start > start_offset:
+            steps.append(RaiseStart(leaders_start))
         watermark = Offset(min(answer.high_watermark, end_offset))
         if watermark > min(self.high_watermark, log.end_offset):  # Once more, if an append came to nothing.
             self.high_watermark = max(self.high_watermark, watermark)
