@@ -51,8 +51,10 @@ soak: setup ## The long versions of the fault tests.
 	$(BIN)/python scripts/suite.py --soak $(TESTS)
 
 SEEDS ?= 5000
-simulate: setup ## Run many simulated worlds (SEEDS=5000).
+CLUSTER_SEEDS ?= 1000
+simulate: setup ## Run many simulated worlds, of one node and of clusters (SEEDS=5000 CLUSTER_SEEDS=1000).
 	$(BIN)/penstock simulate --seeds $(SEEDS)
+	$(BIN)/penstock simulate --cluster --seeds $(CLUSTER_SEEDS)
 
 package: setup ## Build the wheel and the sdist into dist/.
 	rm -rf build dist

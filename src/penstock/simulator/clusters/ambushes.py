@@ -10,7 +10,11 @@ from functools import wraps
 from random import Random
 from typing import Any
 
+from penstock.broker.in_sync_changes import InSyncChanges
 from penstock.broker.node import Node
+from penstock.broker.quorum import Quorum
+from penstock.cluster.image import ClusterImage
+from penstock.consensus.state import State
 from penstock.log.log import Log
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.faults import BLOWS
@@ -25,8 +29,14 @@ MOMENTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "when it begins to lead": ((Partition, "lead"),),
     "when it begins to follow": ((Partition, "follow"),),
     "when it writes a checkpoint": ((Log, "write_checkpoint"),),
+    "when it learns of a decision": ((ClusterImage, "replay"),),
+    "when it votes": ((State, "vote_for"),),
+    "when it begins to decide": ((Quorum, "_elected"),),
+    "when it takes a snapshot": ((Quorum, "_take_snapshot"), (Quorum, "_install")),
+    "when it asks for another set": ((InSyncChanges, "propose"),),
 }
-_USUAL = {"after an append": 0.01, "before an answer": 0.01, "when it writes a checkpoint": 0.02}  # They come often.
+# They come often.
+_USUAL = {"after an append": 0.01, "before an answer": 0.01, "when it writes a checkpoint": 0.02, "when it learns of a decision": 0.01}
 _RARE = 0.15
 _WAITS_SECONDS = (0.0, 0.0, 0.000_1, 0.002)
 

@@ -72,7 +72,7 @@ class Cluster:
     def node(self, host: str) -> Node | None:
         """The living node, once it has read its metadata."""
         node = self.processes[host].being if self.world.is_running(host) else None
-        return node if node is not None and node.has_metadata else None
+        return node if node is not None and node.has_image else None
 
     def living(self) -> Iterator[tuple[str, Node]]:
         for host in self.hosts:

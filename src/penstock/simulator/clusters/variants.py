@@ -1,18 +1,176 @@
 """Clusters that are broken on purpose: each neglects one thing that keeps acknowledged records, and each must be caught.
 
-A variant is a handful of attributes of the product's classes, replaced on every node while one world runs and put back afterwards.
+A variant is a handful of attributes of the product's classes, replaced on every node while one world runs and put back afterwards. What
+neglects the rules of consensus is tried on cores (simulator/cores); some of that is repeated here, on disks and links.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.partition.leader import Leader
+from penstock.broker.assignments import Assignments
+from penstock.broker.in_sync_changes import InSyncChanges
+from penstock.cluster import drafting, moving, registering
+from penstock.cluster import in_sync as wishes
+from penstock.cluster.commands import RegisterNode
+from penstock.cluster.drafting import Draft
+from penstock.cluster.image import PartitionState
+from penstock.cluster.moving import Circumstances
+from penstock.errors import ErrorCode
+from penstock.partition.in_sync import InSync, ProposeInSync
+from penstock.partition.leader import Effect, InSyncChanged, Leader, Reached
+from penstock.partition.partition import Partition, ProduceToken
+from penstock.simulator.cores import variants as of_cores
+from penstock.vocabulary import NO_NODE, NodeId
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
 
+# Promises made too early.
+
+
 def acknowledges_before_the_flush() -> Patches:
+    """Of anybody: the answer leaves as soon as the leader has appended."""
     return [(Leader, "park", lambda self, end_offset, token, *, needs_all: False)]
 
 
-VARIANTS: dict[str, Callable[[], Patches]] = {make.__name__.replace("_", "-"): make for make in (acknowledges_before_the_flush,)}
+def acknowledges_before_its_followers_have_it() -> Patches:
+    return [(Leader, "_lowest", lambda self: self.own_end)]
+
+
+def reports_before_its_flush() -> Patches:
+    """A follower says that it has what is only in its machine's memory."""
+    return [(Partition, "durable_end", property(lambda self: self.log.end_offset))]
+
+
+def believes_reports_to_an_earlier_leader() -> Patches:
+    reached_there = Leader._reached_there
+
+    def reached_whenever(self: Leader[ProduceToken], event: Reached) -> list[Effect[ProduceToken]]:
+        return reached_there(self, event._replace(epoch=self.epoch))
+
+    return [(Leader, "_reached_there", reached_whenever)]
+
+
+def tells_its_end_before_it_knows_it() -> Patches:
+    """A new leader's watermark lags behind what the one before has shown (KIP-207)."""
+    return [(Leader, "may_tell_end", property(lambda self: True))]
+
+
+# The in-sync set.
+
+
+def shrinks_the_set_without_the_controller() -> Patches:
+    def help_yourself(self: InSyncChanges, partition: Partition, proposal: ProposeInSync) -> None:
+        node, leader = self._node, partition.leader
+        assert leader is not None
+        replicas = [member for member in leader._set.replicas]
+        changed = InSyncChanged(proposal.members, proposal.partition_epoch + 1, replicas)
+        node.carry_out(partition, leader.step(changed, node.env.now()))
+
+    return [(InSyncChanges, "propose", help_yourself)]
+
+
+def does_not_wait_for_whom_it_proposes() -> Patches:
+    def bounds(self: InSync) -> None:
+        self.bounds = tuple(self._followers[node] for node in self.members if node != self._me)
+
+    return [(InSync, "_note_bounds", bounds)]
+
+
+def lets_anybody_join_who_has_reached_the_watermark() -> Patches:
+    """A new leader's own watermark lags behind: who has reached it may lack what an earlier leader has acknowledged."""
+
+    def propose(self: Leader[ProduceToken]) -> list[Effect[ProduceToken]]:
+        proposal = self._set.propose(self.high_watermark)
+        return [] if proposal is None else [proposal]
+
+    return [(Leader, "_propose", propose)]
+
+
+def lets_an_earlier_life_join() -> Patches:
+    """KIP-903: who has restarted since may lack what its earlier life has reported."""
+    return [(wishes, "_check_member", lambda draft, state, node_id, node_epoch: None)]
+
+
+# Leadership.
+
+
+def leads_on_when_another_was_chosen() -> Patches:
+    adopt = Assignments.adopt
+
+    def adopt_unless_it_leads(self: Assignments, partition: Partition) -> None:
+        state = self._node.image.partition(partition.topic_id, partition.index)
+        if partition.leader is None or state is None or state.leader in (self._me, NO_NODE):
+            adopt(self, partition)
+
+    return [(Assignments, "adopt", adopt_unless_it_leads)]
+
+
+def serves_followers_of_any_epoch() -> Patches:
+    return [(Partition, "check_leader_epoch", lambda self, claimed: ErrorCode.NONE)]
+
+
+def elects_whoever_is_up() -> Patches:
+    chosen = moving._chosen
+
+    def anybody(draft: PartitionState, eligible: Sequence[NodeId], wanted: NodeId | None, now: Circumstances) -> NodeId:
+        found = chosen(draft, eligible, wanted, now)
+        if found == NO_NODE or not now.is_live(found):
+            return next((node for node in draft.replicas if now.is_live(node)), found)
+        return found
+
+    return [(moving, "_chosen", anybody)]
+
+
+def takes_everybody_for_eligible() -> Patches:
+    """Whoever was in the set once may lead when nobody is left in it, whatever was acknowledged since (KIP-966)."""
+    moved = moving.moved
+
+    def move(state: PartitionState, wish: moving.Wish, now: Circumstances) -> PartitionState:
+        after = moved(state, wish, now)
+        return after._replace(eligible=after.replicas) if after.eligible or not after.in_sync else after
+
+    return [(drafting, "moved", move)]
+
+
+def trusts_a_disk_that_was_put_in_since() -> Patches:
+    come_back = registering._come_back
+
+    def come_back_as_ever(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> None:
+        come_back(draft, command, has_other_disk=False)
+
+    return [(registering, "_come_back", come_back_as_ever)]
+
+
+# Consensus.
+
+
+def forgets_its_vote() -> Patches:
+    return of_cores.forgets_its_vote()
+
+
+def commits_before_the_flush() -> Patches:
+    return of_cores.acknowledges_before_the_flush()
+
+
+VARIANTS: dict[str, Callable[[], Patches]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        acknowledges_before_the_flush,
+        acknowledges_before_its_followers_have_it,
+        reports_before_its_flush,
+        believes_reports_to_an_earlier_leader,
+        tells_its_end_before_it_knows_it,
+        shrinks_the_set_without_the_controller,
+        does_not_wait_for_whom_it_proposes,
+        lets_anybody_join_who_has_reached_the_watermark,
+        lets_an_earlier_life_join,
+        leads_on_when_another_was_chosen,
+        serves_followers_of_any_epoch,
+        elects_whoever_is_up,
+        takes_everybody_for_eligible,
+        trusts_a_disk_that_was_put_in_since,
+        forgets_its_vote,
+        commits_before_the_flush,
+    )
+}

@@ -1,0 +1,43 @@
+"""Every cluster that is broken on purpose is caught, by the worlds of the suite or by a scenario made for it: the checkers bite."""
+
+from collections.abc import Callable
+
+import pytest
+from clusters import test_scenarios as scenarios
+
+from penstock.simulator.clusters.run import run_cluster_seed
+from penstock.simulator.clusters.variants import VARIANTS
+from penstock.simulator.knobs import replaced
+from penstock.simulator.loop import Stuck
+
+SEEDS_MAX = 30  # Those that the suite runs on the nodes as they are.
+
+# Where it was caught last: tried first, to save time. When the draw of seeds has changed, all others are tried as well.
+CAUGHT_LAST: dict[str, tuple[int, ...]] = {}
+
+# What no seed of the suite is sure to meet, and the scenario that does.
+CAUGHT_BY: dict[str, Callable[[], None]] = {}
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in CAUGHT_BY])
+def test_a_broken_cluster_is_caught_by_the_worlds(variant: str) -> None:
+    seeds = [*CAUGHT_LAST.get(variant, ()), *range(SEEDS_MAX)]
+    assert any(run_cluster_seed(seed, variant=variant).violations for seed in seeds), f"no seed finds that the cluster {variant}"
+
+
+@pytest.mark.parametrize("variant", CAUGHT_BY)
+def test_a_broken_cluster_is_caught_by_a_scenario(variant: str) -> None:
+    with pytest.raises((AssertionError, Stuck)), replaced(VARIANTS[variant]()):
+        CAUGHT_BY[variant]()
+
+
+def test_every_scenario_that_catches_something_is_one_of_the_suite() -> None:
+    assert all(getattr(scenarios, scenario.__name__) is scenario for scenario in CAUGHT_BY.values())
+
+
+def test_a_variant_is_gone_when_its_run_is_over() -> None:
+    before = run_cluster_seed(3).trace_hash
+    run_cluster_seed(3, variant="acknowledges-before-the-flush")
+    assert run_cluster_seed(3).trace_hash == before
