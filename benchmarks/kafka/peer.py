@@ -1,11 +1,12 @@
-"""One Kafka node in KRaft mode with its own start script's JVM settings: 1 GB heap, G1.
+"""Kafka nodes in KRaft mode, one or several, with its own start script's JVM settings: 1 GB heap, G1.
 
-Its configuration is the default one, except for what a single node must set, and for how soon the files of deleted topics go.
-Its jars bring no logging backend, so it logs nothing.
+Its configuration is the default one, except for where each lives, what a single node must set, and for how soon the files of deleted
+topics go. Its jars bring no logging backend, so it logs nothing.
 """
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.processes import Command, free_port
@@ -45,32 +46,54 @@ def install(cache: Path) -> Path:
 
 def command(libraries: Path, data_dir: Path) -> Command:
     """Formats a new data directory and says how to start the node on it."""
-    data_dir.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
-    properties = data_dir / "server.properties"
-    properties.write_text(_properties(data_dir / "log", port, controller_port))
-    java = ["java", *_JVM, "-cp", f"{libraries}/*"]
-    subprocess.run(
-        ["java", "-cp", f"{libraries}/*", "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(properties)],
-        check=True,
-        capture_output=True,
-    )
-    return Command("Apache Kafka", [*java, "kafka.Kafka", str(properties)], port, data_dir)
+    alone = _place(data_dir, 1, port=port, voters={1: controller_port}) | _ALONE
+    _format(libraries, data_dir, alone)
+    return started_by(libraries, data_dir, port)
 
 
-def _properties(log_dir: Path, port: int, controller_port: int) -> str:
-    return f"""\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-log.dirs={log_dir}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-log.segment.delete.delay.ms=1000
-"""
+def cluster_commands(libraries: Path, directory: Path, nodes: int = 3) -> list[Command]:
+    """The same for nodes that are brokers and voters at once, in Kafka's own defaults: how to start each."""
+    ports = {node: free_port() for node in range(1, nodes + 1)}
+    voters = {node: free_port() for node in ports}
+    commands = []
+    for node, port in ports.items():
+        data_dir = directory / f"kafka-{node}"
+        _format(libraries, data_dir, _place(data_dir, node, port=port, voters=voters))
+        commands.append(started_by(libraries, data_dir, port))
+    return commands
+
+
+def started_by(libraries: Path, data_dir: Path, port: int) -> Command:
+    arguments = ["java", *_JVM, "-cp", f"{libraries}/*", "kafka.Kafka", str(data_dir / "server.properties")]
+    return Command("Apache Kafka", arguments, port, data_dir)
+
+
+def _format(libraries: Path, data_dir: Path, properties: Mapping[str, object]) -> None:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    file = data_dir / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    tool = ["java", "-cp", f"{libraries}/*", "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(file)]
+    subprocess.run(tool, check=True, capture_output=True)
+
+
+def _place(data_dir: Path, node: int, *, port: int, voters: Mapping[int, int]) -> dict[str, object]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(f"{voter}@127.0.0.1:{voter_port}" for voter, voter_port in voters.items()),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{voters[node]}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data_dir / "log",
+        "log.segment.delete.delay.ms": 1000,
+    }
+
+
+_ALONE: dict[str, object] = {
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+}

@@ -1,7 +1,8 @@
 """A load with a diary of promises: what was sent, what was acknowledged where, and whether the log kept its word.
 
 Each value is unique ("<writer>:<number>"), so one read of every partition settles it: nothing acknowledged is missing or moved, offsets are
-dense, and for an idempotent writer nothing is doubled, nothing is lost and its own order holds. Not here: who kills what, and when.
+dense, and for an idempotent writer nothing is doubled, nothing is lost and its own order holds. Each key has its one partition, so that the
+order of a partition is that of its keys. Not here: who kills what, and when; writers of other libraries (writers.py).
 """
 
 import threading
@@ -14,6 +15,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from system.librdkafka import producer, read_partition
 
 PADDING = b"." * 150
+KEYS_PER_PARTITION = 7
 
 
 @dataclass(slots=True)
@@ -28,6 +30,10 @@ class Diary:
     acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)  # (partition, offset) -> number
     doubly_promised: list[tuple[int, int]] = field(default_factory=list)  # Places that were promised to two records.
     refused: list[str] = field(default_factory=list)
+    answered_at: list[float] = field(default_factory=list)  # When each acknowledgement came, by the monotonic clock.
+
+    def key(self, number: int) -> bytes:
+        return b"key-%d" % (number % (self.partitions * KEYS_PER_PARTITION))
 
     def value(self, number: int) -> bytes:
         return f"{self.writer}:{number}:".encode() + PADDING
@@ -36,7 +42,11 @@ class Diary:
         if error is not None:
             self.refused.append(str(error))
             return
-        place = (int(message.partition() or 0), int(message.offset() or 0))
+        self.promise(number, int(message.partition() or 0), int(message.offset() or 0))
+
+    def promise(self, number: int, partition: int, offset: int) -> None:
+        self.answered_at.append(time.monotonic())
+        place = (partition, offset)
         if place in self.acknowledged:
             self.doubly_promised.append(place)
         self.acknowledged[place] = number
@@ -76,11 +86,12 @@ def _write(sender: Producer, diary: Diary, stopping: threading.Event, per_second
         number = diary.sent
         diary.sent += 1
         sender.produce(
-            diary.topic, diary.value(number), partition=number % diary.partitions,
+            diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions,
             on_delivery=lambda error, message, number=number: diary.note(number, error, message),
         )  # fmt: skip
         sender.poll(0)
-    sender.flush(60)
+    if unanswered := sender.flush(60):
+        diary.refused.append(f"{unanswered} records were never answered")
 
 
 def check(bootstrap: str, diary: Diary) -> int:
@@ -91,7 +102,8 @@ def check(bootstrap: str, diary: Diary) -> int:
         records = read_partition(bootstrap, diary.topic, partition)
         count += len(records)
         assert [record.offset() for record in records] == list(range(len(records))), "offsets are not dense"
-        numbers = [_number_in(record, diary.writer) for record in records]
+        numbers = [number_in(record, diary.writer) for record in records]
+        assert all(record.key() == diary.key(number) for record, number in zip(records, numbers, strict=True)), "a record changed its key"
         _check_acknowledged(diary, partition, numbers)
         if diary.is_idempotent:
             expected = [number for number in range(diary.sent) if number % diary.partitions == partition]
@@ -119,7 +131,7 @@ def _check_acknowledged(diary: Diary, partition: int, numbers: list[int]) -> Non
     )
 
 
-def _number_in(record: Message, writer: str) -> int:
+def number_in(record: Message, writer: str) -> int:
     name, number, padding = (record.value() or b"").split(b":")
     assert name.decode() == writer and padding == PADDING, f"a record that nobody wrote: {record.value()!r}"
     return int(number)

@@ -50,8 +50,10 @@ class Node:
         settings: Mapping[str, object] | None = None,
         topic_settings: Mapping[str, object] | None = None,
         loop: str = "auto",
+        host: str = "127.0.0.1",
     ) -> None:
         self.data_directory = data_directory
+        self.host = host
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.log = log or data_directory.with_name(data_directory.name + ".log")
@@ -61,7 +63,7 @@ class Node:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.kafka_port}"
+        return f"{self.host}:{self.kafka_port}"
 
     def __enter__(self) -> Self:
         return self.start()
@@ -78,16 +80,19 @@ class Node:
     def spawn(self) -> Self:
         """Starts the process and does not wait for it."""
         assert not self.is_alive(), "it is running already"
-        command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(self.data_directory)]
-        command += ["--kafka", self.bootstrap, "--http", f"127.0.0.1:{self.http_port}", "--loop", self._loop]
-        for name, value in self._settings.items():
-            command += ["--set", f"{name}={value}"]
         with self.log.open("ab") as log:
             self._said_before = log.tell()
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=_environment())
+            self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=ROOT, env=_environment())
         if self not in running:
             running.append(self)
         return self
+
+    def command(self) -> list[str]:
+        command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(self.data_directory)]
+        command += ["--kafka", self.bootstrap, "--http", f"{self.host}:{self.http_port}", "--loop", self._loop]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        return command
 
     def start(self) -> Self:
         return self.spawn().wait_until_ready()

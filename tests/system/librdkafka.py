@@ -35,10 +35,10 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap}, logger=silence)
 
 
-def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: object) -> str:
+def make_topic(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1, **config: object) -> str:
     """Creates the topic (config names with _ for .) and returns its name."""
     settings = {key: str(value) for key, value in _named(config).items()}
-    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+    wanted = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
     admin(bootstrap).create_topics([wanted], request_timeout=SECONDS_MAX)[name].result(SECONDS_MAX)
     return name
 

@@ -1,0 +1,106 @@
+"""Nodes of a cluster die under load: what was acknowledged is there, once, in order, and the same on every replica.
+
+Replication factor 3, min.insync.replicas 2, acks=all; the producers and the reader outlive the nodes. One node at a time is killed, or
+made to stand still, and comes back before the next. PENSTOCK_ROUNDS sets how often.
+"""
+
+import os
+import random
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from system import librdkafka
+from system.clusters import Cluster, Member
+from system.diary import Diary, check, writing
+from system.reading_along import reading_along
+from system.replica_logs import check_replicas_agree
+from system.writers import with_aiokafka, with_kafka_python, writing_with
+
+pytestmark = pytest.mark.serial
+
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
+SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
+both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+
+PARTITIONS = 6
+SAFE = {"replicas": 3, "min_insync_replicas": 2}
+# Nodes are missed sooner than by default, so that a round is short; small segments, so that a kill also meets a roll.
+SETTINGS = {
+    "broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 150, "checkpoint.interval.bytes": 256 * 1024,
+    "replica.lag.time.max.ms": 3_000,
+}  # fmt: skip
+SEGMENT_BYTES = 1 << 20
+STOPPED_SECONDS = 2.0  # Longer than a session, so that whoever led must find out that others lead now.
+
+
+def blow(victim: Member, kind: str) -> None:
+    """Kills the node, or makes it stand still for longer than its session; it runs again when this returns."""
+    if kind == "kill":
+        victim.kill()
+        time.sleep(0.3)
+        victim.start()
+    elif kind == "pause":
+        victim.pause()
+        time.sleep(STOPPED_SECONDS)
+        victim.go_on()
+    else:
+        assert victim.stop() == 0
+        victim.start()
+
+
+def stop_and_compare(cluster: Cluster, topic: str) -> int:
+    """Stops all nodes and holds the replicas against each other: how many batches they have."""
+    cluster.wait_until_full(topic)
+    directories = cluster.log_directories(topic)
+    cluster.stop()
+    return check_replicas_agree(topic, directories)
+
+
+def slots_with_an_answer(diary: Diary, begin: float, end: float) -> float:
+    """The share of tenths of a second in which something was acknowledged."""
+    answered = {int((moment - begin) * 10) for moment in diary.answered_at if begin <= moment < end}
+    return len(answered) / max(1, int((end - begin) * 10))
+
+
+@both
+def test_a_cluster_loses_nothing_when_nodes_die(tmp_path: Path, rounds: int) -> None:
+    rng = random.Random(f"nodes die {rounds}")
+    with Cluster(tmp_path, settings=SETTINGS) as cluster:
+        topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, segment_bytes=SEGMENT_BYTES, **SAFE)
+        with (
+            writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=1_500) as diary,
+            reading_along(cluster.bootstrap, diary) as reader,
+        ):
+            begin = time.monotonic()
+            for _ in range(rounds):
+                time.sleep(rng.uniform(0.1, 0.5))
+                blow(cluster.random_member(rng), rng.choice(["kill", "kill", "pause"]))
+                cluster.wait_until_full(topic)
+            share = slots_with_an_answer(diary, begin, time.monotonic())
+        print(f"{share:.0%} of 100 ms slots had an acknowledged record")
+        assert check(cluster.bootstrap, diary) == diary.sent
+        assert len(diary.acknowledged) == diary.sent > rounds * 100
+        assert reader.check(diary) > rounds * 100
+        assert stop_and_compare(cluster, topic) > 0
+        assert cluster.complaints() == []
+
+
+def test_writers_of_three_libraries_outlive_each_node_in_turn(tmp_path: Path) -> None:
+    libraries = {"kafka-python": with_kafka_python, "aiokafka": with_aiokafka}
+    with Cluster(tmp_path, settings=SETTINGS) as cluster:
+        where = cluster.bootstrap
+        topics = [librdkafka.make_topic(where, name, PARTITIONS, **SAFE) for name in ("confluent", *libraries)]
+        with ExitStack() as load:
+            diaries = [load.enter_context(writing(where, "confluent", PARTITIONS, writer="c", is_idempotent=True, per_second=300))]
+            for name, write in libraries.items():
+                diaries.append(load.enter_context(writing_with(write, where, name, PARTITIONS, writer=name, per_second=200)))
+            time.sleep(1)
+            for member in cluster.members:
+                blow(member, "kill")
+                cluster.wait_until_full(*topics)
+            time.sleep(0.5)
+        for diary in diaries:
+            assert check(cluster.bootstrap, diary) == diary.sent
+        assert cluster.complaints() == []
