@@ -230,6 +230,7 @@ class Assembly:
         """A last block is given, every node that runs has it, and all have the same."""
         self.take_block(within)
         running = [actor for actor in self.actors.values() if self.world.is_running(actor.host)]
+        self.world.run_until(lambda: all(actor.quorum is not None for actor in running), within)
         end = max(actor.living.committed_end for actor in running)
         self.world.run_until(lambda: all(actor.living.applied_end >= end for actor in running), within)
         assert self.world.complaints() == []

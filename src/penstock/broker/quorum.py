@@ -103,7 +103,8 @@ class Quorum:
         self._turn = asyncio.Lock()  # Decisions take turns.
         self._awaiting_office: list[asyncio.Future[None]] = []
         self._arriving = bytearray()  # A leader's snapshot, as far as it has come.
-        self._is_saving = False
+        self._is_saved = asyncio.Event()  # No snapshot is on its way to the disk.
+        self._is_saved.set()
         self._is_open = True
         self._failure: BaseException | None = None
         self.me = me
@@ -155,10 +156,10 @@ class Quorum:
         self._refuse_all(CommitUnknown("the node stops"))
 
     async def _until_quiet(self) -> None:
-        while self._failure is None and not (self._persister.is_idle and self._replayer.is_idle and not self._is_saving):
+        while not (self._persister.is_idle and self._replayer.is_idle and self._is_saved.is_set()) and self._failure is None:
             await self._persister.until_idle()
             await self._replayer.until_idle()
-            await asyncio.sleep(0)
+            await self._is_saved.wait()
 
     # For those who look on.
 
@@ -351,12 +352,12 @@ class Quorum:
 
     def _take_snapshot(self) -> None:
         """Of the image as it is. The records are what they are from here on; to encode them takes longer."""
-        if self._is_saving or self._replayer.installs_under_way or not self._is_open:
+        if not self._is_saved.is_set() or self._replayer.installs_under_way or not self._is_open:
             return
         end = self._replayer.end
         if self._store.snapshot is not None and end <= self._store.snapshot.end:
             return
-        self._is_saving = True
+        self._is_saved.clear()
         self._replayer.unsaved_bytes = 0
         head = SnapshotHead(end, self._store.term_before(end), self._core.voters_at(end), 0)
         self._spawn(self._save(head, self.image.snapshot()))
@@ -366,7 +367,7 @@ class Quorum:
         self._persister.add(Keep(Snapshot(head._replace(size=len(content)), content)))
 
     def _snapshot_kept(self, end: Offset | None) -> None:
-        self._is_saving = False
+        self._is_saved.set()
         if end is not None:
             self._stepper.step(SnapshotTaken(end))
 
@@ -395,6 +396,7 @@ class Quorum:
                 waiting.set_exception(failure)
         self._awaiting_office.clear()
         self._persister.give_up()
+        self._is_saved.set()
         self._refuse_all(DiskFailed(str(failure)))
         self.abandon()
         self._on_failed(_sentence(failure))
