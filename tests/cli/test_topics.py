@@ -1,5 +1,6 @@
 """`penstock topics` against a real node."""
 
+import base64
 import json
 
 from cli.running import penstock, succeed
@@ -10,7 +11,7 @@ def test_a_topic_is_created_listed_described_and_deleted(node: harness.Node):
     where = ["--bootstrap", node.bootstrap]
     assert succeed("topics", "create", "orders", "--partitions", "3", *where) == "orders has 3 partitions\n"
     assert "orders           3         1" in succeed("topics", "list", *where)
-    table = succeed("topics", "describe", "orders", *where).splitlines()
+    table = succeed("topics", "describe", "orders", "--offsets", *where).splitlines()
     assert table[1].split() == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN_SYNC", "START", "END"]
     assert [line.split()[0] for line in table[2:]] == ["0", "1", "2"]
     assert succeed("topics", "delete", "orders", "--yes", *where) == "orders is deleted\n"
@@ -25,6 +26,32 @@ def test_json_carries_the_same(node: harness.Node):
     described = json.loads(succeed("topics", "describe", "told", *where))
     assert described["id"] == made["id"]
     assert [(row["partition"], row["start"], row["end"]) for row in described["partitions"]] == [(0, 0, 0), (1, 0, 0)]
+
+
+def test_a_topic_is_described_in_the_lines_of_kafkas_tool(node: harness.Node):
+    where = ["--bootstrap", node.bootstrap]
+    wish = ["--replica-assignment", "1,1", "--config", "retention.ms=60000", "--json"]
+    made = json.loads(succeed("topics", "create", "lines", *wish, *where))
+    first, *partitions = succeed("topics", "describe", "lines", *where).splitlines()
+    spelled_id = base64.urlsafe_b64encode(bytes.fromhex(made["id"])).decode().rstrip("=")
+    assert first == f"Topic: lines\tTopicId: {spelled_id}\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=60000"
+    assert partitions == [
+        f"\tTopic: lines\tPartition: {index}\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: " for index in (0, 1)
+    ]
+    assert first in succeed("topics", "describe", *where).splitlines(), "all of them where none is named"
+    for only in ("--under-replicated-partitions", "--under-min-isr-partitions", "--unavailable-partitions"):
+        assert succeed("topics", "describe", only, *where) == ""
+    assert succeed("topics", "describe", "lines", "--at-min-isr-partitions", *where).splitlines() == partitions
+
+
+def test_an_assignment_of_replicas_is_read_as_kafkas_tool_reads_it(node: harness.Node):
+    where = ["--bootstrap", node.bootstrap]
+    wrong = penstock("topics", "create", "assigned", "--replica-assignment", "1:x", *where)
+    assert (wrong.code, "as in 1:2,1:2,2:1" in wrong.err) == (2, True)
+    both = penstock("topics", "create", "assigned", "--replica-assignment", "1", "--partitions", "2", *where)
+    assert (both.code, "leave --partitions" in both.err) == (2, True)
+    absent = penstock("topics", "create", "assigned", "--replica-assignment", "1:2", *where)
+    assert (absent.code, "node 2" in absent.err) == (1, True)
 
 
 def test_the_bootstrap_address_can_come_from_the_environment_and_under_its_other_name(node: harness.Node):

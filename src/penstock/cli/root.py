@@ -10,6 +10,7 @@ from penstock.cli.faults import exit_code_of
 
 NOUNS = {
     "serve": "penstock.cli.serve:serve",
+    "cluster": "penstock.cli.cluster:cluster",
     "topics": "penstock.cli.topics:topics",
     "configs": "penstock.cli.configs:configs",
     "produce": "penstock.cli.produce:produce",

@@ -9,15 +9,12 @@ from penstock.cli.faults import Fault
 from penstock.cli.names import topic_names
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, pairs, talk
+from penstock.cli.topic_describe import describe
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.configs import Configured
 from penstock.peers.failures import Refused
-from penstock.peers.offsets import EARLIEST, LATEST, FoundOffset
-from penstock.peers.topics import NO_LEADER, TopicView
-from penstock.vocabulary import TopicPartition
-
-Offsets = dict[TopicPartition, FoundOffset]
+from penstock.peers.topics import TopicView
 
 
 @click.group()
@@ -37,6 +34,7 @@ def topics() -> None:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, 10_000), help="How many; the node's num.partitions if left out.")
 @click.option("--replication-factor", type=click.IntRange(1, 100), help="How many copies; the node's choice if left out.")
+@click.option("--replica-assignment", metavar="1:2,1:2,2:1", help="The nodes of each partition, the first to lead.")
 @click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="A topic setting; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="Fine if it is there already.")
 @bootstrap_option
@@ -46,6 +44,7 @@ def create(
     name: str,
     partitions: int | None,
     replication_factor: int | None,
+    replica_assignment: str | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
     bootstrap: str,
@@ -56,12 +55,19 @@ def create(
     \b
       penstock topics create orders --partitions 3
       penstock topics create clicks --partitions 12 --config flush=os --config retention.ms=3600000
+      penstock topics create payments --replication-factor 3 --config min.insync.replicas=2
+      penstock topics create orders --replica-assignment 1:2,1:2,2:1
     """
     config = dict(pairs(configs, "--config"))
+    assignments = _assignments(replica_assignment)
+    if assignments and (partitions is not None or replication_factor is not None):
+        raise click.UsageError("--replica-assignment says both numbers itself: leave --partitions and --replication-factor out")
 
     async def conversation(client: Client) -> TopicView:
         try:
-            return await client.create_topic(name, partitions=partitions or -1, replication_factor=replication_factor or -1, config=config)
+            return await client.create_topic(
+                name, partitions=partitions or -1, replication_factor=replication_factor or -1, config=config, assignments=assignments
+            )
         except Refused as refused:
             if refused.code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
                 return await client.describe(name)
@@ -93,27 +99,7 @@ def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
         click.echo("there are no topics yet", err=True)
 
 
-@topics.command()
-@click.argument("name", shell_complete=topic_names)
-@bootstrap_option
-@json_option
-def describe(name: str, bootstrap: str, as_json: bool) -> None:
-    """Show each partition of the topic NAME: who leads it, and what offsets it holds."""
-
-    async def conversation(client: Client) -> dict[str, object]:
-        view = await client.describe(name)
-        led = [TopicPartition(name, each.partition) for each in view.partitions if each.leader != NO_LEADER]
-        starts = await client.list_offsets(dict.fromkeys(led, EARLIEST))
-        ends = await client.list_offsets(dict.fromkeys(led, LATEST))
-        return _summary(view) | {"partitions": [_partition_row(view, place, starts, ends) for place in range(len(view.partitions))]}
-
-    told = talk(bootstrap, conversation)
-    if as_json:
-        return print_json(told)
-    click.echo(f"{told['topic']}  id {told['id']}")
-    rows = told["partitions"]
-    assert isinstance(rows, list)
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
+topics.add_command(describe)
 
 
 @topics.command()
@@ -176,19 +162,15 @@ def _summary(view: TopicView) -> dict[str, object]:
     return {"topic": view.name, "id": view.topic_id.hex(), "partitions": len(view.partitions), "replicas": _replicas(view)}
 
 
+def _assignments(text: str | None) -> list[list[int]]:
+    """As kafka-topics takes it: partitions with commas between them, their nodes with colons."""
+    if text is None:
+        return []
+    rows = [[node.strip() for node in partition.split(":")] for partition in text.split(",")]
+    if not all(node.isdecimal() for row in rows for node in row):
+        raise click.UsageError(f"--replica-assignment {text!r}: write node numbers, as in 1:2,1:2,2:1 for three partitions on two nodes")
+    return [[int(node) for node in row] for row in rows]
+
+
 def _replicas(view: TopicView) -> int:
     return max((len(each.replicas) for each in view.partitions), default=0)
-
-
-def _partition_row(view: TopicView, place: int, starts: Offsets, ends: Offsets) -> dict[str, object]:
-    each = view.partitions[place]
-    where = TopicPartition(view.name, each.partition)
-    return {
-        "partition": each.partition,
-        "leader": None if each.leader == NO_LEADER else each.leader,
-        "epoch": each.leader_epoch,
-        "replicas": list(each.replicas),
-        "in_sync": list(each.in_sync),
-        "start": starts[where].offset if where in starts else None,
-        "end": ends[where].offset if where in ends else None,
-    }

@@ -1,0 +1,129 @@
+"""`penstock cluster replace-node`: an empty disk for a node of a cluster on this machine, and its replicas copied to it anew.
+
+The order matters. The old vote is taken away while the others are a majority without it; the new disk has an id of its own and joins
+without a vote, so that it cannot vote a second time for what the lost disk had promised; only when it follows the metadata does it vote.
+On machines of your own the steps are the same: stop the node, `remove-voter`, start it on an empty directory with --join, `add-voter`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from penstock.cli.bar import Bar
+from penstock.cli.cluster_picture import Picture, take_picture
+from penstock.cli.cluster_places import local_option
+from penstock.cli.cluster_processes import bring_up, take_down
+from penstock.cli.cluster_voters import voter_of
+from penstock.cli.faults import Fault
+from penstock.cli.local_cluster import LocalCluster, replaced
+from penstock.cli.talking import talk
+from penstock.peers import cluster_changes
+from penstock.peers.client import Client
+from penstock.peers.cluster import QuorumReplica, describe_quorum
+from penstock.peers.failures import PeerFailure
+
+LOOK_SECONDS = 0.3
+JOIN_SECONDS_MAX = 60.0
+
+
+@click.command("replace-node")
+@click.argument("number", type=int, metavar="N")
+@click.option("--force", is_flag=True, help="Also where records are lost by it that only this node has.")
+@local_option
+def replace_node(number: int, force: bool, directory: Path) -> None:
+    """Give node N an empty disk, as after the loss of its own, and wait until it is in sync again. Its old directory is set aside."""
+    cluster = LocalCluster.load(directory)
+    node = cluster.node(number)
+    others = cluster.bootstrap_without(number)
+    if not others:
+        raise Fault(f"node {number} is the only broker", "add another first: penstock cluster add-node")
+    picture = talk(others, take_picture)
+    _refuse_loss(picture, number, force=force)
+    take_down(cluster, [number])
+    click.echo(f"node {number} is stopped", err=True)
+    kept = _set_aside(cluster.data_of(number))
+    old_vote = None if picture.quorum is None else voter_of(picture.quorum, number)
+    if old_vote is not None:
+        talk(others, _taking_vote(old_vote))
+        click.echo(f"node {number} does not vote any more", err=True)
+    cluster.nodes[number] = replaced(node)
+    cluster.save()
+    bring_up(cluster, [number])
+    click.echo(f"node {number}  process {cluster.node(number).pid}  on an empty disk", err=True)
+    if node.is_voter:
+        talk(others, _adding_vote(number))
+        click.echo(f"node {number} votes again", err=True)
+    if node.is_broker:
+        talk(others, _watching(number))
+    click.echo(f"node {number} is replaced; what it had is in {kept}" if kept is not None else f"node {number} is replaced")
+
+
+def _refuse_loss(picture: Picture, number: int, *, force: bool) -> None:
+    alone = [each.where for each in picture.partitions() if number in each.state.replicas and not set(each.state.in_sync) - {number}]
+    if alone and not force:
+        raise Fault(
+            f"only node {number} has everything of {len(alone)} partitions, {alone[0]} for one",
+            "move or copy them first (penstock cluster reassign, or wait until others are in sync), or add --force and lose them",
+        )
+    if picture.quorum is None or voter_of(picture.quorum, number) is None:
+        return
+    left = [each for each in picture.answering_voters() if each != number]
+    if len(left) < picture.quorum.majority:
+        answering = ", ".join(map(str, left)) or "none"
+        what = f"without node {number} the voters that answer ({answering}) are no majority of {len(picture.quorum.voters)}"
+        raise Fault(what, "start the other voters first")
+
+
+def _set_aside(data: Path) -> Path | None:
+    if not data.exists():
+        return None
+    kept = data.with_name(f"data.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
+    data.rename(kept)
+    return kept
+
+
+def _taking_vote(voter: QuorumReplica) -> Callable[[Client], Awaitable[None]]:
+    async def conversation(client: Client) -> None:
+        await cluster_changes.remove_voter(client.router, voter.node_id, voter.directory_id, client.router.deadline(None))
+
+    return conversation
+
+
+def _adding_vote(number: int) -> Callable[[Client], Awaitable[None]]:
+    async def conversation(client: Client) -> None:
+        joined = await _joined(client, number)
+        await cluster_changes.add_voter(client.router, number, joined.directory_id, client.router.deadline(JOIN_SECONDS_MAX))
+
+    return conversation
+
+
+async def _joined(client: Client, number: int) -> QuorumReplica:
+    """The new disk as the quorum's leader knows it: the one heard of last, for a disk that was replaced before may still be listed."""
+    deadline = client.router.deadline(JOIN_SECONDS_MAX)
+    while deadline.left_s() > 0:
+        with suppress(PeerFailure):
+            quorum = await describe_quorum(client.router, deadline)
+            found = [each for each in quorum.observers if each.node_id == number and each.last_heard_ms >= 0]
+            if found:
+                return max(found, key=lambda each: each.last_heard_ms)
+        await asyncio.sleep(LOOK_SECONDS)
+    raise Fault(f"node {number} does not follow the metadata after {JOIN_SECONDS_MAX:.0f} s", "look at its log")
+
+
+def _watching(number: int) -> Callable[[Client], Awaitable[None]]:
+    async def conversation(client: Client) -> None:
+        bar = Bar(f"node {number} in sync")
+        while True:
+            with suppress(PeerFailure):
+                states = [each.state for each in (await take_picture(client)).partitions() if number in each.state.replicas]
+                done = sum(number in state.in_sync for state in states)
+                bar.show(done / len(states) if states else 1.0, f"{done} of {len(states)} partitions")
+                if done == len(states):
+                    return bar.end()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    return conversation

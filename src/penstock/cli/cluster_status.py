@@ -1,0 +1,149 @@
+"""`penstock cluster status`: nodes, controller, quorum, and what is wrong, for people and for scripts."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.cluster_picture import Ill, Picture, take_picture
+from penstock.cli.cluster_places import bootstrap_of, cluster_options
+from penstock.cli.tables import print_json, print_table
+from penstock.cli.talking import json_option, talk
+from penstock.peers.client import Client
+from penstock.peers.topics import NO_LEADER
+
+NOT_WELL = 4
+ILL_SHOWN_MAX = 20
+LOOK_SECONDS = 0.3
+
+
+@click.command()
+@click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Look again until all is well, so long.")
+@cluster_options
+@json_option
+def status(wait_s: float, directory: Path | None, bootstrap: str | None, as_json: bool) -> int:
+    """Show the nodes, the controller, the quorum and what is wrong.
+
+    \b
+      penstock cluster status --data-dir ./cluster
+      penstock cluster status --bootstrap host:9092 --json
+      penstock cluster status --data-dir ./cluster --wait 30
+
+    Exit codes: 0 all is well, 4 something is not (a node is away, a partition lacks replicas or a leader, the quorum lacks voters),
+    1 the cluster could not be asked.
+    """
+
+    async def conversation(client: Client) -> Picture:
+        deadline = time.monotonic() + wait_s
+        while True:
+            picture = await take_picture(client)
+            if not picture.troubles() or time.monotonic() >= deadline:
+                return picture
+            await asyncio.sleep(LOOK_SECONDS)
+
+    picture = talk(bootstrap_of(directory, bootstrap), conversation)
+    if as_json:
+        print_json(as_plain(picture))
+    else:
+        _print(picture)
+    return NOT_WELL if picture.troubles() else 0
+
+
+def as_plain(picture: Picture) -> dict[str, Any]:
+    quorum = picture.quorum
+    return {
+        "cluster_id": picture.cluster.cluster_id,
+        "is_well": not picture.troubles(),
+        "troubles": picture.troubles(),
+        "notes": picture.notes(),
+        "controller": _leader(picture),
+        "nodes": _node_rows(picture),
+        "quorum": None if quorum is None else {
+            "epoch": quorum.epoch, "committed_end": quorum.committed_end, "majority": quorum.majority,
+            "voters": [each.node_id for each in quorum.voters], "voters_answering": picture.answering_voters(),
+            "voters_to_spare": picture.voters_to_spare(), "observers": [each.node_id for each in quorum.observers],
+        },
+        "partitions": {
+            "count": sum(len(topic.partitions) for topic in picture.topics),
+            "under_replicated": list(map(_ill_row, picture.under_replicated())),
+            "below_min_in_sync": list(map(_ill_row, picture.below_min_in_sync())),
+            "leaderless": list(map(_ill_row, picture.leaderless())),
+            "moving": [f"{where}" for where in picture.moving],
+        },
+    }  # fmt: skip
+
+
+def _print(picture: Picture) -> None:
+    leader, quorum = _leader(picture), picture.quorum
+    office = "no controller" if leader is None else f"controller node {leader}"
+    epoch = "" if quorum is None or leader is None else f"  epoch {quorum.epoch}"
+    click.echo(f"cluster {picture.cluster.cluster_id}  {office}{epoch}")
+    rows = _node_rows(picture)
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
+    if quorum is not None:
+        click.echo(f"quorum: {len(picture.answering_voters())} of {len(quorum.voters)} voters answer, {quorum.majority} are needed")
+    counts = {
+        "under-replicated": len(picture.under_replicated()),
+        "below min.insync.replicas": len(picture.below_min_in_sync()),
+        "without a leader": len(picture.leaderless()),
+        "moving": len(picture.moving),
+    }
+    total = sum(len(topic.partitions) for topic in picture.topics)
+    click.echo(f"partitions: {total}, " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+    _print_ill(picture)
+    for trouble in picture.troubles():
+        click.echo(f"NOT WELL: {trouble}")
+    for note in picture.notes():
+        click.echo(f"note: {note}")
+    if not picture.troubles():
+        click.echo("all is well")
+
+
+def _print_ill(picture: Picture) -> None:
+    ill = {each.where: each for each in [*picture.leaderless(), *picture.below_min_in_sync(), *picture.under_replicated()]}
+    if ill:
+        shown = list(ill.values())[:ILL_SHOWN_MAX]
+        rows: Sequence[dict[str, Any]] = list(map(_ill_row, shown))
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    if len(ill) > ILL_SHOWN_MAX:
+        click.echo(f"... and {len(ill) - ILL_SHOWN_MAX} more")
+
+
+def _leader(picture: Picture) -> int | None:
+    return None if picture.quorum is None or picture.quorum.leader == NO_LEADER else picture.quorum.leader
+
+
+def _node_rows(picture: Picture) -> list[dict[str, Any]]:
+    brokers = {node.node_id: node for node in picture.cluster.nodes}
+    voters = {} if picture.quorum is None else {each.node_id: each for each in picture.quorum.voters}
+    rows = []
+    for node_id in sorted({*brokers, *voters}):
+        broker, voter = brokers.get(node_id), voters.get(node_id)
+        is_away = broker.is_fenced if broker is not None else voter is not None and not picture.answers(voter)
+        held = [each.state for each in picture.partitions() if node_id in each.state.replicas]
+        rows.append({
+            "node": node_id,
+            "state": "away" if is_away else "up",
+            "address": None if broker is None else str(broker.address),
+            "rack": None if broker is None else broker.rack or None,
+            "votes": "no" if voter is None else "leads" if node_id == _leader(picture) else "yes" if picture.answers(voter) else "silent",
+            "leads": sum(state.leader == node_id for state in held),
+            "replicas": len(held),
+            "in_sync": sum(node_id in state.in_sync for state in held),
+        })  # fmt: skip
+    return rows
+
+
+def _ill_row(ill: Ill) -> dict[str, Any]:
+    state = ill.state
+    return {
+        "topic": ill.where.topic,
+        "partition": ill.where.partition,
+        "leader": None if state.leader == NO_LEADER else state.leader,
+        "replicas": list(state.replicas),
+        "in_sync": list(state.in_sync),
+        "eligible": list(state.eligible),
+    }

@@ -1,0 +1,102 @@
+"""Where partitions shall lie: plans read from a file in Kafka's form, or made to spread a topic or to empty a node.
+
+A plan that is made moves as little as it can: a replica stays where it is unless its node has more than its share. Among nodes that would
+do, those in racks that the partition has no replica in yet come first, then those that hold least.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.cli.faults import Fault
+from penstock.peers.cluster import PartitionDescription, TopicDescription
+from penstock.vocabulary import TopicPartition
+
+Plan = dict[TopicPartition, tuple[int, ...]]
+Racks = Mapping[int, str | None]
+
+EXAMPLE = '{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}'
+
+
+def read_plan(text: str, name: str) -> Plan:
+    """As kafka-reassign-partitions takes it."""
+    try:
+        told: Any = json.loads(text)
+        rows = [(TopicPartition(str(row["topic"]), int(row["partition"])), tuple(map(int, row["replicas"]))) for row in told["partitions"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+        raise Fault(f"{name} is no plan: {wrong!r}", f"it looks like {EXAMPLE}") from None
+    plan = dict(rows)
+    if len(plan) != len(rows):
+        raise Fault(f"{name} names a partition twice", "name each once")
+    for where, replicas in plan.items():
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise Fault(f"{name}: {where} needs replicas, each node once")
+    if not plan:
+        raise Fault(f"{name} names no partition")
+    return plan
+
+
+def spell_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
+    rows = [{"topic": where.topic, "partition": where.partition, "replicas": list(replicas)} for where, replicas in plan.items()]
+    return json.dumps({"version": 1, "partitions": rows})
+
+
+def spread(topic: TopicDescription, nodes: Sequence[int], racks: Racks, factor: int | None = None) -> Plan:
+    """Over these nodes, evenly, each partition with as many replicas as it has or as `factor` says."""
+    wanted = {state.partition: factor or len(state.replicas) for state in topic.partitions}
+    most = max(wanted.values(), default=1)
+    if most > len(nodes):
+        what = f"{most} replicas of {topic.name!r} need as many nodes, and {len(nodes)} are named"
+        raise Fault(what, "name more with --to, or lower --replication-factor")
+    share = -(-sum(wanted.values()) // len(nodes))
+    loads, firsts = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
+    plan: Plan = {}
+    for state in topic.partitions:
+        chosen = [node for node in state.replicas if node in loads and loads[node] < share][: wanted[state.partition]]
+        while len(chosen) < wanted[state.partition]:
+            chosen.append(_best(nodes, chosen, racks, loads))
+        for node in chosen:
+            loads[node] += 1
+        chosen.sort(key=lambda node: firsts[node])  # Stable: the order that there was is kept where it does not matter.
+        firsts[chosen[0]] += 1
+        plan[TopicPartition(topic.name, state.partition)] = tuple(chosen)
+    return plan
+
+
+def without(node: int, topics: Iterable[TopicDescription], live: Sequence[int], racks: Racks) -> Plan:
+    """Every replica of the node on another node, in its place."""
+    others = [each for each in live if each != node]
+    states = [(TopicPartition(topic.name, state.partition), state) for topic in topics for state in topic.partitions]
+    loads = dict.fromkeys(others, 0)
+    for _, state in states:
+        for replica in state.replicas:
+            if replica in loads:
+                loads[replica] += 1
+    plan: Plan = {}
+    for where, state in states:
+        if node in state.replicas:
+            kept = [replica for replica in state.replicas if replica != node]
+            if not set(others) - set(kept):
+                raise _too_few(where, state, node, len(others))
+            heir = _best(others, kept, racks, loads)
+            loads[heir] += 1
+            plan[where] = tuple(heir if replica == node else replica for replica in state.replicas)
+    return plan
+
+
+def changed(plan: Plan, topics: Iterable[TopicDescription]) -> Plan:
+    """What of the plan is not so already. A partition that is not there stays in: the controller will say so."""
+    held = {TopicPartition(topic.name, state.partition): state.replicas for topic in topics for state in topic.partitions}
+    return {where: replicas for where, replicas in plan.items() if held.get(where) != replicas}
+
+
+def _too_few(where: TopicPartition, state: PartitionDescription, node: int, others: int) -> Fault:
+    return Fault(
+        f"{where} has {len(state.replicas)} replicas, and without node {node} there would be {others} node{'s' if others != 1 else ''}",
+        "add a node first, or give the topic fewer replicas: penstock cluster reassign --topic NAME --to ... --replication-factor ...",
+    )
+
+
+def _best(nodes: Sequence[int], taken: Sequence[int], racks: Racks, loads: Mapping[int, int]) -> int:
+    used = {racks.get(node) for node in taken} - {None}
+    return min((node for node in nodes if node not in taken), key=lambda node: (racks.get(node) in used, loads[node], node))
