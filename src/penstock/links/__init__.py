@@ -9,7 +9,7 @@
 | `link` `links` | the side that calls: tells and asks, connecting again when it must |
 | `door` | the side that is called: hands what comes to whoever takes it, and carries the answers back |
 | `failures` | what can go wrong for the one who asks |
-| `raft_messages` `replica_fetch` | bytes ⇄ what is said |
+| `raft_messages` `replica_fetch` `calls` | bytes ⇄ what is said |
 
 A node calls the others over links that it opened itself, and answers on those that the others opened: nothing but answers ever comes back
 on a link. So two nodes have up to four connections, two lanes each way, and neither waits for the other to call.

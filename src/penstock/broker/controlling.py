@@ -1,0 +1,189 @@
+"""What a node does while it leads the metadata quorum: it is the controller, and looks after who is alive and what is owed.
+
+It hears the heartbeats of all nodes and fences whoever is silent for `broker.session.timeout.ms`, or, once a link to it broke, for half a
+second. It lets in again (unfences) whoever is ready and knows at least what this controller knew when it took office, or fenced it.
+It submits what the controller owes the partitions. Nothing of this outlives the office: a successor begins with full sessions, except for
+nodes that it cannot reach either, and for the leader that it replaces, which most often is why there was an election.
+
+A controller that was itself stopped for a while (SIGSTOP, a suspended machine) has heard nobody: it must not blame the others for that.
+When its own timer is late by more than `LATE_SECONDS`, everybody gets a full session again.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.broker.quorum import CommitUnknown, NotLeading
+from penstock.cluster.commands import Command, FenceNode, UnfenceNode
+from penstock.cluster.image import NodeState
+from penstock.cluster.sessions import Sessions
+from penstock.errors import DiskFailed, Refusal
+from penstock.links.calls import Heard, Heartbeat, Standing, read_heartbeat, write_heard
+from penstock.links.door import Asked
+from penstock.vocabulary import Instant, NodeId, Offset
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+LOOK_SECONDS = 0.2  # Between two looks at what is owed; fencing does not wait for it.
+LATE_SECONDS = 0.5
+AGAIN_SECONDS = 0.1  # After something could not be done.
+
+
+class Controlling:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.sessions = Sessions(node.settings.session_timeout_ms / 1000)
+        self._term = 0  # Grows with each time in office, so that what belongs to an earlier one ends.
+        self._news = asyncio.Event()
+        self._lost_at: dict[NodeId, Instant] = {}  # When the last link to a node broke; kept also out of office.
+        self._waiting_outside: dict[NodeId, int] = {}  # To be let in, with their node epochs.
+        self._known_from: dict[NodeId, Offset] = {}  # How much of the metadata log a node must know to be let in, or to go.
+        self._office_end = Offset(0)  # Of the metadata log, when this node took office.
+        self._applied: dict[NodeId, Offset] = {}  # As far as each node says that it has come.
+        self._leader_before: NodeId | None = None
+
+    # Taking office, and leaving it.
+
+    def lead(self) -> None:
+        node, now = self._node, self._node.env.now()
+        self._term += 1
+        self._office_end = node.quorum.applied_end
+        self._waiting_outside.clear()
+        self._known_from.clear()
+        self._applied.clear()
+        self.sessions = Sessions(node.settings.session_timeout_ms / 1000)
+        self._begin_sessions(now)
+        node.spawn(self._rule(self._term))
+
+    def follow(self) -> None:
+        """Another leads, or nobody."""
+        leader = self._node.quorum.leader
+        if leader is not None:
+            self._leader_before = leader
+        self._term += 1
+        self._news.set()
+
+    def contact_lost(self, node_id: NodeId) -> None:
+        now = self._node.env.now()
+        self._lost_at[node_id] = now
+        if self._node.quorum.is_leading:
+            self.sessions.lost_contact(node_id, now)
+            self._news.set()
+
+    def seconds_since_heard(self, node_id: NodeId) -> float | None:
+        return self.sessions.seconds_since_heard(node_id, self._node.env.now())
+
+    # Heartbeats.
+
+    def asked(self, asked: Asked) -> None:
+        """Another node gives a sign of life. Raises `MalformedInput`."""
+        asked.answer([write_heard(self.heard(asked.node, read_heartbeat(asked.body)))])
+
+    def heard(self, node_id: NodeId, heartbeat: Heartbeat) -> Heard:
+        node, now = self._node, self._node.env.now()
+        if not node.quorum.is_leading:
+            return Heard(Standing.NOT_CONTROLLER)
+        state = node.image.nodes.get(node_id)
+        if state is None:
+            return Heard(Standing.NOT_REGISTERED)
+        if (
+            heartbeat.node_epoch != state.node_epoch
+        ):  # One from the future was registered by a successor that this node knows nothing of yet.
+            return Heard(Standing.STALE if heartbeat.node_epoch < state.node_epoch else Standing.NOT_CONTROLLER)
+        self._lost_at.pop(node_id, None)
+        self.sessions.heard(node_id, state.node_epoch, now)
+        self._applied[node_id] = heartbeat.applied_end
+        if state.is_fenced and heartbeat.is_ready and not state.is_stopping and not heartbeat.wants_to_stop and self._knows(node_id):
+            self._waiting_outside[node_id] = state.node_epoch
+            self._news.set()
+        return Heard(Standing.REGISTERED, state.is_fenced, heartbeat.wants_to_stop and self._may_stop(state))
+
+    def _knows(self, node_id: NodeId) -> bool:
+        return self._applied.get(node_id, Offset(-1)) >= self._known_from.get(node_id, self._office_end)
+
+    def _may_stop(self, state: NodeState) -> bool:
+        """Whatever others could lead, they lead, and every one of them has heard of it."""
+        image = self._node.image
+        if not state.is_stopping:
+            return False
+        if self._leads_what_others_could(state.node_id):
+            self._known_from.pop(state.node_id, None)
+            return False
+        knows_from = self._known_from.setdefault(state.node_id, self._node.quorum.applied_end)
+        others = [other for other in image.live_brokers() if other != state.node_id and self.sessions.is_alive(other, self._node.env.now())]
+        return all(self._applied.get(other, Offset(-1)) >= knows_from for other in others)
+
+    def _leads_what_others_could(self, node_id: NodeId) -> bool:
+        image = self._node.image
+        able = {other for other in image.live_brokers() if other != node_id and not image.nodes[other].is_stopping}
+        return any(
+            state.leader == node_id and not able.isdisjoint(state.in_sync)
+            for topic in image.topics.values() for state in topic.partitions
+        )  # fmt: skip
+
+    # Ruling.
+
+    def _begin_sessions(self, now: Instant) -> None:
+        node, me = self._node, NodeId(self._node.settings.node_id)
+        alive = {node_id: state.node_epoch for node_id, state in node.image.nodes.items() if not state.is_fenced}
+        suspects = [self._leader_before] if self._leader_before not in (None, me) else []
+        self.sessions.begin(now, alive, [one for one in suspects if one is not None])
+        for node_id, lost_at in self._lost_at.items():
+            if node.links is None or not node.links.is_up(node_id):
+                self.sessions.lost_contact(node_id, lost_at)  # It has been silent since, whoever led.
+
+    async def _rule(self, term: int) -> None:
+        wakes_at = self._node.env.now()
+        while term == self._term and self._node.quorum.is_leading:
+            now = self._node.env.now()
+            if now - wakes_at > LATE_SECONDS:
+                self._leader_before = None
+                self._lost_at.clear()
+                self._begin_sessions(now)
+            me = self._node.image.nodes.get(NodeId(self._node.settings.node_id))
+            if me is not None and not me.is_fenced:
+                self.sessions.heard(me.node_id, me.node_epoch, now)  # Whoever rules is alive.
+            is_done = await self._do_what_is_owed(now)
+            now, due = self._node.env.now(), self.sessions.due()
+            wakes_at = Instant(now + LOOK_SECONDS if is_done else now + AGAIN_SECONDS)
+            if is_done and due is not None:
+                wakes_at = min(wakes_at, due)
+            await self._sleep_until(wakes_at)
+
+    async def _do_what_is_owed(self, now: Instant) -> bool:
+        """Whether all of it could be done."""
+        node = self._node
+        for node_id in self.sessions.expired(now):
+            state = node.image.nodes.get(node_id)
+            if state is None or state.is_fenced:
+                self.sessions.forget(node_id)
+        try:
+            for node_id, node_epoch in list(self._waiting_outside.items()):
+                del self._waiting_outside[node_id]
+                await self._order(UnfenceNode(node_id, node_epoch))
+            for command in node.controller.owed(now, self.sessions):
+                await self._order(command)
+        except (NotLeading, CommitUnknown, DiskFailed, Refusal) as failure:
+            node.report(f"the controller could not do what is owed: {failure}")
+            return False
+        return True
+
+    async def _order(self, command: Command) -> None:
+        node = self._node
+        replies = await node.quorum.submit(command, node.controller)
+        for reply in replies:
+            if isinstance(reply, Refusal):
+                node.report(f"the controller refuses itself {type(command).__name__}: {reply.reason}")
+        if isinstance(command, FenceNode):
+            self.sessions.forget(command.node_id)
+            self._known_from[command.node_id] = node.quorum.applied_end
+            node.report(f"node {command.node_id} is fenced: it has not been heard of for too long")
+        elif isinstance(command, UnfenceNode) and command.node_id != node.settings.node_id:
+            node.report(f"node {command.node_id} takes part (again)")
+
+    async def _sleep_until(self, instant: Instant) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(instant - self._node.env.now(), 0.001)):
+                await self._news.wait()
+        self._news.clear()
