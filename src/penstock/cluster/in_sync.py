@@ -3,6 +3,8 @@
 Each wish is taken or refused by itself. It names the partition epoch that it was thought up in, so that of two changes that cross each
 other one loses (INVALID_UPDATE_VERSION), and for each member the node epoch that the leader knows: whoever has restarted since must catch
 up first (KIP-903).
+A wish for what holds already is taken too, as another partition epoch: so a leader learns that nothing it wished for before can still come.
+A leader whose log has failed leaves itself out. Another one leads then, and of its copy nothing is expected until it has caught up.
 """
 
 from penstock.cluster.commands import ChangeInSync, InSyncWish
@@ -38,11 +40,15 @@ def _changed(draft: Draft, leader: NodeId, wish: InSyncWish) -> PartitionState:
     state = draft.state(topic, wish.partition)
     _check_epochs(state, leader, wish)
     members = tuple(node for node, _ in wish.in_sync)
-    if leader not in members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"an in-sync set has replicas of the partition, each once, and its leader: not {members}")
+    if not members or len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"an in-sync set has replicas of the partition, each once: not {members}")
     for node_id, node_epoch in wish.in_sync:
         _check_member(draft, state, node_id, node_epoch)
-    return draft.move(topic, wish.partition, Wish(in_sync=members))
+    if leader in members:
+        return draft.move(topic, wish.partition, Wish(in_sync=members, begins_version=True))
+    if not any(node in state.in_sync and draft.nodes[node].is_live for node in members):
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {leader} cannot be left out: no other member could lead")
+    return draft.move(topic, wish.partition, Wish(in_sync=members, distrusted=leader))
 
 
 def _check_epochs(state: PartitionState, leader: NodeId, wish: InSyncWish) -> None:

@@ -7,7 +7,7 @@
 3. Every change of leader raises the leader epoch, every change the partition epoch.
 4. A reassignment ends when all that are being added are in sync and enough of those that stay are; who is removed leaves then.
 
-A replica whose copy cannot be trusted (a wiped disk) is named in `distrusted` and is not eligible, whatever it was.
+A replica whose copy cannot be trusted (a wiped disk, a failed log) is named in `distrusted` and is not eligible, whatever it was.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +47,7 @@ class Wish(NamedTuple):
     leader: NodeId | None = None  # Preferred over the one that leads, if it may.
     distrusted: NodeId | None = None
     begins_epoch: bool = False  # Though the leader stays.
+    begins_version: bool = False  # Though nothing else changes.
 
 
 AS_IT_IS = Wish()
@@ -66,7 +67,7 @@ def moved(state: PartitionState, wish: Wish, now: Circumstances) -> PartitionSta
     draft = draft._replace(leader=leader, eligible=eligible, last_leader=_last_leader(state, leader, wish))
     if leader != state.leader or wish.begins_epoch:
         draft = draft._replace(leader_epoch=LeaderEpoch(state.leader_epoch + 1))
-    return state if draft == state else draft._replace(partition_epoch=state.partition_epoch + 1)
+    return state if draft == state and not wish.begins_version else draft._replace(partition_epoch=state.partition_epoch + 1)
 
 
 def effective_min(min_insync: int, replicas: Sequence[NodeId]) -> int:
