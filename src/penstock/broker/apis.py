@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.calls import Call
+from penstock.broker.handlers.add_raft_voter import add_raft_voter
 from penstock.broker.handlers.alter_configs import alter_configs
 from penstock.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from penstock.broker.handlers.api_versions import api_versions
@@ -24,6 +25,7 @@ from penstock.broker.handlers.describe_configs import describe_configs
 from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
+from penstock.broker.handlers.describe_quorum import describe_quorum
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from penstock.broker.handlers.elect_leaders import elect_leaders
 from penstock.broker.handlers.fetch import fetch
@@ -43,6 +45,7 @@ from penstock.broker.handlers.offset_delete import offset_delete
 from penstock.broker.handlers.offset_fetch import offset_fetch
 from penstock.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from penstock.broker.handlers.produce import produce
+from penstock.broker.handlers.remove_raft_voter import remove_raft_voter
 from penstock.broker.handlers.single_produce import produce_single
 from penstock.broker.handlers.sync_group import sync_group
 from penstock.broker.handlers.unregister_broker import unregister_broker
@@ -103,11 +106,14 @@ API_TABLE = (
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, Manner.IN_TURN, list_partition_reassignments),
     Api(ApiKey.DELETE_GROUPS, 0, 2, Manner.IN_TURN, delete_groups),
     Api(ApiKey.OFFSET_DELETE, 0, 0, Manner.IN_TURN, offset_delete),
+    Api(ApiKey.DESCRIBE_QUORUM, 0, 2, Manner.IN_TURN, describe_quorum),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, Manner.IN_TURN, describe_cluster),
     Api(ApiKey.UNREGISTER_BROKER, 0, 0, Manner.IN_TURN, unregister_broker),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, Manner.IN_TURN, describe_producers),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),
+    Api(ApiKey.ADD_RAFT_VOTER, 0, 1, Manner.IN_TURN, add_raft_voter),
+    Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, Manner.IN_TURN, remove_raft_voter),
 )
 
 
