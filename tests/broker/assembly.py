@@ -7,7 +7,7 @@ to one asker and the same everywhere, whoever was told of a block has it, and wh
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.broker.quorum import CommitUnknown, NotLeading, OrderRefused, Quorum
+from penstock.broker.quorum import CommitUnknown, NotLeading, Quorum
 from penstock.cluster import records
 from penstock.cluster.controller import PRODUCER_BLOCK_SIZE, Controller, TakeProducerBlock
 from penstock.cluster.image import ClusterImage
@@ -25,7 +25,6 @@ from penstock.simulator.world import Host, World
 from penstock.vocabulary import NodeId
 
 OPTIONS = Options(election_seconds_min=0.2, election_seconds_max=0.4, heartbeat_seconds=0.04, chunk_bytes_max=40, caught_up_entries_max=5)
-FAILURES = (NotLeading, CommitUnknown, OrderRefused, DiskFailed, Refusal)
 
 
 class Actor:
@@ -64,7 +63,8 @@ class Assembly:
         self.cut: dict[tuple[int, int], None] = {}  # From, to.
         self.blocks: dict[int, int] = {}  # The first id of each that was replayed anywhere, and who asked for it.
         self.granted: dict[int, int] = {}  # By asker: told that it has this block.
-        self.refused: list[int] = []
+        self.refused: list[int] = []  # Nothing was done for them.
+        self.unknown: list[int] = []  # It may have been.
         self.next_asker = 1
         self.on_replayed: Callable[[Actor, records.Record], Coroutine[Any, Any, None]] | None = None
 
@@ -96,7 +96,8 @@ class Assembly:
         try:
             quorum = await Quorum.open(
                 env, OpenFiles(env.disk, 100), actor.me, is_clean=is_clean, first_voters=first_voters,
-                contacts=tuple(map(NodeId, self.actors)), options=self.options, on_replayed=replayed, tell=lambda to, message: self._carry(actor, to, message),
+                contacts=tuple(map(NodeId, self.actors)), options=self.options, on_replayed=replayed,
+                tell=lambda to, message: self._carry(actor, to, message),
                 on_failed=actor.failures.append, report=actor.reports.append,
             )  # fmt: skip
         except Exception as failure:
@@ -195,6 +196,7 @@ class Assembly:
             self.refused.append(asker)
             return
         except (CommitUnknown, DiskFailed):
+            self.unknown.append(asker)
             return
         assert isinstance(block, records.ProducerBlockTaken)
         assert quorum.image.next_producer_id >= block.first + block.size, "whoever is answered finds it in the image"
@@ -213,12 +215,13 @@ class Assembly:
 
     def take_block(self, within: float = 30.0) -> int:
         """Asks whoever leads until a block is given."""
-        asker = self.ask_soon(self.leader(within))
-        try:
-            self.world.run_until(lambda: asker in self.granted or asker in self.refused, within)
-        except Exception as stuck:
-            raise AssertionError([(actor.host, actor.failures, actor.reports[-1:]) for actor in self.actors.values()]) from stuck
-        return self.granted[asker] if asker in self.granted else self.take_block(within)
+        while True:
+            leader = self.leader(within)
+            host, asker = self[leader].host, self.ask_soon(leader)
+            answers = (self.granted, self.refused, self.unknown)
+            self.world.run_until(lambda: any(asker in each for each in answers) or self.world.has_ended(host), within)  # noqa: B023
+            if asker in self.granted:
+                return self.granted[asker]
 
     def take_blocks(self, count: int) -> None:
         for _ in range(count):
