@@ -20,7 +20,12 @@ from penstock.simulator.disk import IO_ERROR, NO_ROOM
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.stage import PORT
 
-CANNOT_START = (DiskFailed, Refusal, WrongDirectory, NewerFormat, UnknownRecord)
+
+class Interrupted(Exception):
+    """The process ends before the node was up."""
+
+
+CANNOT_START = (DiskFailed, Refusal, WrongDirectory, NewerFormat, UnknownRecord, Interrupted)
 _OPERATOR_LOOKS_SECONDS = 0.25
 
 

@@ -4,7 +4,9 @@ A member is a host with one plan; its node lives and dies many times. Whoever lo
 nodes as they are at this instant, the dead ones not at all.
 """
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 from penstock.broker.node import Node
@@ -12,11 +14,12 @@ from penstock.cluster.image import ClusterImage, PartitionState
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.menu import KAFKA_PORT, PEER_PORT, NodePlan
 from penstock.simulator.env import SimEnv
-from penstock.simulator.node_process import NodeProcess
+from penstock.simulator.node_process import Interrupted, NodeProcess
 from penstock.simulator.world import World
-from penstock.vocabulary import NodeId
+from penstock.vocabulary import Address, NodeId
 
 SECRET = b"known to every node of the simulated cluster"
+_OPERATOR_LOOKS_SECONDS = 0.25
 
 
 class MemberProcess(NodeProcess):
@@ -28,13 +31,26 @@ class MemberProcess(NodeProcess):
         self.being: Node | None = None  # Of the current life, from its first moment on.
 
     async def _begin(self, env: SimEnv) -> Node:
+        """It may wait for the others for as long as they like, so it listens to its operator meanwhile."""
         node = self.being = Node(env, self.settings, secret=SECRET)
+        coming_up = asyncio.get_running_loop().create_task(self._bring_up(node))
+        while not coming_up.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_OPERATOR_LOOKS_SECONDS):
+                    await asyncio.shield(coming_up)
+            if node.stopped.done():
+                raise Interrupted(node.stopped.result())
+            if env.terminated.is_set() and not coming_up.done():
+                raise Interrupted("it was asked to end before it was up")
+        await coming_up
+        return node
+
+    async def _bring_up(self, node: Node) -> None:
         if self.settings.quorum_voters:
-            await node.listen_peers("0.0.0.0", PEER_PORT)
+            await node.listen_peers("0.0.0.0", PEER_PORT, advertised=Address(self.plan.host, PEER_PORT))
         await node.start()
         if self.plan.is_broker:
             await node.listen_kafka("0.0.0.0", KAFKA_PORT)
-        return node
 
 
 class Cluster:
@@ -72,7 +88,7 @@ class Cluster:
     def node(self, host: str) -> Node | None:
         """The living node, once it has read its metadata."""
         node = self.processes[host].being if self.world.is_running(host) else None
-        return node if node is not None and node.has_image else None
+        return node if node is not None and node._quorum is not None else None
 
     def living(self) -> Iterator[tuple[str, Node]]:
         for host in self.hosts:
