@@ -1,0 +1,115 @@
+"""Commands reach the controller from every node, through its changes."""
+
+import asyncio
+
+import pytest
+from broker.council import Council, Councillor
+
+from penstock.cluster.commands import CreateTopics, NewTopic, TakeProducerBlock
+from penstock.cluster.records import ProducerBlockTaken, TopicCreated
+from penstock.errors import ErrorCode, Refusal
+from penstock.simulator.links import LinkQuality
+from penstock.vocabulary import NodeId, TopicId
+
+
+def test_a_command_is_decided_wherever_it_is_asked_and_holds_there_when_it_is_answered() -> None:
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        for number in (1, 2, 3, 4):
+            (made,) = council.create(number, f"topic-{number}")
+            assert isinstance(made, TopicCreated)
+
+            async def knows(node: Councillor, name: str = f"topic-{number}") -> bool:
+                return name in node.image.topics
+
+            assert council.call(number, knows)
+
+
+def test_a_refusal_travels_as_well_as_a_yes() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, "orders")
+        for number in (1, 2, 3):
+            (refusal,) = council.create(number, "orders")
+            assert isinstance(refusal, Refusal)
+            assert refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_command_outlives_the_death_of_the_controller() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        asker = council.other_than(leader)
+        command = CreateTopics((NewTopic("orders", TopicId(b"o" * 16), 3, 3),))
+        asking = council.begin(asker, lambda node: node.submit(command))
+        council.world.run_for(0.0005)
+        council.kill(leader)
+        council.until(asking.done)
+        (made,) = asking.result()
+        assert isinstance(made, TopicCreated)
+        assert made.topic_id == b"o" * 16
+
+
+def test_whoever_waits_for_a_controller_that_hangs_asks_its_successor() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        council.world.pause(f"node-{leader}")
+        asking = council.begin(council.other_than(leader), lambda node: node.submit(TakeProducerBlock(node.me.node)))
+        assert council.until(asking.done) < 5
+        assert isinstance(asking.result()[0], ProducerBlockTaken)
+
+
+def test_without_a_quorum_a_command_is_refused_in_time_with_the_reason() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.kill(2)
+        council.kill(3)
+        council.world.run_for(3)
+        asking = council.begin(1, lambda node: node.submit(TakeProducerBlock(NodeId(1))))
+        assert 9 < council.until(asking.done) < 12
+        with pytest.raises(Refusal, match="did not answer within 10 s") as refused:
+            asking.result()
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_cancelled_command_leaves_nothing_behind() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        asker = council.other_than(council.leader())
+        asking = council.begin(asker, lambda node: node.submit(TakeProducerBlock(NodeId(1))))
+        council.world.run_for(0.0001)
+        asking.cancel()
+        council.world.run_for(1)
+        assert asking.cancelled()
+        assert council.nodes[asker].forwarding._waiting == {}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_block_of_producer_ids_is_given_once_on_bad_roads(seed: int) -> None:
+    with Council(seed=seed, quality=LinkQuality(reset=0.005, split=0.3)) as council:
+        council.start_and_wait()
+        blocks: list[int] = []
+
+        async def take(node: Councillor) -> None:
+            for _ in range(20):
+                try:
+                    (taken,) = await node.submit(TakeProducerBlock(node.me.node))
+                except Refusal:
+                    continue
+                assert isinstance(taken, ProducerBlockTaken)
+                blocks.append(taken.first)
+                await asyncio.sleep(0.05)
+
+        takers = [council.begin(number, take) for number in (1, 2, 3)]
+        council.world.run_for(1)
+        leader = council.leader()
+        if leader is not None:
+            council.world.pause(f"node-{leader}")
+            council.world.run_for(3)
+            council.world.resume(f"node-{leader}")
+        council.until(lambda: all(taker.done() for taker in takers), within=300)
+        assert [taker.exception() for taker in takers] == [None] * 3
+        assert len(blocks) == len(set(blocks)) > 30

@@ -1,0 +1,253 @@
+"""Who belongs to the cluster, who is alive, who leads instead of whom."""
+
+import pytest
+from broker.council import Council
+
+from penstock.cluster.commands import FenceNode, RegisterNode, UnregisterNode
+from penstock.cluster.records import NodeFenced
+from penstock.vocabulary import NO_NODE, NodeId
+
+
+def test_nodes_register_and_are_let_in_when_they_are_ready() -> None:
+    with Council() as council:
+        council.are_ready = False
+        council.start()
+        council.until(lambda: council.leader() is not None and all(node.membership.node_epoch for node in council.nodes.values()))
+        council.world.run_for(5)
+        assert not any(council.is_let_in(number) for number in (1, 2, 3))
+        for number in (1, 2, 3):
+            council.call(number, _become_ready)
+        assert council.until(lambda: all(council.is_let_in(number) for number in (1, 2, 3))) < 0.5
+
+
+async def _become_ready(node) -> None:  # type: ignore[no-untyped-def]
+    node.membership.ready()
+    await node.membership.let_in()
+
+
+def test_a_node_alone_is_let_in_by_itself() -> None:
+    with Council(1) as council:
+        council.start_and_wait()
+        assert council.nodes[1].membership.node_epoch == 1
+
+
+def test_a_broker_that_does_not_vote_takes_part_like_the_others() -> None:
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        council.create(4, partitions=1, replicas=4)
+        assert sorted(council.partition().replicas) == [1, 2, 3, 4]
+
+
+def test_quiet_days_bring_no_fence_and_no_election() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        term = council.nodes[1].quorum.term
+        council.world.run_for(600)
+        assert {node.quorum.term for node in council.nodes.values()} == {term}
+        assert not any("fenced" in report for node in council.nodes.values() for report in node.reports)
+
+
+def test_a_broker_that_is_killed_is_fenced_within_a_second_and_its_partitions_are_led_by_others() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        victim = council.other_than(council.leader())
+        council.kill(victim)
+        assert council.until(lambda: council.is_fenced(victim)) < 1.0
+        assert all(council.partition(index=index).leader not in (victim, NO_NODE) for index in range(9))
+
+
+def test_a_controller_that_is_killed_is_replaced_and_fenced_within_two_seconds() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        victim = council.leader()
+        assert victim is not None
+        council.kill(victim)
+        assert council.until(lambda: council.is_fenced(victim)) < 2.5
+        assert all(council.partition(index=index).leader not in (victim, NO_NODE) for index in range(9))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_broker_whose_machine_lost_power_is_fenced_when_its_session_ends(seed: int) -> None:
+    with Council(seed=seed) as council:
+        council.start_and_wait()
+        victim = council.other_than(council.leader())
+        council.world.power_cut(f"node-{victim}")
+        assert council.until(lambda: council.is_fenced(victim)) < 2.5
+
+
+def test_a_broker_that_is_stopped_for_a_while_is_fenced_and_let_in_again() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        victim = council.other_than(council.leader())
+        council.world.pause(f"node-{victim}")
+        assert council.until(lambda: council.is_fenced(victim)) < 2.5
+        council.world.run_for(10)
+        council.world.resume(f"node-{victim}")
+        assert council.until(lambda: council.is_let_in(victim)) < 3
+        assert council.nodes[victim].failures == []
+
+
+def test_a_controller_that_was_stopped_itself_does_not_fence_the_others_for_its_own_silence() -> None:
+    """It has heard nobody, because it did not listen."""
+    with Council(1, observers=2) as council:
+        council.start_and_wait()
+        council.world.pause("node-1")
+        council.world.run_for(8)
+        council.world.resume("node-1")
+        council.world.run_for(5)
+        assert all(council.is_let_in(number) for number in (1, 2, 3))
+        assert not any("fenced" in report for report in council.nodes[1].reports)
+
+
+def test_a_node_that_comes_back_has_a_higher_epoch_and_is_let_in() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        victim = council.other_than(council.leader())
+        council.kill(victim)
+        council.start(victim)
+        assert council.until(lambda: council.is_let_in(victim)) < 3
+        assert council.nodes[victim].membership.node_epoch == 2
+
+
+def test_the_same_node_id_from_another_directory_is_refused_while_the_first_lives_and_let_in_when_it_is_gone() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        twin = RegisterNode(NodeId(council.other_than(leader)), "council", "ff" * 16, "elsewhere", 1, was_stopped_cleanly=True)
+        (reply,) = council.submit(leader, twin)
+        assert "is up with another data directory" in str(reply)
+        assert council.nodes[twin.node_id].failures == []
+
+
+def test_a_node_ends_when_another_process_has_registered_under_its_id() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        victim = council.other_than(leader)
+        council.world.pause(f"node-{victim}")
+        council.until(lambda: council.is_fenced(victim))
+        council.submit(leader, RegisterNode(NodeId(victim), "council", "ff" * 16, "elsewhere", 1, was_stopped_cleanly=True))
+        council.world.resume(f"node-{victim}")
+        council.until(lambda: bool(council.nodes[victim].failures))
+        assert "another process has registered as node" in council.nodes[victim].failures[0]
+
+
+def test_a_registration_of_its_own_that_was_late_does_not_end_a_node() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        victim = council.other_than(leader)
+        late = council.nodes[victim].membership._registration
+        assert late is not None
+        council.submit(leader, late)
+        council.until(lambda: council.is_let_in(victim))
+        assert council.nodes[victim].failures == []
+        assert council.nodes[victim].membership.node_epoch == 3
+
+
+def test_a_node_that_was_taken_off_the_list_says_so_and_ends() -> None:
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        council.world.pause("node-4")
+        council.until(lambda: council.is_fenced(4))
+        council.submit(leader, UnregisterNode(NodeId(4)))
+        council.world.resume("node-4")
+        council.until(lambda: bool(council.nodes[4].failures))
+        assert "taken off the cluster's list" in council.nodes[4].failures[0]
+
+
+def test_a_node_that_is_fenced_though_it_lives_is_let_in_again() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        other = council.other_than(leader)
+        (reply,) = council.submit(leader, FenceNode(NodeId(other), 1))
+        assert isinstance(reply, NodeFenced)
+        assert council.until(lambda: council.is_let_in(other)) < 1
+
+
+def test_a_broker_that_stops_in_order_hands_over_before_it_goes() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        victim = council.other_than(council.leader())
+        council.stop(victim, within=2.0)
+        assert all(council.partition(index=index).leader not in (victim, NO_NODE) for index in range(9))
+        others = [number for number in (1, 2, 3) if number != victim]
+        for number in others:  # Each of them knew before it was gone.
+            image = council.nodes[number].image
+            assert all(state.leader != victim for state in image.topics["orders"].partitions)
+
+
+def test_a_controller_that_stops_in_order_hands_the_quorum_over_too() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        victim = council.leader()
+        assert victim is not None
+        term = council.nodes[victim].quorum.term
+        council.stop(victim, within=3.0)
+        assert council.until(lambda: council.leader() is not None) < 0.3
+        successor = council.leader()
+        assert successor not in (None, victim)
+        assert council.nodes[successor or 0].quorum.term == term + 1
+        assert all(council.partition(index=index).leader not in (victim, NO_NODE) for index in range(9))
+        council.world.run_for(5)
+        assert council.is_fenced(victim)
+
+
+def test_all_nodes_may_stop_at_once_and_none_waits_long() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        for number in (1, 2, 3):
+            council.world.terminate(f"node-{number}")
+        assert council.until(lambda: all(council.world.has_ended(f"node-{number}") for number in (1, 2, 3))) < 10
+        council.start()
+        council.until(lambda: all(council.is_let_in(number) for number in (1, 2, 3)))
+        assert all(council.partition(index=index).leader != NO_NODE for index in range(9))
+
+
+def test_what_only_a_stopping_node_can_lead_does_not_hold_it_up() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=3, replicas=1)
+        victim = council.other_than(council.leader())
+        council.stop(victim, within=2.0)
+
+
+def test_a_node_stops_in_time_though_the_others_are_gone() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.kill(2)
+        council.kill(3)
+        council.stop(1, within=10.0)
+
+
+def test_a_quorum_that_is_away_fences_nobody_and_everybody_is_there_when_it_is_back() -> None:
+    with Council(3, observers=2) as council:
+        council.start_and_wait()
+        for number in (1, 2, 3):
+            council.kill(number)
+        council.world.run_for(60)
+        assert council.nodes[4].failures == council.nodes[5].failures == []
+        council.start(1, 2, 3)
+        assert council.until(lambda: all(council.is_let_in(number) for number in range(1, 6))) < 10
+        assert council.nodes[4].membership.node_epoch == 1
+
+
+def test_a_node_that_finds_no_controller_says_so_and_goes_on_trying() -> None:
+    with Council() as council:
+        council.start(1)
+        council.world.run_for(30)
+        assert any("not registered yet" in report for report in council.nodes[1].reports)
+        council.start(2)
+        assert council.until(lambda: council.is_let_in(1) and council.is_let_in(2)) < 15
