@@ -205,13 +205,16 @@ class Assembly:
     def leader(self, within: float = 30.0) -> int:
         """Waits for one that may decide, in the newest term of any that lives."""
 
-        def found() -> list[int]:
+        found: list[int] = []
+
+        def look() -> bool:
             running = [actor for actor in self.actors.values() if self.world.is_running(actor.host) and actor.quorum is not None]
             newest = max((actor.living.term for actor in running), default=0)
-            return [int(actor.node) for actor in running if actor.living.is_leading and actor.living.term == newest]
+            found.extend(int(actor.node) for actor in running if actor.living.is_leading and actor.living.term == newest)
+            return bool(found)
 
-        self.world.run_until(lambda: bool(found()), within)
-        return found()[0]
+        self.world.run_until(look, within)
+        return found[0]
 
     def take_block(self, within: float = 30.0) -> int:
         """Asks whoever leads until a block is given."""
