@@ -9,7 +9,7 @@ Not here: what the settings mean, their defaults and bounds (settings.py), which
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -150,6 +150,7 @@ def _configuration(given: Mapping[str, Given], environment: Mapping[str, str]) -
     cluster = _cluster(given, environment, node)
     if kafka is not None:
         _refuse_unreachable(kafka, node)
+        node = node if cluster is None else _with_address(node, kafka)
     return Configuration(
         data_dir=Path(_place("data.dir", given)),
         kafka=kafka,
@@ -159,6 +160,13 @@ def _configuration(given: Mapping[str, Given], environment: Mapping[str, str]) -
         node=node,
         cluster=cluster,
     )
+
+
+def _with_address(node: NodeSettings, kafka: Address) -> NodeSettings:
+    """The other nodes are told where clients find this one before it listens for clients, so the port cannot be left to chance."""
+    if not kafka.port and not node.advertised_port:
+        raise ConfigurationWrong(f"--kafka {kafka} takes any free port, and the other nodes must know which", "choose a port")
+    return replace(node, advertised_host=node.advertised_host or kafka.host, advertised_port=node.advertised_port or kafka.port)
 
 
 def _cluster(given: Mapping[str, Given], environment: Mapping[str, str], node: NodeSettings) -> ClusterConfiguration | None:

@@ -180,8 +180,8 @@ async def _start_unless_stopped(node: Node, configuration: Configuration, asked_
 
 
 async def _start(node: Node, configuration: Configuration) -> Bound:
-    peers = None if configuration.cluster is None else await _listen_for_peers(node, configuration.cluster)
     try:
+        peers = None if configuration.cluster is None else await _listen_for_peers(node, configuration.cluster)
         await node.start()
     except CANNOT_OPEN as failure:
         raise CannotStart(f"cannot start on {configuration.data_dir}: {failure}") from None
@@ -196,7 +196,7 @@ async def _start(node: Node, configuration: Configuration) -> Bound:
 async def _listen_for_peers(node: Node, cluster: ClusterConfiguration) -> Address:
     """First of all: nodes that start together need each other before any of them can serve."""
     try:
-        return Address(*await node.listen_peers(cluster.peers.host, cluster.peers.port, advertised=cluster.advertised))
+        return await node.listen_peers(cluster.peers.host, cluster.peers.port, advertised=cluster.advertised)
     except OSError as failure:
         raise cannot_listen(cluster.peers, failure) from None
 

@@ -1,7 +1,15 @@
-"""GET /nodes: the cluster's nodes, and what this one is like."""
+"""GET /nodes: every node of the cluster with its state, what is wrong in the cluster, and what the node that answers is like.
+
+All of the cluster is as this node has heard of it: any node can be asked. Nodes that only vote have no address for clients.
+"""
+
+from collections import Counter
+from typing import Any
 
 from penstock import __version__
+from penstock.broker.cluster_views import ills
 from penstock.broker.node import Node
+from penstock.cluster.image import ClusterImage, NodeState
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.http.answers import OK, Answer
 from penstock.http.api.requests import ApiRequest
@@ -10,19 +18,30 @@ from penstock.http.api.schemas import flag, integer, listing, or_null, shape, te
 NODE = shape(
     {
         "id": integer("The node's number."),
-        "host": text("Where clients are told to connect."),
-        "port": integer("And the port."),
+        "state": text("fenced: it is away. stopping: it hands over what it leads.", enum=["live", "fenced", "stopping"]),
+        "host": or_null(text("Where clients are told to connect; null where it is no broker.")),
+        "port": or_null(integer("And the port.")),
         "rack": or_null(text("Where it stands.")),
+        "roles": listing(text("broker or controller."), "What it does."),
+        "epoch": integer("Grows with each of its starts."),
         "is_this": flag("Whether it is the node that answers."),
+        "is_controller": flag("Whether it decides for the cluster."),
+        "leads": integer("Partitions that it leads."),
+        "replicas": integer("Partitions that it holds."),
+        "in_sync": integer("Of those: where it has everything."),
     }
 )
 NODES = shape(
     {
         "cluster_id": text("The cluster's name for itself."),
-        "controller": integer("The node that decides on topics."),
+        "controller": or_null(integer("The node that decides for the cluster; null while there is none.")),
         "version": text("Of the Penstock that answers."),
         "nodes": listing(NODE),
         "topics": integer("Topics in the cluster, without internal ones."),
+        "under_replicated": integer("Partitions in the cluster that lack replicas in sync."),
+        "below_min_in_sync": integer("Partitions in the cluster that refuse acks=all."),
+        "leaderless": integer("Partitions in the cluster that nobody leads."),
+        "reassigning": integer("Partitions in the cluster that are on their way to other nodes."),
         "partitions": integer("Partitions on this node."),
         "partitions_offline": integer("Of those: take no writes any more."),
         "connections": integer("Client connections open at this node."),
@@ -34,19 +53,16 @@ NODES = shape(
 
 
 async def get_nodes(node: Node, request: ApiRequest) -> Answer:
-    own_id = node.settings.node_id
     partitions = list(node.partitions)
     return Answer(
         OK,
         {
             "cluster_id": node.image.cluster_id,
-            "controller": own_id,
+            "controller": node.controller_node(),
             "version": __version__,
-            "nodes": [
-                {"id": node_id, "host": host, "port": port, "rack": rack, "is_this": node_id == own_id}
-                for node_id, host, port, rack in node.endpoints()
-            ],
+            "nodes": _nodes(node),
             "topics": sum(name not in INTERNAL_TOPICS for name in node.image.topics),
+            **ills(node)._asdict(),
             "partitions": len(partitions),
             "partitions_offline": sum(each.log.failure is not None for each in partitions),
             "connections": len(node.connections),
@@ -55,3 +71,41 @@ async def get_nodes(node: Node, request: ApiRequest) -> Answer:
             "disk_is_low": node.disk_is_low,
         },
     )
+
+
+def _nodes(node: Node) -> list[dict[str, Any]]:
+    reachable = {node_id: (host, port) for node_id, host, port, _ in node.endpoints()}
+    leads, replicas, in_sync = _shares(node.image)
+    return [
+        {
+            "id": each.node_id,
+            "state": _state(each),
+            "host": host,
+            "port": port,
+            "rack": each.rack,
+            "roles": list(each.roles),
+            "epoch": each.node_epoch,
+            "is_this": each.node_id == node.settings.node_id,
+            "is_controller": each.node_id == node.controller_node(),
+            "leads": leads[each.node_id],
+            "replicas": replicas[each.node_id],
+            "in_sync": in_sync[each.node_id],
+        }
+        for each in sorted(node.image.nodes.values(), key=lambda each: each.node_id)
+        for host, port in [reachable.get(each.node_id, (each.host, each.port) if each.is_broker else (None, None))]
+    ]
+
+
+def _state(each: NodeState) -> str:
+    return "fenced" if each.is_fenced else "stopping" if each.is_stopping else "live"
+
+
+def _shares(image: ClusterImage) -> tuple[Counter[int], Counter[int], Counter[int]]:
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    for _, _, state in image.each_partition():
+        leads[state.leader] += 1
+        replicas.update(state.replicas)
+        in_sync.update(state.in_sync)
+    return leads, replicas, in_sync

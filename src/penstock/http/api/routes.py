@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from penstock.broker.node import Node
 from penstock.http.answers import CREATED, OK, Answer
-from penstock.http.api import configs, groups, lag, nodes, offsets, topics
+from penstock.http.api import configs, groups, lag, nodes, offsets, quorum, topics, unwell
 from penstock.http.api.openapi import document
 from penstock.http.api.paging import PAGE
 from penstock.http.api.requests import ApiRequest, Parameter, Route
@@ -15,6 +15,10 @@ PREFIX = "/api/v1"
 COMPONENTS: Mapping[str, Schema] = {
     "Error": shape({"error": text("A word for programs."), "message": text("A sentence for people.")}),
     "Nodes": nodes.NODES,
+    "Quorum": quorum.QUORUM,
+    "QuorumReplica": quorum.QUORUM_REPLICA,
+    "Unwell": unwell.UNWELL,
+    "UnwellPartition": unwell.UNWELL_PARTITION,
     "Topics": topics.TOPICS,
     "TopicSummary": topics.TOPIC_SUMMARY,
     "Topic": topics.TOPIC,
@@ -50,7 +54,9 @@ _INTERNAL = Parameter("internal", flag("Also the cluster's own topics."), False)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/openapi.json", get_openapi, "All of this API as an OpenAPI 3.1 document.", {"type": "object"}),
-    Route("GET", "/nodes", nodes.get_nodes, "The cluster's nodes, and what the one that answers is like.", named("Nodes")),
+    Route("GET", "/nodes", nodes.get_nodes, "Every node, what is wrong, and what the node that answers is like.", named("Nodes")),
+    Route("GET", "/quorum", quorum.get_quorum, "Who votes on the cluster's metadata, and how far each has come.", named("Quorum")),
+    Route("GET", "/unwell", unwell.list_unwell, "Partitions that lack something, or are on their way.", named("Unwell")),
     Route("GET", "/topics", topics.list_topics, "Topics, by name.", named("Topics"), query=(_INTERNAL, *PAGE)),
     Route(
         "POST", "/topics", topics.create_topic, "Make a topic. It can be written to when the answer comes.", named("TopicOutcome"),

@@ -1,17 +1,19 @@
 """Topics and their partitions: listed, shown, made, widened, deleted.
 
-Counts of records are offsets from the start to the end; a compacted log holds fewer.
+Counts of records are offsets from the start to the end; a compacted log holds fewer. Who leads and holds a partition is known of all of
+them; offsets and sizes are those of the logs on the node that answers, and there are none of partitions that lie elsewhere.
 The cluster's own topics can be looked at only: what stands in them is the nodes' business.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.broker.cluster_views import offline_replicas
 from penstock.broker.node import Node
 from penstock.broker.patience import Patience
 from penstock.cluster import records
 from penstock.cluster.controller import AddPartitions, CreateTopics, DeleteTopic, MorePartitions, NewTopic
-from penstock.cluster.image import PartitionState, Topic
+from penstock.cluster.image import ClusterImage, PartitionState, Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.errors import ErrorCode, Refusal
 from penstock.http.answers import CREATED, OK, Answer
@@ -20,6 +22,7 @@ from penstock.http.api.paging import NEXT, page_of
 from penstock.http.api.requests import ApiRequest
 from penstock.http.api.schemas import Schema, flag, integer, listing, named, or_null, shape, text, texts_by_name
 from penstock.partition.partition import Partition
+from penstock.vocabulary import NO_NODE
 
 _TOPIC_FIELDS: Mapping[str, Schema] = {
     "name": text("The topic's name."),
@@ -27,21 +30,26 @@ _TOPIC_FIELDS: Mapping[str, Schema] = {
     "is_internal": flag("Whether it is the cluster's own."),
     "partition_count": integer("How many partitions it has."),
     "replicas": integer("Copies of each partition."),
-    "records": integer("Offsets from start to end, over all partitions."),
-    "written": integer("Offsets ever given out, over all partitions: it only grows."),
+    "records": integer("Offsets from start to end, over the partitions on this node."),
+    "written": integer("Offsets ever given out, over the partitions on this node."),
     "bytes": integer("In the logs of this node."),
 }
 TOPIC_SUMMARY = shape(_TOPIC_FIELDS)
 PARTITION = shape(
     {
         "partition": integer("Its number."),
-        "leader": integer("The node that leads it."),
+        "leader": or_null(integer("The node that leads it; null: nobody does.")),
         "leader_epoch": integer("The number of that leadership."),
+        "partition_epoch": integer("Grows with every change of who holds, leads and is in sync."),
         "replicas": listing(integer("A node."), "The nodes that hold it."),
         "in_sync": listing(integer("A node."), "Those of them that have everything."),
-        "start_offset": integer("The first that can be read."),
-        "end_offset": or_null(integer("The next that consumers will see; null where a damaged log keeps it unknown.")),
-        "bytes": integer("In its log."),
+        "eligible": listing(integer("A node."), "Those that may lead though they are not in sync."),
+        "adding": listing(integer("A node."), "Those that join by the reassignment under way."),
+        "removing": listing(integer("A node."), "Those that leave by it."),
+        "offline": listing(integer("A node."), "Those that are away."),
+        "start_offset": or_null(integer("The first that can be read; null where it is not on this node.")),
+        "end_offset": or_null(integer("The next that consumers will see; null where a damaged log keeps it unknown, or it is elsewhere.")),
+        "bytes": or_null(integer("In its log; null where it is not on this node.")),
         "failure": or_null(text("Why it takes no writes any more.")),
     }
 )
@@ -146,16 +154,29 @@ def _summary(node: Node, topic: Topic) -> dict[str, Any]:
 
 def _partitions(node: Node, topic: Topic) -> list[dict[str, Any]]:
     held = node.partitions.by_name.get(topic.name, {})
-    return [_partition(state, held[index]) for index, state in enumerate(topic.partitions) if index in held]
+    return [
+        {"partition": index, **_standing(node.image, state), **_log(held.get(index))} for index, state in enumerate(topic.partitions)
+    ]
 
 
-def _partition(state: PartitionState, partition: Partition) -> dict[str, Any]:
+def _standing(image: ClusterImage, state: PartitionState) -> dict[str, Any]:
     return {
-        "partition": partition.index,
-        "leader": state.leader,
+        "leader": None if state.leader == NO_NODE else state.leader,
         "leader_epoch": state.leader_epoch,
+        "partition_epoch": state.partition_epoch,
         "replicas": list(state.replicas),
         "in_sync": list(state.in_sync),
+        "eligible": list(state.eligible),
+        "adding": list(state.adding),
+        "removing": list(state.removing),
+        "offline": list(offline_replicas(image, state)),
+    }
+
+
+def _log(partition: Partition | None) -> dict[str, Any]:
+    if partition is None:
+        return {"start_offset": None, "end_offset": None, "bytes": None, "failure": None}
+    return {
         "start_offset": partition.log.start_offset,
         "end_offset": partition.high_watermark if partition.end_is_known else None,
         "bytes": partition.log.size_bytes,
