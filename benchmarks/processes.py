@@ -35,18 +35,20 @@ class Command:
 class Broker:
     """A running broker. A context: leaving it stops the process."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, *, waits: bool = True) -> None:
+        """Nodes of a cluster need each other before they answer: those are started without waiting, and waited for together."""
         self.name = command.name
         self.port = command.port
         self.data_dir = command.data_dir
         command.data_dir.mkdir(parents=True, exist_ok=True)
         self.log_path = command.data_dir.parent / f"{command.data_dir.name}.out"
-        began = time.perf_counter()
+        self._began = time.perf_counter()
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(command.arguments, stdout=log, stderr=log, env={**os.environ, **command.environment})
         self.pid = self._process.pid
-        self._wait_for_first_reply()
-        self.start_s = time.perf_counter() - began  # From exec to the first ApiVersions reply.
+        self.start_s = 0.0  # From exec to the first ApiVersions reply.
+        if waits:
+            self.wait_for_first_reply()
 
     def __enter__(self) -> "Broker":
         return self
@@ -66,6 +68,11 @@ class Broker:
                 self._process.wait()
         return time.perf_counter() - began
 
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
     def delete_data(self) -> None:
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -84,12 +91,13 @@ class Broker:
         except OSError:
             return 0
 
-    def _wait_for_first_reply(self) -> None:
+    def wait_for_first_reply(self) -> None:
         give_up = time.monotonic() + START_S_MAX
         while time.monotonic() < give_up:
             if self._process.poll() is not None:
                 raise RuntimeError(f"{self.name} ended with {self._process.returncode} before it answered; see {self.log_path}")
             if _answers(self.port):
+                self.start_s = time.perf_counter() - self._began
                 return
             time.sleep(0.005)
         self.stop()

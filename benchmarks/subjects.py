@@ -7,7 +7,7 @@ turns, and a JVM stays warm.
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,14 +38,17 @@ class Subject:
         """Runs the generator as a process of its own."""
         flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
         flags += ["--port", str(self.broker.port), "--broker-pid", str(self.broker.pid)]
-        command = [sys.executable, "-m", "benchmarks.load", kind, "--topic", topic, *flags]
-        ended = subprocess.run(
-            [*command, "--warm-up", str(warm_up_s), "--seconds", str(seconds)], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        if ended.returncode:
-            raise LoadFailed(f"{self.name}, {kind} {options}: {ended.stderr.strip().splitlines()[-1:]}")
-        answer: dict[str, float] = json.loads(ended.stdout)
-        return answer
+        flags += ["--warm-up", str(warm_up_s), "--seconds", str(seconds)]
+        return run_generator(f"{self.name}, {kind} {options}", "benchmarks.load", [kind, "--topic", topic, *flags])
+
+
+def run_generator(title: str, module: str, arguments: Sequence[str]) -> dict[str, float]:
+    """What the generator answers. Its title is for when it gives up."""
+    ended = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise LoadFailed(f"{title}: {ended.stderr.strip().splitlines()[-1:]}")
+    answer: dict[str, float] = json.loads(ended.stdout)
+    return answer
 
 
 def penstock(data_dir: Path) -> Command:

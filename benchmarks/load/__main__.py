@@ -17,7 +17,7 @@ def main() -> None:
     load = _load(arguments)
     gc.disable()  # A collector's pause here would be read as the broker's.
     try:
-        outcome = load.run(arguments.host, arguments.port, Timing(arguments.warm_up, arguments.seconds, arguments.broker_pid))
+        outcome = load.run(arguments.host, arguments.port, Timing(arguments.warm_up, arguments.seconds, tuple(arguments.broker_pid)))
     except (UnexpectedReply, OSError) as error:
         sys.exit(f"load: {error}")
     if not outcome.requests:
@@ -39,7 +39,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=1000, help="records a second, end to end")
     parser.add_argument("--warm-up", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--broker-pid", type=int, default=0, help="whose CPU time to report beside our own")
+    parser.add_argument("--broker-pid", type=int, action="append", default=[], help="whose CPU time to report beside our own")
+    parser.add_argument("--to-leaders", type=int, default=0, help="1: a cluster; the connections go to each node that leads")
     return parser.parse_args()
 
 
@@ -62,6 +63,7 @@ def _produce_load(arguments: argparse.Namespace) -> ProduceLoad:
         arguments.connections,
         arguments.depth,
         arguments.partitions_per_request,
+        bool(arguments.to_leaders),
     )
 
 

@@ -49,7 +49,7 @@ class _Course:
         rate = self._load.rate
         skipped = int(rate * timing.warm_up_s)
         self._ask_for_more()
-        watch = Stopwatch(timing.broker_pid)
+        watch = Stopwatch(timing.broker_pids)
         for number in range(skipped + int(rate * timing.seconds)):
             due = watch.began_s + number / rate
             self._wait_until(due)

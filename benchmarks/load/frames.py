@@ -1,7 +1,7 @@
 """The few requests that the generator sends, as bytes, in versions that every broker of the last years knows (none of them flexible).
 
-ApiVersions 0, Produce 7, Fetch 11, ListOffsets 1, CreateTopics 4, DeleteTopics 3. Written out by hand, not with the broker's own
-codec: a mistake there must not hide itself here. Record batches are the broker's (penstock.wire.batches).
+ApiVersions 0, Produce 7, Fetch 11, ListOffsets 1, Metadata 1, CreateTopics 4, DeleteTopics 3. Written out by hand, not with the broker's
+own codec: a mistake there must not hide itself here. Record batches are the broker's (penstock.wire.batches).
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,9 +85,56 @@ def read_listed_offsets(reply: memoryview, topic: str) -> dict[int, tuple[int, i
     return {partition: (error, offset) for partition, error, _, offset in rows}
 
 
-def create_topic(topic: str, partitions: int, configs: Mapping[str, str]) -> bytes:
+def metadata(topic: str) -> bytes:
+    return _frame(3, 1, 0, pack(">i", 1) + _string(topic))
+
+
+def read_metadata(reply: memoryview) -> tuple[dict[int, tuple[str, int]], dict[int, tuple[int, int, int]]]:
+    """Where each broker listens; and of each partition of the one topic the leader, how many replicas it has and how many are in sync."""
+    walk = _Walk(reply, 4)
+    brokers = {}
+    for _ in range(walk.int32()):
+        node, host, port, _ = walk.int32(), walk.string(), walk.int32(), walk.string()
+        brokers[node] = (host, port)
+    walk.int32()  # The controller.
+    partitions = {}
+    for _ in range(walk.int32()):
+        _, _, _ = walk.int16(), walk.string(), walk.int8()
+        for _ in range(walk.int32()):
+            _, partition, leader = walk.int16(), walk.int32(), walk.int32()
+            replicas, in_sync = ([walk.int32() for _ in range(walk.int32())] for _ in range(2))
+            partitions[partition] = (leader, len(replicas), len(in_sync))
+    return brokers, partitions
+
+
+class _Walk:
+    """Reads one field after another."""
+
+    def __init__(self, reply: memoryview, at: int) -> None:
+        self._reply, self._at = reply, at
+
+    def int8(self) -> int:
+        return self._number(1)
+
+    def int16(self) -> int:
+        return self._number(2)
+
+    def int32(self) -> int:
+        return self._number(4)
+
+    def string(self) -> str:
+        size = max(0, self.int16())
+        self._at += size
+        return bytes(self._reply[self._at - size : self._at]).decode()
+
+    def _number(self, size: int) -> int:
+        self._at += size
+        return int.from_bytes(self._reply[self._at - size : self._at], signed=True)
+
+
+def create_topic(topic: str, partitions: int, configs: Mapping[str, str], replicas: int = 1) -> bytes:
     settings = b"".join(_string(name) + _string(value) for name, value in configs.items())
-    one = _string(topic) + pack(">ihi", partitions, 1, 0) + pack(">i", len(configs)) + settings
+    one = _string(topic) + pack(">ihi", partitions, replicas, 0) + pack(">i", len(configs)) + settings
     return _frame(19, 4, 0, pack(">i", 1) + one + pack(">ib", 60_000, 0))
 
 

@@ -22,7 +22,7 @@ CheckReply = Callable[[memoryview, Ticket], tuple[int, int]]  # To (records, byt
 class Timing:
     warm_up_s: float
     seconds: float
-    broker_pid: int = 0  # Whose CPU time is read beside our own.
+    broker_pids: tuple[int, ...] = ()  # Whose CPU time is read beside our own.
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Pipeline:
             self._refill(lane)
         self._turn_until(time.perf_counter() + timing.warm_up_s)
         self._is_counting = True
-        watch = Stopwatch(timing.broker_pid)
+        watch = Stopwatch(timing.broker_pids)
         self._turn_until(watch.began_s + timing.seconds)
         self._outcome.lap = watch.lap()
         self._drain()

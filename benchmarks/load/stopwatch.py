@@ -1,7 +1,8 @@
-"""Wall time and CPU time of the same stretch: the generator's own, and the broker's where the system shows it."""
+"""Wall time and CPU time of the same stretch: the generator's own, and the brokers' where the system shows it."""
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,16 +19,19 @@ NO_LAP = Lap(0.0, 0.0, 0.0)
 
 
 class Stopwatch:
-    """Runs from when it is made. `broker_pid` 0: the broker's process is not known."""
+    """Runs from when it is made. Brokers whose processes are not known count for nothing."""
 
-    def __init__(self, broker_pid: int) -> None:
-        self._broker_pid = broker_pid
+    def __init__(self, broker_pids: Sequence[int]) -> None:
+        self._broker_pids = broker_pids
         self.began_s = time.perf_counter()
         self._own_s = time.process_time()
-        self._broker_s = cpu_s(broker_pid)
+        self._broker_s = self._brokers_cpu_s()
 
     def lap(self) -> Lap:
-        return Lap(time.perf_counter() - self.began_s, time.process_time() - self._own_s, cpu_s(self._broker_pid) - self._broker_s)
+        return Lap(time.perf_counter() - self.began_s, time.process_time() - self._own_s, self._brokers_cpu_s() - self._broker_s)
+
+    def _brokers_cpu_s(self) -> float:
+        return sum(map(cpu_s, self._broker_pids))
 
 
 def cpu_s(pid: int) -> float:

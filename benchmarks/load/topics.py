@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from benchmarks.load import frames
 from benchmarks.load.connection import Connection
 from benchmarks.load.frames import UnexpectedReply
+from benchmarks.load.leaders import Leaders
 
 _ADMIN_BYTES = 1 << 20
 
@@ -20,6 +21,13 @@ class Admin:
         if error:
             raise UnexpectedReply(f"create {topic}: error {error} {reason}")
         self.end_offsets(topic, partitions)
+
+    def create_replicated(self, topic: str, partitions: int, configs: Mapping[str, str], *, replicas: int) -> None:
+        """Returns when every partition is led and all its replicas are in sync."""
+        error, reason = frames.read_created(self._connection.ask(frames.create_topic(topic, partitions, configs, replicas)))
+        if error:
+            raise UnexpectedReply(f"create {topic}: error {error} {reason}")
+        Leaders(self._connection, topic, partitions).close()
 
     def delete(self, topic: str) -> None:
         if error := frames.read_deleted(self._connection.ask(frames.delete_topic(topic))):
