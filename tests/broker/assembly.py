@@ -82,10 +82,11 @@ class Assembly:
         voters = first_voters if first_voters is not None else self.first_voters if actor.disks == 1 else Voters()
         if first_voters is None and number not in dict(self.first_voters.replicas):
             voters = Voters()
+        actor.quorum = None
         self.world.start(actor.host, lambda env: self._live(actor, env, voters))
 
     async def _live(self, actor: Actor, env: SimEnv, first_voters: Voters) -> None:
-        is_clean, actor.is_clean, actor.quorum = actor.is_clean, False, None
+        is_clean, actor.is_clean = actor.is_clean, False
 
         async def replayed(record: records.Record) -> None:
             await self._replayed(actor, record)

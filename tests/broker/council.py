@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from penstock.broker.controlling import Controlling
 from penstock.broker.forwarding import Forwarding
 from penstock.broker.membership import Membership
 from penstock.broker.quorum import Quorum
@@ -48,13 +47,12 @@ class Councillor:
         me = Introduction(CLUSTER, self.me.node, self.me.directory)
         self.links = Links(env, me, SECRET, address_of=council.addresses.get, report=self.report)
         self.door = Door(env, me, SECRET, report=self.report)
-        self.controlling = Controlling(self)  # type: ignore[arg-type]
         self.forwarding = Forwarding(self)  # type: ignore[arg-type]
         self.membership = Membership(self)  # type: ignore[arg-type]
-        self.links.on_contact_lost = self.door.on_contact_lost = self.controlling.contact_lost
+        self.links.on_contact_lost = self.door.on_contact_lost = self.membership.controlling.contact_lost
         self.door.told[Kind.RAFT] = lambda sender, body: self.quorum.received(read_message(body))
         self.door.asked[Kind.SUBMIT] = self.forwarding.asked
-        self.door.asked[Kind.HEARTBEAT] = self.controlling.asked
+        self.door.asked[Kind.HEARTBEAT] = self.membership.controlling.asked
         self._council = council
         self._tasks: dict[asyncio.Task[None], None] = {}
 

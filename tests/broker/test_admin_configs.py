@@ -49,7 +49,7 @@ async def change(
 
 
 def metadata_end(node: Node) -> int:
-    return node._metadata.end  # type: ignore[union-attr]
+    return node.quorum.end
 
 
 # Describing
@@ -214,7 +214,7 @@ async def test_what_another_version_took_is_passed_over_and_can_be_taken_away(se
     topic_id = TopicId(await line.create("a"))
     told = records.TopicConfigured(topic_id, {"retention.ms": "7000", "flush": "by the moon", "tides": "1"})
     made = encode_decision([told, records.NodeConfigured(NodeId(1), {"num.partitions": "4", "tides": "1"})])
-    await node._metadata._commit(made)  # type: ignore[union-attr]
+    await node.quorum._commit(made)
     for _ in range(2):
         partition = serving.node.partitions.find("a", 0)
         assert partition is not None

@@ -78,12 +78,12 @@ async def test_defaults_are_the_nodes(serving: Serving) -> None:
 async def test_a_trial_stores_nothing_and_says_the_same(serving: Serving) -> None:
     node = await serving.open()
     line = await serving.line()
-    end_before = node._metadata.end  # type: ignore[union-attr]
+    end_before = node.quorum.end
     made = await create(line, wish("a", 3), wish("b/c"), validate_only=True)
     assert {name: topic.error_code for name, topic in made.items()} == {"a": 0, "b/c": ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert made["a"].num_partitions == 3
     assert await names(line) == []
-    assert node._metadata.end == end_before  # type: ignore[union-attr]
+    assert node.quorum.end == end_before
 
 
 async def test_assignments_are_followed_or_refused(serving: Serving) -> None:

@@ -6,6 +6,7 @@ records; only opening and removing files take time. Until `open_all` nothing is 
 `graveyard` duties: the files of a deleted topic are removed off the loop, and then that is noted, so that nothing more is owed.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +22,7 @@ from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.partition.in_sync import NO_NODE_EPOCH
 from penstock.partition.leader import InSyncChanged, Leader, Resigned
 from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
-from penstock.vocabulary import NodeId, TopicId
+from penstock.vocabulary import NO_NODE, NodeId, TopicId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -35,6 +36,7 @@ class Assignments:
         self._me = NodeId(node.settings.node_id)
         self._is_acting = False
         self._opening: dict[tuple[TopicId, int], None] = {}
+        self._dropping: dict[tuple[TopicId, int], asyncio.Event] = {}
         self._burying: dict[TopicId, None] = {}
 
     # What was decided
@@ -42,6 +44,7 @@ class Assignments:
     async def open_all(self, *, is_clean: bool) -> None:
         """Opens everything that the image gives to this node. From here on records are acted upon."""
         self._is_acting = True
+        self._drop_strangers()
         began, topics = self._node.env.now(), list(self._node.image.topics.values())
         opened = await self._open([(topic, index) for topic in topics for index in range(len(topic.partitions))], is_clean=is_clean)
         self.bury_the_rest()
@@ -65,12 +68,48 @@ class Assignments:
                 adopt_topic_config(node, image.topics_by_id[record.topic_id])
             case records.NodeConfigured():
                 await adopt_settings(node)
-            case records.LeadershipResumed():
-                node.topic_pieces.forget_all()
-            case _:
+            case records.PartitionsChanged():
+                for change in record.changes:
+                    self._changed(image.topics_by_id[change.topic_id], change.partition)
+            case records.ClusterFormed() | records.TopicBuried() | records.ProducerBlockTaken():
                 pass
+            case _:
+                node.topic_pieces.forget_all()  # A node came or went: it stands in the rows of every partition that it has.
+
+    async def installed(self) -> None:
+        """The whole image was replaced by a later one: whatever happened in between is seen from what holds now."""
+        if not self._is_acting:
+            return
+        node, image = self._node, self._node.image
+        node.topic_pieces.forget_all()
+        await adopt_settings(node)
+        for topic_id in [topic_id for topic_id in node.partitions.by_id if topic_id not in image.topics_by_id]:
+            self._remove_topic(topic_id)
+        for topic, index, _ in list(image.each_partition()):
+            self._changed(topic, index)
+        self.bury_the_rest()
+
+    def _changed(self, topic: Topic, index: int) -> None:
+        node = self._node
+        node.topic_pieces.forget(topic.name)
+        partition = node.partitions.find_by_id(topic.topic_id, index)
+        if self._me in topic.partitions[index].replicas:
+            if partition is not None:
+                self.adopt(partition)
+            elif self._is_owed(topic, index):
+                node.spawn(self._open_later(topic, index))
+        elif partition is not None:
+            node.partitions.remove(partition)
+            self._removed(partition, "the replica was moved to another node")
+            self._drop_files(topic.topic_id, index)
 
     # Opening
+
+    async def _open_later(self, topic: Topic, index: int) -> None:
+        try:
+            await self._open([(topic, index)], is_clean=True)
+        except DiskFailed as failure:
+            self._node.report(f"the new replica of {topic.name}-{index} cannot be opened: {failure}")
 
     async def _open(self, wanted: list[tuple[Topic, int]], *, is_clean: bool) -> list[Partition]:
         """Opens those of them that are this node's and not open yet. A recovered tail is flushed before anybody can read it."""
@@ -87,6 +126,9 @@ class Assignments:
     async def _open_one(self, topic: Topic, index: int, *, is_clean: bool) -> Partition:
         node = self._node
         try:
+            dropping = self._dropping.get((topic.topic_id, index))
+            if dropping is not None:
+                await dropping.wait()
             partition = await node.partitions.open(topic, index, is_clean=is_clean)
         finally:
             del self._opening[topic.topic_id, index]
@@ -99,13 +141,16 @@ class Assignments:
             node.partitions.remove(partition)
             self._removed(partition, "the topic was deleted")
         else:
-            self._adopt(partition, topic.partitions[index])
+            self.adopt(partition)
         return partition
 
     # Roles
 
-    def _adopt(self, partition: Partition, state: PartitionState) -> None:
-        """Takes the role that the image gives this node."""
+    def adopt(self, partition: Partition) -> None:
+        """Takes the role that the image gives this node. One whose log is being cut takes it when that has ended."""
+        state = self._node.image.partition(partition.topic_id, partition.index)
+        if state is None or self._node.replica_fetching.is_cutting(partition):
+            return
         if state.leader != self._me:
             self._follow(partition, state)
         elif partition.leader is None or partition.epoch != state.leader_epoch:
@@ -116,6 +161,7 @@ class Assignments:
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
         self._resign(partition)
+        self._node.replica_fetching.leave(partition)
         node, now = self._node, self._node.env.now()
         leader: Leader[ProduceToken] = Leader(
             self._me,
@@ -137,6 +183,10 @@ class Assignments:
     def _follow(self, partition: Partition, state: PartitionState) -> None:
         self._resign(partition)
         partition.follow(state.leader_epoch)
+        if state.leader == NO_NODE:
+            self._node.replica_fetching.leave(partition)
+        else:
+            self._node.replica_fetching.follow(partition, state.leader)
 
     def _resign(self, partition: Partition) -> None:
         """Whoever waits for an answer here asks the next leader."""
@@ -171,17 +221,42 @@ class Assignments:
         node = self._node
         node.topic_pieces.forget(partition.topic)
         node.groups.partition_left(partition)
+        node.replica_fetching.leave(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.log.abandon()
         for watcher in list(partition.watchers):
             watcher.advanced(partition, 0)
 
+    def _drop_files(self, topic_id: TopicId, index: int) -> None:
+        if (topic_id, index) not in self._dropping:
+            self._dropping[topic_id, index] = asyncio.Event()
+            self._node.spawn(self._drop(topic_id, index))
+
+    async def _drop(self, topic_id: TopicId, index: int) -> None:
+        """Removes the files of a replica that is on another node now. What a crash leaves of them goes at the next start."""
+        node = self._node
+        try:
+            await node.env.offload(node.env.disk.unlink, topic_directory(topic_id, index))
+            await node.env.disk.sync([], [topic_directory(topic_id)])
+        except (DiskFailed, FileNotFoundError) as failure:
+            node.report(f"the files of a replica that was moved away stay until the next start: {failure}")
+        finally:
+            self._dropping.pop((topic_id, index)).set()
+
+    def _drop_strangers(self) -> None:
+        """Files of replicas that were moved away while this node did not run, or whose removal a crash cut short."""
+        disk = self._node.env.disk
+        for topic in self._node.image.topics.values():
+            for name in disk.list(topic_directory(topic.topic_id)):
+                if name.isdigit() and int(name) < len(topic.partitions) and self._me not in topic.partitions[int(name)].replicas:
+                    self._drop_files(topic.topic_id, int(name))
+
     # Burying
 
     def bury_the_rest(self) -> None:
         """Begins whatever burial is still owed. One that a full disk prevented is tried again here."""
-        for topic_id in self._node.image.graveyard:
-            if topic_id not in self._burying:
+        for topic_id, holders in self._node.image.graveyard.items():
+            if self._me in holders and topic_id not in self._burying:
                 self._burying[topic_id] = None
                 self._node.spawn(self._bury(topic_id))
 

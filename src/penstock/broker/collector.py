@@ -12,16 +12,18 @@ from penstock.errors import DiskFailed, ErrorCode
 from penstock.log.faults import LogDamaged, OffsetOutOfRange
 from penstock.log.streaming import Stream
 from penstock.partition.partition import Partition
-from penstock.vocabulary import Buffer, Offset
+from penstock.vocabulary import NO_NODE, Buffer, NodeId, Offset
 from penstock.wire.fetch import FetchedRow
 from penstock.wire.records import scan_batches
 
 
 class Collector:
     def __init__(
-        self, find: Callable[[Interest], Partition | ErrorCode], bytes_max: int, *, reads_committed: bool, report: Callable[[str], None]
-    ) -> None:
+        self, find: Callable[[Interest], Partition | ErrorCode], bytes_max: int, *,
+        reads_committed: bool, report: Callable[[str], None], preferred: Callable[[Partition], NodeId] | None = None,
+    ) -> None:  # fmt: skip
         self._find = find
+        self._preferred = preferred  # Where a reader had better read; None: here.
         self._bytes_max = self._bytes_left = bytes_max
         self._bytes_spare = bytes_max  # What may be read only to be left out because it does not fit: reading has its price too.
         self._reads_committed = reads_committed
@@ -76,11 +78,15 @@ class Collector:
         code = partition.check_leader_epoch(interest.leader_epoch)
         log = partition.log
         if code is ErrorCode.NONE and not log.start_offset <= interest.fetch_offset <= log.end_offset:
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
+            is_behind = partition.leader is None and interest.fetch_offset > log.end_offset  # The leader has come further.
+            code = ErrorCode.OFFSET_NOT_AVAILABLE if is_behind else ErrorCode.OFFSET_OUT_OF_RANGE
         if not partition.end_is_known and interest.fetch_offset >= log.end_offset:
             code = ErrorCode.KAFKA_STORAGE_ERROR
         if code is not ErrorCode.NONE:
             self._add_row(interest, code, partition)
+            return None
+        if self._preferred is not None and (elsewhere := self._preferred(partition)) != NO_NODE:
+            self._add_row(interest, code, partition, preferred=elsewhere)
             return None
         if interest.fetch_offset >= partition.high_watermark or self.is_full:
             self._add_row(interest, ErrorCode.NONE, partition)
@@ -112,14 +118,17 @@ class Collector:
             self._report(f"cannot read {partition.topic}-{partition.index} at {interest.fetch_offset}: {failure}")
         self._add_row(interest, code, partition)
 
-    def _add_row(self, interest: Interest, code: ErrorCode, partition: Partition | None = None, data: Buffer | Stream = b"") -> None:
+    def _add_row(
+        self, interest: Interest, code: ErrorCode, partition: Partition | None = None, data: Buffer | Stream = b"",
+        *, preferred: NodeId = NO_NODE,
+    ) -> None:  # fmt: skip
         if partition is None:
             row: FetchedRow = (interest.index, code, -1, -1, -1, b"", None, -1, None, None)
         else:
             high_watermark = partition.high_watermark if partition.end_is_known else -1
             aborted = () if self._reads_committed else None
-            row = (interest.index, code, high_watermark, high_watermark, partition.log.start_offset, data, aborted, -1, None, None)
-        self.has_error |= code is not ErrorCode.NONE
+            row = (interest.index, code, high_watermark, high_watermark, partition.log.start_offset, data, aborted, preferred, None, None)
+        self.has_error |= code is not ErrorCode.NONE or preferred != NO_NODE
         self.rows.append((interest, row))
 
 

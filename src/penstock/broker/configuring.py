@@ -13,6 +13,7 @@ from penstock.broker.patience import Patience
 from penstock.cluster.image import Topic
 from penstock.cluster.records import EVERY_NODE
 from penstock.errors import Refusal
+from penstock.partition.leader import MinInSyncChanged
 from penstock.partition.partition import Partition
 from penstock.settings import NodeSettings, TopicConfig
 from penstock.vocabulary import NodeId
@@ -57,6 +58,8 @@ def adopt_topic_config(node: "Node", topic: Topic) -> None:
 def _adopt(node: "Node", partition: Partition, config: TopicConfig) -> None:
     partition.config = config
     partition.log.config = log_config(config, node.settings.checkpoint_bytes)
+    if partition.leader is not None:
+        node.carry_out(partition, partition.leader.step(MinInSyncChanged(config.min_insync_replicas), node.env.now()))
     if config.acknowledges_after_flush or config.flush_interval_ms is not None:
         node.flusher.request(partition)  # What came under a weaker promise is owed the stronger one from now on.
     node.look_for_old_segments_soon()

@@ -1,8 +1,9 @@
-"""What a node does by the clock, away from the hot path. Two rounds a second apart each, so that a slow disk holds up only the second:
+"""What a node does by the clock, away from the hot path. Rounds of their own, so that a slow disk holds up only the second:
 
 - Clients: produce requests whose time is up are answered, silent and stalled connections are closed, the disk's room is looked at.
 - Logs: those that have grown get a checkpoint, old segments are dropped, silent producers are forgotten. Partitions are visited a few at
   a time, so that thousands of them never hold up the loop.
+- Followers: leaders look whether one of theirs has fallen behind.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.together import together
 from penstock.errors import DiskFailed
+from penstock.partition.in_sync import LOOKS_PER_LAG
+from penstock.partition.leader import TimePassed
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant
 
@@ -52,6 +55,16 @@ class Housekeeper:
                 await self._one_round_of_logs()
             except Exception:
                 log.exception("a round of housekeeping failed; the next one tries again")
+
+    async def look_after_followers(self) -> None:
+        node = self._node
+        while True:
+            await asyncio.sleep(node.settings.replica_lag_ms / 1000 / LOOKS_PER_LAG)
+            for at, partition in enumerate(list(node.partitions)):
+                if at % PARTITIONS_AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+                if partition.leader is not None and not partition.is_deleted:
+                    node.carry_out(partition, partition.leader.step(TimePassed(partition.log.end_offset), node.env.now()))
 
     # Clients
 

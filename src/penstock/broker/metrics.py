@@ -18,7 +18,8 @@ class Metrics:
     __slots__ = (
         "batches_in", "batches_refused", "bytes_in", "bytes_out", "compaction_bytes_freed", "compaction_bytes_read",
         "compaction_bytes_written", "compaction_records_removed", "compactions", "connections_accepted", "connections_closed_as_malformed",
-        "connections_closed_as_stalled", "connections_refused", "duplicates_in", "reads_cold", "records_in", "requests",
+        "connections_closed_as_stalled", "connections_refused", "duplicates_in", "reads_cold", "records_in",
+        "replica_bytes_in", "replica_bytes_out", "requests",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -38,6 +39,8 @@ class Metrics:
         self.duplicates_in = 0
         self.reads_cold = 0
         self.records_in = 0
+        self.replica_bytes_in = 0
+        self.replica_bytes_out = 0
         self.requests: dict[str, int] = {}  # by API name
 
     def samples(self) -> Iterator[Sample]:
@@ -53,6 +56,8 @@ _COUNTERS = (
     ("bytes_in", "Bytes of batches appended for producers."),
     ("bytes_out", "Bytes of batches sent to consumers."),
     ("records_in", "Records appended for producers."),
+    ("replica_bytes_in", "Bytes fetched from leaders on other nodes."),
+    ("replica_bytes_out", "Bytes sent to followers on other nodes."),
     ("duplicates_in", "Batches of idempotent producers that had been appended before and were answered with their old offset."),
     ("compactions", "Rounds of compaction over a partition's log."),
     ("compaction_bytes_read", "Bytes that compaction has read."),

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from penstock.broker.apis import Apis
 from penstock.broker.assignments import Assignments
 from penstock.broker.cleaning import Cleaner
-from penstock.broker.configuring import settings_now
+from penstock.broker.configuring import adopt_settings
 from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
+from penstock.broker.forwarding import Forwarding
 from penstock.broker.group_lag import GroupLags
 from penstock.broker.groups import Groups
 from penstock.broker.handlers.metadata import TopicPieces
@@ -27,27 +28,31 @@ from penstock.broker.handlers.single_produce import SingleProduce
 from penstock.broker.housekeeping import Housekeeper
 from penstock.broker.identity import LOCK_PATH, Identity, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
 from penstock.broker.in_sync_changes import InSyncChanges
+from penstock.broker.membership import Membership
 from penstock.broker.memory import split_memory
 from penstock.broker.metrics import Metrics
+from penstock.broker.neighbours import Neighbours
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
-from penstock.broker.quorum import CommitUnknown, NotLeading, Quorum
+from penstock.broker.quorum import Quorum
 from penstock.broker.quorum_opening import options_from, replica_of
 from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.together import together
 from penstock.cluster import records
-from penstock.cluster.controller import AddPartitions, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
 from penstock.cluster.commands import UnfenceNode
+from penstock.cluster.controller import AddPartitions, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
 from penstock.cluster.image import ClusterImage
+from penstock.consensus.messages import Message
 from penstock.consensus.voters import Voters
 from penstock.env import Env
-from penstock.errors import DiskFailed, DiskFull, ErrorCode, MalformedInput, OutOfHandles, Refusal
+from penstock.errors import DiskFull, ErrorCode, MalformedInput, OutOfHandles, Refusal
+from penstock.links.links import Links
 from penstock.log.open_files import OpenFiles
 from penstock.partition.leader import AdvanceWatermark, Answer, Effect, ProposeInSync
 from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
 from penstock.settings import KIB, NodeSettings
-from penstock.vocabulary import Instant, NodeId, TopicId
+from penstock.vocabulary import Address, Instant, NodeId, TopicId
 
 log = logging.getLogger("penstock")
 
@@ -86,6 +91,9 @@ class Node:
         self.in_sync_changes = InSyncChanges(self)
         self.replica_fetching = ReplicaFetching(self)
         self.replica_serving = ReplicaServing(self)
+        self.forwarding = Forwarding(self)
+        self.membership = Membership(self)
+        self.neighbours: Neighbours | None = None  # None: this node is a cluster of its own.
         self.topic_pieces = TopicPieces()
         self.apis = Apis(self)
         self.parked_produces: dict[Produce | SingleProduce, None] = {}
@@ -96,7 +104,9 @@ class Node:
         self._is_recovered = False
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # Resolves when the node cannot go on.
         self._health = Health(False, "not started")
-        self._metadata: Quorum | None = None
+        self._quorum: Quorum | None = None
+        self._identity: Identity | None = None
+        self._was_clean = False
         self._housekeeper = Housekeeper(self)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -109,31 +119,87 @@ class Node:
 
     # Life
 
+    async def listen_peers(self, host: str, port: int, *, advertised: Address | None = None) -> Address:
+        """Serves the other nodes of the cluster, from before this one takes part; returns the address that it is bound to.
+
+        `advertised` is where they are told to connect. Raises WrongDirectory or DiskFailed.
+        """
+        await self._take_directory()
+        assert self.neighbours is not None, "a node without voters is a cluster of its own"
+        return await self.neighbours.listen(host, port, advertised)
+
     async def start(self) -> None:
-        """Recovers everything this directory holds. Raises WrongDirectory or DiskFailed, with nothing served."""
+        """Recovers everything this directory holds, and takes its place in the cluster: for that it waits for a controller.
+
+        Raises WrongDirectory, DiskFailed or Refusal, with nothing served.
+        """
         self._health = Health(False, "recovering")
-        if not self.env.disk.lock(LOCK_PATH):
-            raise WrongDirectory("another process uses this data directory; stop it first, or start this node on a directory of its own")
-        identity = await load_or_create_identity(self.env, self.settings.node_id)
-        was_clean = await take_clean_marker(self.env)
-        await self._join_quorum(identity, is_clean=was_clean)
-        self.settings = settings_now(self)
-        self.partitions.defaults = self.settings.default_topic_config()
-        self.controller = Controller(
-            self.image, self.settings.default_topic_config(), self.settings.num_partitions, self.settings.partitions_max
-        )
-        host, port = self._address
-        node_id = NodeId(self.settings.node_id)
-        await self.submit(RegisterNode(node_id, identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=was_clean))
-        await self.assignments.open_all(is_clean=was_clean)
-        await self.submit(UnfenceNode(node_id, self.image.nodes[node_id].node_epoch))
+        identity = await self._take_directory()
+        await self._join_quorum(identity)
+        try:
+            await self.membership.register(self._registration(identity))
+            await adopt_settings(self)
+            await self.assignments.open_all(is_clean=self._was_clean)
+            if self.neighbours is None:
+                await self.submit(UnfenceNode(NodeId(self.settings.node_id), self.membership.node_epoch))
+        except BaseException:
+            self.quorum.abandon()
+            raise
         self._is_recovered = True
-        self.look_at_disk_room()
+        self.membership.begin()
+        if not self.is_broker:
+            self.membership.ready()
         self.spawn(self._housekeeper.look_after_clients())
         self.spawn(self._housekeeper.look_after_logs())
+        self.spawn(self._housekeeper.look_after_followers())
         self.spawn(self.cleaner.look_after_compacted_logs())
         self.spawn(self.groups.look_after_snapshots())
-        self._health = Health(False, "not listening")
+        self._health = Health(not self.is_broker, "not listening" if self.is_broker else "ready")
+
+    async def _take_directory(self) -> Identity:
+        """Once: from here on the directory is this process's, and its last life is over."""
+        if self._identity is None:
+            if not self.env.disk.lock(LOCK_PATH):
+                raise WrongDirectory("another process uses this data directory; stop it first, or start this node on another directory")
+            self._identity = await load_or_create_identity(self.env, self.settings.node_id, self.settings.cluster_id)
+            self._was_clean = await take_clean_marker(self.env)
+            if self.settings.quorum_voters:
+                self.neighbours = Neighbours(self, self._identity, self.secret)
+        return self._identity
+
+    async def _join_quorum(self, identity: Identity) -> None:
+        me, others = replica_of(identity), self.neighbours
+        self._quorum = await Quorum.open(
+            self.env, self.files, me,
+            is_clean=self._was_clean,
+            first_voters=Voters((me,)) if others is None else others.first_voters,
+            contacts=() if others is None else tuple(others.voters),
+            options=options_from(self.settings),
+            on_replayed=self.assignments.replayed,
+            tell=_nobody_hears if others is None else others.tell_replica,
+            on_failed=self.fail,
+            report=self.report,
+        )  # fmt: skip
+        self.controller = Controller.of(self.image, self.settings)
+        self.controller.seconds_since_heard = self.membership.controlling.seconds_since_heard
+        self._quorum.on_installed = lambda image: self.assignments.installed()
+        self.membership.attach()
+        self._quorum.start()
+        if others is None:
+            try:
+                await self._quorum.leading()
+            except BaseException:
+                self._quorum.abandon()
+                raise
+
+    def _registration(self, identity: Identity) -> RegisterNode:
+        settings, (host, port) = self.settings, self._address
+        peers = None if self.neighbours is None else self.neighbours.advertised
+        return RegisterNode(
+            NodeId(settings.node_id), identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=self._was_clean,
+            peer_host=peers.host if peers else "", peer_port=peers.port if peers else 0,
+            roles=tuple(settings.process_roles.split(",")), rack=settings.rack or None,
+        )  # fmt: skip
 
     async def listen_kafka(self, host: str, port: int) -> tuple[str, int]:
         """Serves clients; returns the address that it is bound to."""
@@ -141,11 +207,17 @@ class Node:
         self._servers.append(server)
         bound_host, bound_port = server.sockets[0].getsockname()[:2]
         self._address = (self.settings.advertised_host or bound_host, self.settings.advertised_port or bound_port)
+        self.membership.ready()
+        if self.neighbours is not None:
+            self._health = Health(False, "waiting for the controller to let this node in")
+            await self.membership.let_in()
         self._health = Health(True, "ready")
         return bound_host, bound_port
 
     async def stop(self) -> None:
-        """Stops so that the next start has nothing to recover."""
+        """Stops so that the next start has nothing to recover. In a cluster, others lead first what this node leads."""
+        if self._is_recovered and not self.stopped.done():
+            await self.membership.leave()
         self._health = Health(False, "stopping")
         for server in self._servers:
             server.close()
@@ -156,10 +228,12 @@ class Node:
         await self.flusher.stop()
         whole = [partition for partition in self.partitions if partition.log.failure is None]
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
-        if self._metadata is not None and not self.stopped.done():
-            await self._metadata.close()
+        if self._quorum is not None and not self.stopped.done():
+            await self._quorum.close()
             if self._is_recovered and len(whole) == len(self.partitions):
                 await leave_clean_marker(self.env)
+        if self.neighbours is not None:
+            await self.neighbours.close()
 
     async def _part_with_clients(self) -> None:
         """Nothing more is taken; what was appended is flushed and answered, so that a producer that isn't idempotent need not ask twice."""
@@ -189,8 +263,8 @@ class Node:
 
     @property
     def quorum(self) -> Quorum:
-        assert self._metadata is not None
-        return self._metadata
+        assert self._quorum is not None
+        return self._quorum
 
     @property
     def image(self) -> ClusterImage:
@@ -198,11 +272,29 @@ class Node:
 
     def controller_node(self) -> NodeId | None:
         """The node that decides for the cluster, as far as this one knows."""
-        return NodeId(self.settings.node_id)
+        return None if self._quorum is None else self._quorum.leader
+
+    @property
+    def has_image(self) -> bool:
+        return self._quorum is not None
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.settings.process_roles
+
+    @property
+    def links(self) -> Links | None:
+        return None if self.neighbours is None else self.neighbours.links
+
+    def is_in_contact_with(self, node_id: NodeId) -> bool:
+        return self.neighbours is not None and self.neighbours.is_in_contact_with(node_id)
 
     def endpoints(self) -> list[tuple[int, str, int, str | None]]:
-        """The nodes that clients may connect to."""
-        return [(self.settings.node_id, *self._address, None)]
+        """The nodes that clients may connect to. This one knows its own address best."""
+        me, nodes = NodeId(self.settings.node_id), self.image.nodes
+        others = [nodes[node_id] for node_id in self.image.live_brokers() if node_id != me]
+        known = [(node.node_id, node.host, node.port, node.rack) for node in others]
+        return sorted([(me, *self._address, self.settings.rack or None), *known], key=lambda endpoint: endpoint[0])
 
     def report(self, sentence: str) -> None:
         """Tells the operator, and does not tell the same again within a minute: a client may ask for damaged bytes over and over."""
@@ -244,34 +336,11 @@ class Node:
 
     # Metadata
 
-    async def _join_quorum(self, identity: Identity, *, is_clean: bool) -> None:
-        """Alone: this node is the quorum, and leads it as soon as its own vote is on the disk."""
-        me = replica_of(identity)
-        self._metadata = quorum = await Quorum.open(
-            self.env, self.files, me, is_clean=is_clean, first_voters=Voters((me,)), options=options_from(self.settings),
-            on_replayed=self.assignments.replayed, tell=lambda node, message: None, on_failed=self.fail, report=self.report,
-        )  # fmt: skip
-        quorum.start()
-        try:
-            await quorum.leading()
-        except BaseException:
-            quorum.abandon()
-            raise
-
     async def submit(self, command: Command) -> tuple[Reply, ...]:
-        """Has the controller decide, and waits until the decision holds. A disk that fails the metadata log ends the node."""
-        assert self._metadata is not None
+        """Has the controller decide, wherever it is, and waits until the decision holds here. Raises Refusal."""
         if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new partitions (disk.free.bytes.min)")
-        try:
-            return await self._metadata.submit(command, self.controller)
-        except DiskFailed as failure:
-            self.fail(f"the metadata log failed: {failure}")
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
-        except NotLeading as elsewhere:
-            raise Refusal(ErrorCode.NOT_CONTROLLER, str(elsewhere)) from None
-        except CommitUnknown as unknown:
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"it may or may not be done: {unknown}") from None
+        return await self.forwarding.submit(command)
 
     def leading(self, topic: str, index: int) -> Partition:
         """The partition, which this node leads. Raises Refusal."""
@@ -306,6 +375,9 @@ class Node:
         if self._disk_was_full:
             self._disk_was_full = False
             self.report("the disk has room again")
+        if partition.followers:
+            for follower in list(partition.followers):
+                follower.appended(partition)
         config = partition.config
         if config.acknowledges_after_flush:
             self.flusher.request(partition)
@@ -322,7 +394,10 @@ class Node:
             return
         now = self.env.now()
         if partition.log.failure is None:
-            self.carry_out(partition, partition.reached(partition.log.flushed_end, now))
+            if partition.leader is None:
+                self.replica_fetching.settled(partition)
+            else:
+                self.carry_out(partition, partition.reached(partition.log.flushed_end, now))
             return
         self.report(f"{partition.topic}-{partition.index} went offline for writes: {partition.log.failure}")
         self.carry_out(partition, partition.failed(partition.log.failure, now))
@@ -407,6 +482,10 @@ class Node:
             except Exception:
                 log.exception("a reply could not be written")
                 connection.close()  # The others' replies leave all the same.
+
+
+def _nobody_hears(to: NodeId, message: Message) -> None:
+    """A node alone has nobody to tell."""
 
 
 def _on_one_line(sentence: str) -> str:

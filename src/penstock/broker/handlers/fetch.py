@@ -1,20 +1,22 @@
-"""Fetch, versions 4 to 18 (KIP-74 size limits, KIP-227 sessions, KIP-320 epochs, KIP-516 topic ids).
+"""Fetch, versions 4 to 18 (KIP-74 size limits, KIP-227 sessions, KIP-320 epochs, KIP-392 reading from followers, KIP-516 topic ids).
 
 A fetch is answered at once when it has an error, enough bytes, a full reply, or no time to wait; otherwise it parks until enough was
 appended or its time is up. Readers see whole batches below the high watermark, checked again as they leave the disk. A partition whose
 bytes are not in memory is read away from the loop.
-Refused: replica fetches, which nodes make on a listener of their own. Gaps: follower fetching (KIP-392); zstd batches are sent to
-readers older than version 10 as they are.
+Refused: replica fetches, which nodes make on a listener of their own. Gaps: zstd batches are sent to readers older than version 10 as
+they are.
 """
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
 from penstock.broker.collector import Collector
 from penstock.broker.connection import Reply
 from penstock.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Interest
+from penstock.broker.read_replicas import preferred_replica
 from penstock.errors import ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant, TopicId
@@ -63,7 +65,7 @@ class Fetch:
 
     __slots__ = (
         "_bytes_expected", "_bytes_held", "_bytes_max", "_bytes_min", "_correlation_id", "_deadline", "_has_news", "_interests", "_is_done",
-        "_is_reading", "_node", "_reads_committed", "_reply", "_session", "_timer", "_version",
+        "_is_reading", "_node", "_rack", "_reads_committed", "_reply", "_session", "_timer", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +88,7 @@ class Fetch:
         self._bytes_max = request.bytes_max
         self._deadline = Instant(node.env.now() + max(0, request.max_wait_ms) / 1000)
         self._reads_committed = request.isolation_level == READ_COMMITTED
+        self._rack = request.rack_id
         self._timer: asyncio.TimerHandle | None = None
         self._bytes_expected = 0  # While parked: about how much would be found now.
         self._bytes_held = 0  # Of the node's room for requests, while it waits.
@@ -118,7 +121,8 @@ class Fetch:
     def _attempt(self, *, is_last: bool) -> None:
         node = self._node
         bytes_max = min(self._bytes_max, node.settings.fetch_max_bytes, node.reply_room.fair_share())
-        collector = Collector(self._find, bytes_max, reads_committed=self._reads_committed, report=node.report)
+        preferred = partial(preferred_replica, node, rack=self._rack) if self._rack and node.settings.replica_selector else None
+        collector = Collector(self._find, bytes_max, reads_committed=self._reads_committed, report=node.report, preferred=preferred)
         interests = self._looked_at()
         for at, interest in enumerate(interests):
             if not collector.look(interest):

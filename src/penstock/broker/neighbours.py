@@ -1,0 +1,76 @@
+"""This node among others: where they listen, its links to them, its own listener for them, and who takes what they say.
+
+A node that is a cluster of its own has no neighbours, no links and no such listener.
+An address is what the other node last registered; until one is known, what the setting `controller.quorum.voters` says.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.broker.identity import Identity
+from penstock.broker.quorum_calls import asked_to_change, asked_to_describe
+from penstock.cluster.quorum_addresses import parse_voters
+from penstock.consensus.messages import Message
+from penstock.consensus.nouns import ANY_DIRECTORY, DirectoryId, Replica
+from penstock.consensus.voters import Voters
+from penstock.links.door import Door
+from penstock.links.handshake import Introduction
+from penstock.links.kinds import Kind, Lane
+from penstock.links.links import Links
+from penstock.links.raft_messages import read_message, write_message
+from penstock.vocabulary import Address, NodeId
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+
+class Neighbours:
+    def __init__(self, node: "Node", identity: Identity, secret: bytes) -> None:
+        self._node = node
+        self.voters = parse_voters(node.settings.quorum_voters)  # As the setting has them: whom a node asks that knows nothing yet.
+        me = Introduction(identity.cluster_id, NodeId(identity.node_id), DirectoryId(bytes.fromhex(identity.directory_id)))
+        self.links = Links(node.env, me, secret, address_of=self.address_of, report=node.report)
+        self.door = Door(node.env, me, secret, report=node.report)
+        self.links.on_contact_lost = self.door.on_contact_lost = node.membership.controlling.contact_lost
+        self.door.told[Kind.RAFT] = lambda sender, body: node.quorum.received(read_message(body))
+        self.door.told[Kind.REACHED] = node.replica_serving.reached
+        self.door.asked[Kind.REPLICA_FETCH] = node.replica_serving.asked
+        self.door.asked[Kind.SUBMIT] = node.forwarding.asked
+        self.door.asked[Kind.HEARTBEAT] = node.membership.controlling.asked
+        self.door.asked[Kind.DESCRIBE_QUORUM] = partial(asked_to_describe, node)
+        self.door.asked[Kind.CHANGE_VOTERS] = partial(asked_to_change, node)
+        self.advertised: Address | None = None  # Where the other nodes are told to connect.
+        self._server: asyncio.Server | None = None
+
+    @property
+    def first_voters(self) -> Voters:
+        """Of a cluster that begins with this node's empty disk and others'; none for a disk that joins one which is there."""
+        settings = self._node.settings
+        if settings.joins_cluster or settings.node_id not in self.voters:
+            return Voters()
+        return Voters(tuple(Replica(node_id, ANY_DIRECTORY) for node_id in self.voters))
+
+    def address_of(self, node_id: NodeId) -> Address | None:
+        known = self._node.image.nodes.get(node_id)
+        if known is not None and known.peer_host:
+            return Address(known.peer_host, known.peer_port)
+        return self.voters.get(node_id)
+
+    def is_in_contact_with(self, node_id: NodeId) -> bool:
+        return self.links.is_up(node_id, Lane.CALLS)
+
+    def tell_replica(self, to: NodeId, message: Message) -> None:
+        self.links.tell(to, Kind.RAFT, write_message(message))
+
+    async def listen(self, host: str, port: int, advertised: Address | None) -> Address:
+        self._server = await asyncio.get_running_loop().create_server(self.door, host, port)
+        bound = Address(*self._server.sockets[0].getsockname()[:2])
+        self.advertised = advertised or bound
+        return bound
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.door.close()
+        await self.links.close()
