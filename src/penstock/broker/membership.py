@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.broker.controlling import Controlling
 from penstock.cluster.commands import RegisterNode, StopNode
 from penstock.cluster.records import NodeRegistered
 from penstock.errors import ErrorCode, MalformedInput, Refusal
@@ -39,6 +40,7 @@ class Membership:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self.controlling = Controlling(node)
         self.node_epoch = 0  # Of this life; 0 before it is registered.
         self.is_fenced = True  # As the controller last said.
         self._registration: RegisterNode | None = None
@@ -102,11 +104,11 @@ class Membership:
     # Whoever leads.
 
     def _lead(self) -> None:
-        self._node.controlling.lead()
+        self.controlling.lead()
         self._leader_changed()
 
     def _follow(self) -> None:
-        self._node.controlling.follow()
+        self.controlling.follow()
         self._leader_changed()
 
     def _leader_changed(self) -> None:
@@ -132,7 +134,7 @@ class Membership:
         node = self._node
         heartbeat = Heartbeat(self.node_epoch, node.quorum.applied_end, self._is_ready, self._wants_to_stop)
         if node.quorum.is_leading:
-            return node.controlling.heard(NodeId(node.settings.node_id), heartbeat)
+            return self.controlling.heard(NodeId(node.settings.node_id), heartbeat)
         seconds = max(node.settings.session_timeout_ms / 2000, HURRY_SECONDS)
         try:
             return read_heard(await node.forwarding.ask_controller(Kind.HEARTBEAT, write_heartbeat(heartbeat), timeout_s=seconds))
