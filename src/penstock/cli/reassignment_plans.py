@@ -48,18 +48,22 @@ def spread(topic: TopicDescription, nodes: Sequence[int], racks: Racks, factor: 
     if most > len(nodes):
         what = f"{most} replicas of {topic.name!r} need as many nodes, and {len(nodes)} are named"
         raise Fault(what, "name more with --to, or lower --replication-factor")
-    share = -(-sum(wanted.values()) // len(nodes))
-    loads, firsts = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
+    chosen = {state.partition: [node for node in state.replicas if node in nodes][: wanted[state.partition]] for state in topic.partitions}
+    loads = dict.fromkeys(nodes, 0)
+    for node in (node for replicas in chosen.values() for node in replicas):
+        loads[node] += 1
+    for partition, replicas in chosen.items():
+        while len(replicas) < wanted[partition]:
+            replicas.append(_best(nodes, replicas, racks, loads))
+            loads[replicas[-1]] += 1
+    while any([_even_out(replicas, nodes, racks, loads) for replicas in chosen.values()]):
+        pass  # Each move makes a large load smaller and a small one larger, so this ends.
+    firsts = dict.fromkeys(nodes, 0)
     plan: Plan = {}
-    for state in topic.partitions:
-        chosen = [node for node in state.replicas if node in loads and loads[node] < share][: wanted[state.partition]]
-        while len(chosen) < wanted[state.partition]:
-            chosen.append(_best(nodes, chosen, racks, loads))
-        for node in chosen:
-            loads[node] += 1
-        chosen.sort(key=lambda node: firsts[node])  # Stable: the order that there was is kept where it does not matter.
-        firsts[chosen[0]] += 1
-        plan[TopicPartition(topic.name, state.partition)] = tuple(chosen)
+    for partition, replicas in chosen.items():
+        replicas.sort(key=lambda node: firsts[node])  # Stable: the order that there was is kept where it does not matter.
+        firsts[replicas[0]] += 1
+        plan[TopicPartition(topic.name, partition)] = tuple(replicas)
     return plan
 
 
@@ -95,6 +99,20 @@ def _too_few(where: TopicPartition, state: PartitionDescription, node: int, othe
         f"{where} has {len(state.replicas)} replicas, and without node {node} there would be {others} node{'s' if others != 1 else ''}",
         "add a node first, or give the topic fewer replicas: penstock cluster reassign --topic NAME --to ... --replication-factor ...",
     )
+
+
+def _even_out(replicas: list[int], nodes: Sequence[int], racks: Racks, loads: dict[int, int]) -> bool:
+    """Moves one replica to a node that holds two fewer at least, if there is one in a rack that is not worse. Whether it did."""
+    for place, node in enumerate(replicas):
+        used = {racks.get(other) for other in replicas if other != node} - {None}
+        able = [other for other in nodes if other not in replicas and (racks.get(other) not in used or racks.get(node) in used)]
+        least = min(able, key=lambda other: (loads[other], other), default=node)
+        if loads[node] - loads[least] > 1:
+            replicas[place] = least
+            loads[node] -= 1
+            loads[least] += 1
+            return True
+    return False
 
 
 def _best(nodes: Sequence[int], taken: Sequence[int], racks: Racks, loads: Mapping[int, int]) -> int:
