@@ -60,6 +60,9 @@ class Councillor:
     def image(self) -> ClusterImage:
         return self.quorum.image
 
+    def controller_node(self) -> NodeId | None:
+        return self.quorum.leader
+
     def report(self, sentence: str) -> None:
         self.reports.append(sentence)
 

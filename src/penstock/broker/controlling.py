@@ -35,6 +35,7 @@ class Controlling:
         self._node = node
         self.sessions = Sessions(node.settings.session_timeout_ms / 1000)
         self._term = 0  # Grows with each time in office, so that what belongs to an earlier one ends.
+        self._is_in_office = False
         self._news = asyncio.Event()
         self._lost_at: dict[NodeId, Instant] = {}  # When the last link to a node broke; kept also out of office.
         self._waiting_outside: dict[NodeId, int] = {}  # To be let in, with their node epochs.
@@ -48,6 +49,7 @@ class Controlling:
     def lead(self) -> None:
         node, now = self._node, self._node.env.now()
         self._term += 1
+        self._is_in_office = True
         self._office_end = node.quorum.applied_end
         self._waiting_outside.clear()
         self._known_from.clear()
@@ -62,12 +64,13 @@ class Controlling:
         if leader is not None:
             self._leader_before = leader
         self._term += 1
+        self._is_in_office = False
         self._news.set()
 
     def contact_lost(self, node_id: NodeId) -> None:
         now = self._node.env.now()
         self._lost_at[node_id] = now
-        if self._node.quorum.is_leading:
+        if self._is_in_office:
             self.sessions.lost_contact(node_id, now)
             self._news.set()
 
@@ -82,7 +85,7 @@ class Controlling:
 
     def heard(self, node_id: NodeId, heartbeat: Heartbeat) -> Heard:
         node, now = self._node, self._node.env.now()
-        if not node.quorum.is_leading:
+        if not self._is_in_office or not node.quorum.is_leading:
             return Heard(Standing.NOT_CONTROLLER)
         state = node.image.nodes.get(node_id)
         if state is None:

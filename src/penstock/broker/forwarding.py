@@ -18,12 +18,13 @@ from penstock.links.calls import Submitted, Verdict, read_submitted, write_submi
 from penstock.links.door import Asked
 from penstock.links.failures import LinkFailure, LinkLost
 from penstock.links.kinds import Kind
-from penstock.vocabulary import Buffer, NodeId
+from penstock.vocabulary import Buffer, NodeId, Offset
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 10.0  # After this no new try begins. One that is under way may take longer: large topics are made before it is answered.
+ANSWER_SECONDS = 60.0  # A controller that dies or is replaced meanwhile is noticed much sooner.
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.005, 0.1  # Between tries. An election takes a second; nobody should wait much longer than that.
 
 
@@ -38,18 +39,16 @@ class Forwarding:
 
     async def submit(self, command: Command, *, deadline_s: float = DEADLINE_SECONDS) -> tuple[Reply, ...]:
         """One reply for each thing asked, once this node has replayed what was decided. Raises Refusal."""
-        deadline, pause, why = self._node.env.now() + deadline_s, PAUSE_SECONDS_MIN, "there is no controller"
-        while (left := deadline - self._node.env.now()) > PAUSE_SECONDS_MIN:
+        deadline, pause = self._node.env.now() + deadline_s, PAUSE_SECONDS_MIN
+        while True:
             try:
-                async with asyncio.timeout(left):
-                    return await self._try(command, left)
+                return await (self._try_here(command) if self._node.quorum.is_leading else self._try_elsewhere(command))
             except NotDone as failure:
-                why = str(failure)
-            except TimeoutError:
-                why = "it takes too long"
+                if self._node.env.now() + pause > deadline:
+                    reason = f"the controller did not answer within {deadline_s:g} s: {failure}"
+                    raise Refusal(ErrorCode.REQUEST_TIMED_OUT, reason) from None
             await asyncio.sleep(pause * (0.5 + self._node.env.rng.random() / 2))
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
-        raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"the controller did not answer within {deadline_s:g} s: {why}")
 
     async def ask_controller(self, kind: Kind, body: Buffer, *, timeout_s: float) -> memoryview:
         """An answer of the node that leads now, which is another one. Raises `LinkFailure`, also when another takes the lead meanwhile."""
@@ -70,11 +69,14 @@ class Forwarding:
         """Whoever waits for a node that does not lead any more need not wait longer."""
         now = asyncio.get_running_loop().time()
         for scope, leader in self._waiting.items():
-            if leader != self._node.quorum.leader:
+            if leader != self._node.quorum.leader and not scope.expired():  # One that expired has been told, and leaves in its next turn.
                 scope.reschedule(now)
 
     def asked(self, asked: Asked) -> None:
         """Another node has a command. Raises `MalformedInput`."""
+        if self._node.controller_node() != self._node.settings.node_id:
+            asked.answer(write_submitted(Submitted(Verdict.NOT_CONTROLLER)))
+            return
         try:
             command = commands.decode(bytes(asked.body))
         except Refusal as refusal:
@@ -95,33 +97,40 @@ class Forwarding:
             submitted = Submitted(Verdict.REFUSED, replies=replies.encode((refusal,)))
         asked.answer(write_submitted(submitted))
 
-    async def _try(self, command: Command, left: float) -> tuple[Reply, ...]:
-        quorum = self._node.quorum
-        if not quorum.is_leading:
-            return await self._try_elsewhere(command, left)
+    async def _try_here(self, command: Command) -> tuple[Reply, ...]:
+        """As long as it takes: if it cannot be decided, this node loses the lead."""
         try:
-            return await quorum.submit(command, self._node.controller)
+            return await self._node.quorum.submit(command, self._node.controller)
         except (NotLeading, CommitUnknown) as failure:
             raise NotDone(str(failure)) from None
         except DiskFailed as failure:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
 
-    async def _try_elsewhere(self, command: Command, left: float) -> tuple[Reply, ...]:
+    async def _try_elsewhere(self, command: Command) -> tuple[Reply, ...]:
         try:
-            submitted = read_submitted(await self.ask_controller(Kind.SUBMIT, commands.encode(command), timeout_s=left))
+            answer = await self.ask_controller(Kind.SUBMIT, commands.encode(command), timeout_s=ANSWER_SECONDS)
+            submitted = read_submitted(answer)
             made = replies.decode(submitted.replies)
         except (LinkFailure, MalformedInput) as failure:
             raise NotDone(str(failure)) from None
         match submitted.verdict:
             case Verdict.DECIDED:
-                try:
-                    await self._node.quorum.applied(submitted.end)
-                except CommitUnknown as failure:
-                    raise NotDone(str(failure)) from None
+                await self._replay(submitted.end)
                 return made
-            case Verdict.REFUSED:
-                raise made[0] if made and isinstance(made[0], Refusal) else NotDone("it was refused without a reason")
+            case Verdict.REFUSED if made and isinstance(made[0], Refusal):
+                raise made[0]
+            case Verdict.NOT_CONTROLLER:
+                raise NotDone("the metadata quorum has another leader")
             case _:
-                raise NotDone(
-                    "the metadata quorum has another leader" if submitted.verdict is Verdict.NOT_CONTROLLER else "its leader failed"
-                )
+                raise NotDone("nobody knows whether it was done")
+
+    async def _replay(self, end: Offset) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._node.quorum.applied(end)
+        except TimeoutError:
+            raise NotDone("it was decided, but this node has not heard of it") from None
+        except CommitUnknown as failure:
+            raise NotDone(str(failure)) from None
+        except DiskFailed as failure:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
