@@ -62,6 +62,30 @@ def test_whoever_waits_for_a_controller_that_hangs_asks_its_successor() -> None:
         assert isinstance(asking.result()[0], ProducerBlockTaken)
 
 
+def test_a_change_of_the_leader_does_not_trip_over_one_who_is_just_giving_up() -> None:
+    """After a pause of the process everything comes in one turn of the loop: the end of the patience, and the news of a new leader."""
+
+    async def give_up_and_hear_of_it(node: Councillor) -> object:
+        asking = asyncio.ensure_future(node.submit(TakeProducerBlock(node.me.node)))
+        await asyncio.sleep(0.01)
+        (scope,) = node.forwarding._waiting
+        scope.reschedule(0)
+        await asyncio.sleep(0)
+        assert scope.expired() and scope in node.forwarding._waiting
+        node.forwarding._waiting[scope] = NodeId(99)  # It waits for one who does not lead any more.
+        node.forwarding.leader_changed()
+        return (await asking)[0]
+
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        council.world.pause(f"node-{leader}")
+        asking = council.begin(council.other_than(leader), give_up_and_hear_of_it)
+        council.until(asking.done)
+        assert isinstance(asking.result(), ProducerBlockTaken)
+
+
 def test_without_a_quorum_a_command_is_refused_in_time_with_the_reason() -> None:
     with Council() as council:
         council.start_and_wait()

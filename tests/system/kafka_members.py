@@ -13,7 +13,7 @@ from system.clusters import CONTROLLER, Member
 from system.harness import READY_SECONDS_MAX, ROOT
 
 CLUSTER_ID = "cGVuc3RvY2stdGVzdHMtMQ"
-OURS_ALONE = ("broker.heartbeat.interval.ms", "controller.quorum.heartbeat.interval.ms", "flush", "checkpoint.interval.bytes")
+OURS_ALONE = ("controller.quorum.heartbeat.interval.ms", "flush", "checkpoint.interval.bytes")
 sys.path.insert(0, str(ROOT))
 
 

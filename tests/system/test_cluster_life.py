@@ -1,0 +1,124 @@
+"""What a cluster goes on doing while parts of it are away: its quorum, a slow follower, each node in its turn, a group's coordinator."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from compatibility.workers import Worker
+from confluent_kafka import ConsumerGroupTopicPartitions
+from system import librdkafka
+from system.clusters import BROKER, CONTROLLER, Cluster, Member, until
+from system.diary import check, writing
+
+from penstock.wire.api_keys import ApiKey
+
+pytestmark = pytest.mark.serial
+
+PARTITIONS = 6
+SAFE = {"replicas": 3, "min_insync_replicas": 2}
+GROUP_SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500, "offsets.topic.num.partitions": 3}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster"), settings=GROUP_SETTINGS) as cluster:
+        yield cluster
+        assert cluster.complaints() == []
+
+
+def test_nodes_that_are_restarted_in_turn_cost_no_client_an_error(cluster: Cluster) -> None:
+    topic = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("rolling"), PARTITIONS, **SAFE)
+    with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=500) as diary:
+        for member in cluster.members:
+            assert member.stop() == 0
+            member.start()
+            cluster.wait_until_full(topic)
+    assert check(cluster.bootstrap, diary) == diary.sent == len(diary.acknowledged)
+    gap = max(later - sooner for sooner, later in pairwise(diary.answered_at))
+    print(f"the longest time without an acknowledgement was {gap:.2f} s")
+
+
+def test_a_group_outlives_the_node_of_its_coordinator(cluster: Cluster) -> None:
+    topic, group = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("grouped"), PARTITIONS, **SAFE), librdkafka.unique("group")
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Worker("confluent", cluster.bootstrap, group, topic)) for _ in range(2)]
+        with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=200) as diary:
+            until(lambda: all(worker.told("committed") for worker in workers), "both members have committed")
+            coordinator = coordinator_of(cluster, group)
+            before = committed(cluster, group)
+            coordinator.kill()
+            others = [member for member in cluster.members if member is not coordinator]
+            until(lambda: coordinator_of(cluster, group) in others, "another node coordinates the group")
+            told = [len(worker.told("committed")) for worker in workers]
+            until(lambda: all(len(worker.told("committed")) > was for worker, was in zip(workers, told, strict=True)), "they commit again")
+            after = committed(cluster, group)
+            assert all(after[partition] >= offset for partition, offset in before.items()), "committed offsets went back"
+        coordinator.start()
+        ends = {partition: librdkafka.watermarks(cluster.bootstrap, topic, partition)[1] for partition in range(PARTITIONS)}
+        until(lambda: committed(cluster, group) == ends, f"everything is committed: {ends}")
+        for worker in workers:
+            worker.stop()
+        read = set().union(*(worker.places() for worker in workers))
+        assert set(diary.acknowledged) <= read, "acknowledged records were never read"
+        assert all(not worker.told("failed") for worker in workers)
+
+
+def coordinator_of(cluster: Cluster, group: str) -> Member:
+    answer = cluster.brokers()[0].ask(ApiKey.FIND_COORDINATOR, 2, key=group, key_type=0)
+    assert answer.error_code == 0, f"error {answer.error_code}"
+    return cluster.node(int(answer.node_id))
+
+
+def committed(cluster: Cluster, group: str) -> dict[int, int]:
+    asked = librdkafka.admin(cluster.bootstrap).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    return {one.partition: one.offset for one in asked[group].result(librdkafka.SECONDS_MAX).topic_partitions}
+
+
+def test_a_follower_that_stands_still_leaves_the_set_and_lets_producers_go_on(tmp_path: Path) -> None:
+    """Its session outlives the test, so that it goes by its lag alone."""
+    settings = {"replica.lag.time.max.ms": 1_000, "broker.session.timeout.ms": 60_000}
+    with Cluster(tmp_path, settings=settings) as cluster:
+        topic = librdkafka.make_topic(cluster.bootstrap, "load", 1, **SAFE)
+        cluster.wait_until_full(topic)
+        busy = {cluster.leader_of(topic).node_id, cluster.controller().node_id}
+        slow = next(member for member in cluster.members if member.node_id not in busy)
+        with writing(cluster.bootstrap, topic, 1, writer="w", is_idempotent=True, per_second=500) as diary:
+            until(lambda: len(diary.acknowledged) > 200, "the load runs")
+            slow.pause()
+            leader = cluster.leader_of(topic)
+            until(lambda: slow.node_id not in leader.view().topics[topic][0].in_sync, "it left the set")
+            answered = len(diary.acknowledged)
+            until(lambda: len(diary.acknowledged) > answered + 500, "producers go on without it")
+            assert slow.node_id in leader.view().brokers, "it was fenced: nothing was shown of its lag"
+            slow.go_on()
+            cluster.wait_until_full(topic)
+        gap = max(later - sooner for sooner, later in pairwise(diary.answered_at))
+        print(f"the longest time without an acknowledgement was {gap:.2f} s")
+        assert gap < 10, "producers waited far longer than for the lag that is allowed"
+        assert check(cluster.bootstrap, diary) == diary.sent
+        assert cluster.complaints() == []
+
+
+def test_without_any_quorum_what_is_led_is_still_written_and_read(tmp_path: Path) -> None:
+    shape = (CONTROLLER, CONTROLLER, CONTROLLER, BROKER, BROKER)
+    with Cluster(tmp_path, shape) as cluster:
+        topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, 2, min_insync_replicas=2)
+        cluster.wait_until_full(topic)
+        with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=500) as diary:
+            until(lambda: len(diary.acknowledged) > 200, "the load runs")
+            for member in cluster.members[:3]:
+                member.kill()
+            time.sleep(3)  # Longer than any session and any election.
+            answered = len(diary.acknowledged)
+            until(lambda: len(diary.acknowledged) > answered + 500, "acks=all goes on")
+            assert len(librdkafka.read_partition(cluster.bootstrap, topic)) > 100, "reading goes on"
+            for member in cluster.members[:3]:
+                member.spawn()
+            for member in cluster.members[:3]:
+                member.wait_until_ready()
+            librdkafka.make_topic(cluster.bootstrap, "made again", 1, 2)
+        assert check(cluster.bootstrap, diary) == diary.sent
+        assert cluster.complaints() == []
