@@ -34,13 +34,18 @@ def settings_now(node: "Node") -> NodeSettings:
     return settings
 
 
-async def adopt_settings(node: "Node") -> None:
-    """The node's own settings have changed. Thousands of topics may start from another config now, so others get their turn meanwhile."""
+def follow_settings(node: "Node") -> None:
+    """What was set while it, or another node, ran holds from here on."""
     node.settings = settings = settings_now(node)
     node.partitions.defaults = settings.default_topic_config()
     node.controller.follow(settings)
     node.groups.settings_changed()
     node.look_at_disk_room()
+
+
+async def adopt_settings(node: "Node") -> None:
+    """The node's own settings have changed. Thousands of topics may start from another config now, so others get their turn meanwhile."""
+    follow_settings(node)
     node.look_for_old_segments_soon()
     patience = Patience(node.env)
     for topic in node.image.topics.values():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from penstock.broker.apis import Apis
 from penstock.broker.assignments import Assignments
 from penstock.broker.cleaning import Cleaner
-from penstock.broker.configuring import adopt_settings
+from penstock.broker.configuring import follow_settings
 from penstock.broker.connection import Connection
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
@@ -138,7 +138,7 @@ class Node:
         await self._join_quorum(identity)
         try:
             await self.membership.register(self._registration(identity))
-            await adopt_settings(self)
+            follow_settings(self)
             await self.assignments.open_all(is_clean=self._was_clean)
             if self.neighbours is None:
                 await self.submit(UnfenceNode(NodeId(self.settings.node_id), self.membership.node_epoch))
@@ -340,6 +340,8 @@ class Node:
         """Has the controller decide, wherever it is, and waits until the decision holds here. Raises Refusal."""
         if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new partitions (disk.free.bytes.min)")
+        if self.stopped.done():
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"this node cannot go on: {self.stopped.result()}")
         return await self.forwarding.submit(command)
 
     def leading(self, topic: str, index: int) -> Partition:
