@@ -1,7 +1,9 @@
 """This node among others: where they listen, its links to them, its own listener for them, and who takes what they say.
 
 A node that is a cluster of its own has no neighbours, no links and no such listener.
-An address is what the other node last registered; until one is known, what the setting `controller.quorum.voters` says.
+An address is what the other node last registered; until one is known, what the setting `controller.quorum.voters` says. A node that is new,
+or has moved, cannot register before it hears from the leader, and the leader could not call it: so whoever hears from no leader says where
+it listens, and that holds until it has registered.
 """
 
 import asyncio
@@ -11,9 +13,10 @@ from typing import TYPE_CHECKING
 from penstock.broker.identity import Identity
 from penstock.broker.quorum_calls import asked_to_change, asked_to_describe
 from penstock.cluster.quorum_addresses import parse_voters
-from penstock.consensus.messages import Message
+from penstock.consensus.messages import Knock, Message
 from penstock.consensus.nouns import ANY_DIRECTORY, DirectoryId, Replica
 from penstock.consensus.voters import Voters
+from penstock.errors import MalformedInput
 from penstock.links.door import Door
 from penstock.links.handshake import Introduction
 from penstock.links.kinds import Kind, Lane
@@ -23,6 +26,8 @@ from penstock.vocabulary import Address, NodeId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+_ADDRESS_BYTES_MAX = 300  # A host name has 253 characters at most.
 
 
 class Neighbours:
@@ -35,12 +40,14 @@ class Neighbours:
         self.links.on_contact_lost = self.door.on_contact_lost = node.membership.controlling.contact_lost
         self.door.told[Kind.RAFT] = lambda sender, body: node.quorum.received(read_message(body))
         self.door.told[Kind.REACHED] = node.replica_serving.reached
+        self.door.told[Kind.LISTENS_AT] = self._announced_itself
         self.door.asked[Kind.REPLICA_FETCH] = node.replica_serving.asked
         self.door.asked[Kind.SUBMIT] = node.forwarding.asked
         self.door.asked[Kind.HEARTBEAT] = node.membership.controlling.asked
         self.door.asked[Kind.DESCRIBE_QUORUM] = partial(asked_to_describe, node)
         self.door.asked[Kind.CHANGE_VOTERS] = partial(asked_to_change, node)
         self.advertised: Address | None = None  # Where the other nodes are told to connect.
+        self._announced: dict[NodeId, tuple[Address, int]] = {}  # Where nodes say that they listen, and their node epoch at that time.
         self._server: asyncio.Server | None = None
 
     @property
@@ -53,6 +60,9 @@ class Neighbours:
 
     def address_of(self, node_id: NodeId) -> Address | None:
         known = self._node.image.nodes.get(node_id)
+        announced = self._announced.get(node_id)
+        if announced is not None and announced[1] == (0 if known is None else known.node_epoch):
+            return announced[0]
         if known is not None and known.peer_host:
             return Address(known.peer_host, known.peer_port)
         return self.voters.get(node_id)
@@ -61,7 +71,16 @@ class Neighbours:
         return self.links.is_up(node_id, Lane.CALLS)
 
     def tell_replica(self, to: NodeId, message: Message) -> None:
+        if isinstance(message, Knock) and self.advertised is not None:
+            self.links.tell(to, Kind.LISTENS_AT, f"{self.advertised.port} {self.advertised.host}".encode())
         self.links.tell(to, Kind.RAFT, write_message(message))
+
+    def _announced_itself(self, sender: NodeId, body: memoryview) -> None:
+        port, _, host = bytes(body).decode(errors="replace").partition(" ")
+        if not port.isdecimal() or not host or len(body) > _ADDRESS_BYTES_MAX:
+            raise MalformedInput("a node says where it listens, and it is no address")
+        known = self._node.image.nodes.get(sender)
+        self._announced[sender] = (Address(host, int(port)), 0 if known is None else known.node_epoch)
 
     async def listen(self, host: str, port: int, advertised: Address | None) -> Address:
         self._server = await asyncio.get_running_loop().create_server(self.door, host, port)

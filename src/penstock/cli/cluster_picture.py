@@ -25,7 +25,7 @@ from penstock.peers.failures import PeerFailure
 from penstock.peers.topics import NO_LEADER
 from penstock.vocabulary import TopicPartition
 
-SILENT_MS_MAX = 3_000  # Some election time-outs: a voter that was not heard of for so long is away.
+SILENT_MS_MAX = 1_500  # The longest election time-out, as nodes are set up: a voter that was not heard of for so long is away.
 ASK_SECONDS = 20.0
 MIN_IN_SYNC = "min.insync.replicas"
 

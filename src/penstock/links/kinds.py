@@ -20,6 +20,7 @@ class Kind(IntEnum):
     REACHED = 5  # Told to a leader: how far its follower's copies are durable.
     DESCRIBE_QUORUM = 6  # Asked of the controller: how far each replica of the metadata log is.
     CHANGE_VOTERS = 7  # Asked of the controller: a voter more, or less.
+    LISTENS_AT = 8  # Told by a node that hears from no leader: where it can be called back.
 
 
 LANE_OF = {
@@ -30,4 +31,5 @@ LANE_OF = {
     Kind.REACHED: Lane.REPLICAS,
     Kind.DESCRIBE_QUORUM: Lane.CALLS,
     Kind.CHANGE_VOTERS: Lane.CALLS,
+    Kind.LISTENS_AT: Lane.CALLS,
 }
