@@ -1,6 +1,7 @@
 """FindCoordinator, versions 0 to 6 (KIP-699 several keys at once from version 4, KIP-890 and KIP-932 in 5 and 6).
 
-Every group's coordinator is this node. Whoever asks first has the groups' internal topic made, and is answered once it is there.
+A group's coordinator is the node that leads the group's partition of the groups' internal topic. Whoever asks first has that topic
+made, and is answered once it is there.
 Refused with INVALID_REQUEST: coordinators of transactions and of share groups, which this node doesn't serve; a client gives up on that
 at once, instead of asking again for ever.
 """
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.errors import ErrorCode, Refusal
+from penstock.vocabulary import NO_NODE
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -32,13 +34,22 @@ async def _find(node: "Node", key_type: int, key: str) -> dict[str, Any]:
         if key_type != GROUP:
             raise Refusal(ErrorCode.INVALID_REQUEST, "this node coordinates consumer groups only")
         await node.groups.prepare()
-        if node.groups.find(key).unavailable is ErrorCode.NOT_COORDINATOR:
-            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's log is offline")
+        return _found(ErrorCode.NONE, None, _coordinator(node, key))
     except Refusal as refusal:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if refusal.code is not ErrorCode.INVALID_REQUEST else refusal.code
         return _found(code, refusal.reason, _NOBODY)
-    node_id, host, port, _ = node.endpoints()[0]
-    return _found(ErrorCode.NONE, None, (node_id, host, port))
+
+
+def _coordinator(node: "Node", key: str) -> tuple[int, str, int]:
+    index = node.groups.partition_of(key)
+    topic = node.image.topics.get(node.groups.topic)
+    leader = NO_NODE if index is None or topic is None else topic.partitions[index].leader
+    if leader == node.settings.node_id and node.groups.find(key).unavailable is ErrorCode.NOT_COORDINATOR:
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's log is offline")
+    for node_id, host, port, _ in node.endpoints():
+        if node_id == leader:
+            return node_id, host, port
+    raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads the group's log now")
 
 
 def _found(code: ErrorCode, message: str | None, where: tuple[int, str, int]) -> dict[str, Any]:
