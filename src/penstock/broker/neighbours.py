@@ -38,6 +38,13 @@ class Neighbours:
         self.links = Links(node.env, me, secret, address_of=self.address_of, report=node.report)
         self.door = Door(node.env, me, secret, report=node.report)
         self.links.on_contact_lost = self.door.on_contact_lost = node.membership.controlling.contact_lost
+        self.advertised: Address | None = None  # Where the other nodes are told to connect.
+        self._announced: dict[NodeId, tuple[Address, int]] = {}  # Where nodes say that they listen, and their node epoch at that time.
+        self._server: asyncio.Server | None = None
+
+    def hear(self) -> None:
+        """From here on what others say is taken. The node listens before it has a quorum, which could make nothing of it."""
+        node = self._node
         self.door.told[Kind.RAFT] = lambda sender, body: node.quorum.received(read_message(body))
         self.door.told[Kind.REACHED] = node.replica_serving.reached
         self.door.told[Kind.LISTENS_AT] = self._announced_itself
@@ -46,9 +53,6 @@ class Neighbours:
         self.door.asked[Kind.HEARTBEAT] = node.membership.controlling.asked
         self.door.asked[Kind.DESCRIBE_QUORUM] = partial(asked_to_describe, node)
         self.door.asked[Kind.CHANGE_VOTERS] = partial(asked_to_change, node)
-        self.advertised: Address | None = None  # Where the other nodes are told to connect.
-        self._announced: dict[NodeId, tuple[Address, int]] = {}  # Where nodes say that they listen, and their node epoch at that time.
-        self._server: asyncio.Server | None = None
 
     @property
     def first_voters(self) -> Voters:

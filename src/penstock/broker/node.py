@@ -184,6 +184,8 @@ class Node:
         self.controller.seconds_since_heard = self.membership.controlling.seconds_since_heard
         self._quorum.on_installed = lambda image: self.assignments.installed()
         self.membership.attach()
+        if others is not None:
+            others.hear()
         self._quorum.start()
         if others is None:
             try:
