@@ -183,6 +183,8 @@ class Fetcher:
             self._node.settle(followed.partition)
             return
         self._report(key)
+        if row.records and self._node.settings.replication_throttle:
+            self._throttle(key, len(row.records))
 
     def _carry_out(self, key: Key, partition: Partition, step: Step) -> None:
         match step:
@@ -219,10 +221,18 @@ class Fetcher:
         finally:
             del self._trimming[partition]
 
-    def _hold_back(self, key: Key) -> None:
+    def _throttle(self, key: Key, size: int) -> None:
+        node, state = self._node, self._node.image.partition(*key)
+        if state is None or node.settings.node_id in state.in_sync:
+            return
+        seconds = node.replica_fetching.throttle.took(size, node.settings.replication_throttle, node.env.now())
+        if seconds > 0.001:
+            self._hold_back(key, seconds)
+
+    def _hold_back(self, key: Key, seconds: float = 0.0) -> None:
         self._said.pop(key, None)
         self._held_back[key] = None
-        pause = REFUSED_SECONDS * (0.5 + self._node.env.rng.random())
+        pause = seconds or REFUSED_SECONDS * (0.5 + self._node.env.rng.random())
         asyncio.get_running_loop().call_later(pause, self._let_go, key)
 
     def _let_go(self, key: Key) -> None:

@@ -7,6 +7,7 @@ Not here: who leads (assignments.py).
 from typing import TYPE_CHECKING
 
 from penstock.broker.fetcher import Fetcher
+from penstock.broker.throttle import Throttle
 from penstock.errors import DiskFailed
 from penstock.partition.follower import Follower, StartOver, Truncate
 from penstock.partition.partition import Partition
@@ -22,6 +23,7 @@ class ReplicaFetching:
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._leaders: dict[Partition, tuple[NodeId, int]] = {}  # With the epoch in which it leads.
         self._cutting: dict[Partition, None] = {}
+        self.throttle = Throttle()  # Of all fetchers together.
 
     def follow(self, partition: Partition, leader: NodeId) -> None:
         """Fetches from this leader, in the partition's epoch, from now on."""

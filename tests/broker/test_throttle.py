@@ -1,0 +1,15 @@
+"""Replicas that catch up leave room for others."""
+
+from penstock.broker.throttle import Throttle
+from penstock.vocabulary import Instant
+
+
+def test_whoever_took_bytes_waits_until_the_rate_has_paid_for_them() -> None:
+    throttle = Throttle()
+    assert throttle.took(500, 1_000, Instant(10.0)) == 0.5
+    assert throttle.took(500, 1_000, Instant(10.0)) == 1.0, "all of them share one rate"
+    assert throttle.took(1_000, 1_000, Instant(20.0)) == 1.0, "what was not used is not saved up"
+
+
+def test_without_a_rate_nobody_waits() -> None:
+    assert Throttle().took(1 << 30, 0, Instant(0.0)) == 0.0
