@@ -147,12 +147,12 @@ class Fetcher:
         return read_fetched(await links.ask(self._leader, Kind.REPLICA_FETCH, question, timeout_s=timeout_s))
 
     def _changes(self) -> tuple[list[Wish], list[Key]]:
-        dropped = [key for key in self._said if key not in self._followed]
+        dropped = [key for key in self._said if not self._is_wanted(key)]
         for key in dropped:
             del self._said[key]
         wishes = []
-        for key, (partition, follower) in self._followed.items():
-            if key in self._held_back or partition.log.failure is not None or self._node.replica_fetching.is_cutting(partition):
+        for key, (_, follower) in self._followed.items():
+            if not self._is_wanted(key):
                 continue
             epoch, offset, last_epoch = follower.next_fetch()
             wish = Wish(*key, epoch, offset, last_epoch)
@@ -161,13 +161,19 @@ class Fetcher:
                 self._said[key] = wish
         return wishes, dropped
 
+    def _is_wanted(self, key: Key) -> bool:
+        followed = self._followed.get(key)
+        if followed is None or key in self._held_back or followed.partition.log.failure is not None:
+            return False
+        return not self._node.replica_fetching.is_cutting(followed.partition)
+
     # Taking
 
     def _take(self, row: Fetched) -> None:
         key = (row.topic_id, row.partition)
         followed, said = self._followed.get(key), self._said.get(key)
-        if followed is None or said is None or self._node.replica_fetching.is_cutting(followed.partition):
-            return  # It was asked for under another leadership.
+        if followed is None or said is None or not self._is_wanted(key):
+            return  # It was asked for under another leadership, or is not wanted for now.
         asked = Fetch(LeaderEpoch(said.leader_epoch), said.fetch_offset, said.last_epoch)
         diverging = None if row.diverging is None else Diverging(row.diverging[0], Offset(row.diverging[1]))
         answer = follower_side.Fetched(row.error_code, row.high_watermark, row.log_start, diverging, row.records)
@@ -205,7 +211,6 @@ class Fetcher:
                     self._trimming[partition] = None
                     self._node.spawn(self._raise_start(partition, offset))
             case Truncate() | StartOver():
-                self._said.pop(key, None)
                 self._node.replica_fetching.cut_later(partition, step)
             case Wait(reason):
                 log.debug("%s-%d from node %d: %s", partition.topic, partition.index, self._leader, reason)
@@ -230,7 +235,6 @@ class Fetcher:
             self._hold_back(key, seconds)
 
     def _hold_back(self, key: Key, seconds: float = 0.0) -> None:
-        self._said.pop(key, None)
         self._held_back[key] = None
         pause = seconds or REFUSED_SECONDS * (0.5 + self._node.env.rng.random())
         asyncio.get_running_loop().call_later(pause, self._let_go, key)
@@ -238,6 +242,7 @@ class Fetcher:
     def _let_go(self, key: Key) -> None:
         if key in self._held_back:
             del self._held_back[key]
+            self._said.pop(key, None)  # So that it is asked for again, whether or not the leader was told to forget it.
             self._has_news()
 
     # Reporting
