@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from broker.assembly import Assembly, worlds
+from broker.assembly import Actor, Assembly, worlds
 
 from penstock.broker.quorum import NotLeading, OrderRefused
 from penstock.cluster import records
@@ -125,28 +125,49 @@ def test_messages_that_are_lost_delay_and_nothing_else() -> None:
 # Replay
 
 
-def test_a_slow_replay_holds_up_no_election_and_a_leader_decides_only_after_it() -> None:
+def test_a_slow_replay_holds_up_no_election() -> None:
     with worlds() as world:
         three = Assembly(world)
 
-        async def slowly(actor: object, record: records.Record) -> None:
+        async def slowly(actor: Actor, record: records.Record) -> None:
             await asyncio.sleep(0.7)  # Much longer than an election time-out.
 
         three.start_all()
-        three.take_blocks(1)
+        three.take_block()
         three.on_replayed = slowly
         leader = three.leader()
         term = three[leader].living.term
         for _ in range(4):
             three.ask_soon(leader)
         world.run_for(5)
-        assert len(three.blocks) >= 4
+        assert len(three.granted) == 5
         assert three[leader].living.term == term, "nobody lost patience with it"
-        three.kill(leader)
-        world.run_until(lambda: any(three[number].quorum is not None and three[number].living.leader == number for number in (1, 2, 3)), 5)
-        heir = next(number for number in (1, 2, 3) if three[number].quorum is not None and three[number].living.leader == number)
-        if three[heir].living.applied_end < three[heir].living.committed_end:
-            assert not three[heir].living.is_leading
+        three.settle()
+
+
+def test_a_new_leader_decides_only_when_it_has_replayed_all_that_was_decided_before() -> None:
+    with worlds() as world:
+        three = Assembly(world)
+        three.start_all()
+        three.take_block()
+        leader = three.leader()
+        heir = three[leader % 3 + 1]
+        gate = asyncio.Event()
+
+        async def held(actor: Actor, record: records.Record) -> None:
+            if actor is heir:
+                await gate.wait()
+
+        three.on_replayed = held
+        three.take_blocks(4)
+        assert world.call(three[leader].host, lambda env: three[leader].living.transfer(heir.node))
+        world.run_until(lambda: heir.living.committed_end > three[leader].living.applied_end, 5)
+        assert heir.living.leader == heir.node, "by its log it leads"
+        asker = three.ask_soon(int(heir.node))
+        world.run_for(1)
+        assert three.refused == [asker] and not heir.living.is_leading
+        gate.set()
+        assert three.take_block() == 5_000
         three.settle()
 
 
