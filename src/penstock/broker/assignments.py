@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock")
 
+PUT_ASIDE = ".damaged"
+
 
 class Assignments:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._me = NodeId(node.settings.node_id)
         self._is_acting = False
+        self._names: dict[TopicId, str] = {}  # Of all topics: a record that deletes one names only its id.
         self._opening: dict[tuple[TopicId, int], None] = {}
         self._dropping: dict[tuple[TopicId, int], asyncio.Event] = {}
         self._burying: dict[TopicId, None] = {}
@@ -44,6 +47,7 @@ class Assignments:
     async def open_all(self, *, is_clean: bool) -> None:
         """Opens everything that the image gives to this node. From here on records are acted upon."""
         self._is_acting = True
+        self._names = {topic.topic_id: topic.name for topic in self._node.image.topics.values()}
         self._drop_strangers()
         began, topics = self._node.env.now(), list(self._node.image.topics.values())
         opened = await self._open([(topic, index) for topic in topics for index in range(len(topic.partitions))], is_clean=is_clean)
@@ -59,6 +63,7 @@ class Assignments:
         match record:
             case records.TopicCreated() | records.PartitionsAdded():
                 topic = image.topics_by_id[record.topic_id]
+                self._names[topic.topic_id] = topic.name
                 await self._open([(topic, index) for index in range(len(topic.partitions))], is_clean=True)
                 node.topic_pieces.forget(topic.name)  # Clients are told of partitions when they can be used.
             case records.TopicDeleted():
@@ -83,8 +88,10 @@ class Assignments:
         node, image = self._node, self._node.image
         node.topic_pieces.forget_all()
         await adopt_settings(node)
-        for topic_id in [topic_id for topic_id in node.partitions.by_id if topic_id not in image.topics_by_id]:
+        for topic_id in [topic_id for topic_id in self._names if topic_id not in image.topics_by_id]:
             self._remove_topic(topic_id)
+        self._names = {topic.topic_id: topic.name for topic in image.topics.values()}
+        await node.groups.flush()
         for topic, index, _ in list(image.each_partition()):
             self._changed(topic, index)
         self.bury_the_rest()
@@ -99,9 +106,7 @@ class Assignments:
             elif self._is_owed(topic, index):
                 node.spawn(self._open_later(topic, index))
         elif partition is not None:
-            node.partitions.remove(partition)
-            self._removed(partition, "the replica was moved to another node")
-            self._drop_files(topic.topic_id, index)
+            self._drop_replica(partition, "the replica was moved to another node")
 
     # Opening
 
@@ -137,9 +142,9 @@ class Assignments:
         if partition.log.failure is not None:
             node.report(f"{topic.name}-{index} is offline for writes: {partition.log.failure}")
         node.partitions.serve(partition)
-        if topic.topic_id not in node.image.topics_by_id:  # Deleted meanwhile.
-            node.partitions.remove(partition)
-            self._removed(partition, "the topic was deleted")
+        state = node.image.partition(topic.topic_id, index)
+        if state is None or self._me not in state.replicas:  # Deleted or moved meanwhile.
+            self._drop_replica(partition, "the partition is gone")
         else:
             self.adopt(partition)
         return partition
@@ -179,14 +184,37 @@ class Assignments:
         partition.lead(leader)
         node.flusher.request(partition)  # What it took as a follower may not be flushed.
         node.groups.partition_led(partition)
+        if partition.log.failure is not None:  # Then another had better lead.
+            node.carry_out(partition, partition.failed(partition.log.failure, now))
 
     def _follow(self, partition: Partition, state: PartitionState) -> None:
         self._resign(partition)
         partition.follow(state.leader_epoch)
         if state.leader == NO_NODE:
             self._node.replica_fetching.leave(partition)
+        elif not partition.end_is_known and self._me not in (*state.in_sync, *state.eligible):
+            self._fetch_anew(partition, state.leader)
         else:
             self._node.replica_fetching.follow(partition, state.leader)
+
+    def _fetch_anew(self, partition: Partition, leader: NodeId) -> None:
+        """A log that was found damaged is of no use, and nobody counts on it: the leader has all of it. The damaged files are put aside."""
+        node, directory = self._node, topic_directory(partition.topic_id, partition.index)
+        node.report(
+            f"{partition.topic}-{partition.index} is damaged ({partition.log.failure}) and is fetched anew from node {leader}; "
+            f"what was there is kept in {directory}{PUT_ASIDE}"
+        )
+        node.partitions.remove(partition)
+        self._removed(partition, "the log is damaged")
+        try:
+            node.env.disk.unlink(directory + PUT_ASIDE)
+            node.env.disk.rename(directory, directory + PUT_ASIDE)
+        except DiskFailed as failure:
+            node.report(f"the damaged files of {partition.topic}-{partition.index} cannot be put aside, the next start tries again: {failure}")
+            return
+        topic = node.image.topics_by_id[partition.topic_id]
+        if self._is_owed(topic, partition.index):
+            node.spawn(self._open_later(topic, partition.index))
 
     def _resign(self, partition: Partition) -> None:
         """Whoever waits for an answer here asks the next leader."""
@@ -207,13 +235,16 @@ class Assignments:
     # Dropping
 
     def _remove_topic(self, topic_id: TopicId) -> None:
+        """Also where no partition of it is: offsets may be committed here for it."""
         held = list(self._node.partitions.by_id.get(topic_id, {}).values())
         for partition in held:
             self._node.partitions.remove(partition)  # All of them, before anybody is told of one.
         for partition in held:
             self._removed(partition, "the topic was deleted")
-        if held:
-            self._node.groups.topic_deleted(held[0].topic)
+        name = self._names.pop(topic_id, None)
+        if name is not None:
+            self._node.topic_pieces.forget(name)
+            self._node.groups.topic_deleted(name)
         self.bury_the_rest()
 
     def _removed(self, partition: Partition, reason: str) -> None:
@@ -226,6 +257,11 @@ class Assignments:
         partition.log.abandon()
         for watcher in list(partition.watchers):
             watcher.advanced(partition, 0)
+
+    def _drop_replica(self, partition: Partition, reason: str) -> None:
+        self._node.partitions.remove(partition)
+        self._removed(partition, reason)
+        self._drop_files(partition.topic_id, partition.index)
 
     def _drop_files(self, topic_id: TopicId, index: int) -> None:
         if (topic_id, index) not in self._dropping:
