@@ -1,10 +1,13 @@
 """Who belongs to the cluster, who is alive, who leads instead of whom."""
 
+from random import Random
+
 import pytest
 from broker.council import Council
 
 from penstock.cluster.commands import FenceNode, RegisterNode, UnregisterNode
 from penstock.cluster.records import NodeFenced
+from penstock.simulator.links import LinkQuality
 from penstock.vocabulary import NO_NODE, NodeId
 
 
@@ -251,3 +254,68 @@ def test_a_node_that_finds_no_controller_says_so_and_goes_on_trying() -> None:
         assert any("not registered yet" in report for report in council.nodes[1].reports)
         council.start(2)
         assert council.until(lambda: council.is_let_in(1) and council.is_let_in(2)) < 15
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_any_trouble_everybody_is_let_in_again(seed: int) -> None:
+    """Kills, power cuts, pauses, cuts and orderly stops in any order, on roads that may break; then it ends, and all must be well soon."""
+    rng = Random(seed)
+    quality = LinkQuality(reset=rng.choice((0.0, 0.002, 0.01)), split=rng.choice((0.05, 0.5)))
+    with Council(3, observers=rng.randrange(3), seed=seed, quality=quality) as council:
+        council.start_and_wait()
+        trouble = Trouble(council, rng)
+        for _ in range(rng.randrange(3, 15)):
+            trouble.make()
+            council.world.run_for(rng.random() * 4)
+        trouble.end()
+        assert council.until(lambda: all(council.is_let_in(number) for number in council.addresses), within=60) < 10
+        assert [node.failures for node in council.nodes.values()] == [[]] * len(council.addresses)
+
+
+class Trouble:
+    def __init__(self, council: Council, rng: Random) -> None:
+        self._council = council
+        self._rng = rng
+        self._paused: dict[str, None] = {}
+
+    def make(self) -> None:
+        council, world, rng = self._council, self._council.world, self._rng
+        numbers = list(council.addresses)
+        number = rng.choice(numbers)
+        host = f"node-{number}"
+        match rng.choice(("kill", "power", "pause", "resume", "cut", "partition", "heal", "stop", "start", "wait")):
+            case "kill" if world.is_running(host):
+                world.kill(host)
+            case "power" if world.is_running(host):
+                world.power_cut(host)
+            case "pause":
+                world.pause(host)
+                self._paused[host] = None
+            case "resume":
+                self._resume()
+            case "cut":
+                world.network.cut(host, f"node-{rng.choice(numbers)}")
+            case "partition":
+                rng.shuffle(numbers)
+                at = rng.randrange(1, len(numbers))
+                world.network.partition([f"node-{one}" for one in numbers[:at]], [f"node-{one}" for one in numbers[at:]])
+            case "heal":
+                world.network.heal()
+            case "stop" if council.is_up(number) and council.nodes[number].membership.node_epoch:
+                world.terminate(host)
+            case "start" if not world.is_running(host):
+                council.start(number)
+
+    def end(self) -> None:
+        world = self._council.world
+        world.network.heal()
+        self._resume()
+        world.run_for(15)  # More than any stop in order may take.
+        for number in self._council.addresses:
+            if not world.is_running(f"node-{number}"):
+                self._council.start(number)
+
+    def _resume(self) -> None:
+        for host in self._paused:
+            self._council.world.resume(host)
+        self._paused.clear()
