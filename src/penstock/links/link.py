@@ -10,7 +10,7 @@ Answers come in any order. One that nobody waits for any more (or that comes twi
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.env import Env
 from penstock.links.channel import PING, Channel
@@ -137,6 +137,7 @@ class Link:
             raise AskTimedOut(f"node {self.node} did not answer within {timeout_s:g} s", may_have_happened=True) from None
         finally:
             del self._asks[correlation]
+            _take_note(answer)
 
     def close(self) -> None:
         self._is_closed = True
@@ -236,6 +237,7 @@ class Link:
                 await channel.proven
         except BaseException:
             channel.proven.cancel()
+            _take_note(channel.proven)
             channel.end("it could not be made")
             raise
         if channel.ended is not None:
@@ -249,3 +251,9 @@ class Link:
     def _pause(self) -> None:
         self._pause_seconds = min(max(2 * self._pause_seconds, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)
         self._not_before = Instant(self._calling.env.now() + self._pause_seconds * (0.5 + self._calling.env.rng.random() / 2))
+
+
+def _take_note(future: "asyncio.Future[Any]") -> None:
+    """Whoever waited may have left in the very turn in which it failed: then nobody asks why, and the loop would complain."""
+    if future.done() and not future.cancelled():
+        future.exception()
