@@ -95,17 +95,16 @@ def test_a_cancelled_question_leaves_nothing_behind() -> None:
 
 def test_a_question_that_is_cancelled_in_the_turn_in_which_its_link_breaks_is_nobodys_complaint() -> None:
     with Table() as table:
-        question = table.begin(ONE, lambda links: links.ask(TWO, Kind.HEARTBEAT, b"?", timeout_s=5))
+        questions = [table.begin(ONE, lambda links: links.ask(TWO, Kind.HEARTBEAT, b"?", timeout_s=5))]
         table.world.run_for(0.1)
 
         async def break_and_leave(links: Links) -> None:
             links._links[TWO, Lane.CALLS].close()
-            question.cancel()
+            questions[0].cancel()
 
         table.begin(ONE, break_and_leave)
         table.world.run_for(0.1)
-        assert question.cancelled()
-        del question
+        assert questions.pop().cancelled()
         gc.collect()
         assert table.world.complaints() == []
 
