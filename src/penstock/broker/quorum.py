@@ -106,6 +106,7 @@ class Quorum:
         self._is_saved = asyncio.Event()  # No snapshot is on its way to the disk.
         self._is_saved.set()
         self._is_open = True
+        self._is_closing = False  # It takes in nothing new.
         self._failure: BaseException | None = None
         self.me = me
         self.is_leading = False  # It leads, and everything that leaders before it committed is replayed here.
@@ -136,7 +137,7 @@ class Quorum:
 
     async def close(self) -> None:
         """Ends in order: what is being written is written, and what is committed here is replayed. Raises if it cannot be."""
-        self._persister.is_patient = False
+        self._is_closing, self._persister.is_patient = True, False
         if self._tasks:
             await self._until_quiet()
             if self._replayer.unsaved_bytes > quorum_snapshots.SNAPSHOT_EVERY_BYTES // _CLOSING_SHARE:
@@ -269,7 +270,7 @@ class Quorum:
     def _check_open(self) -> None:
         if self._failure is not None:
             raise DiskFailed(str(self._failure))
-        if not self._is_open:
+        if not self._is_open or self._is_closing:
             raise NotLeading(None)
 
     def _check_leading(self) -> None:
@@ -284,7 +285,8 @@ class Quorum:
     # Steps of the core.
 
     def received(self, message: Message) -> None:
-        self._stepper.step(Received(message))
+        if not self._is_closing:
+            self._stepper.step(Received(message))
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
