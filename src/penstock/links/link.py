@@ -10,7 +10,7 @@ Answers come in any order. One that nobody waits for any more (or that comes twi
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.env import Env
 from penstock.links.channel import PING, Channel
@@ -137,7 +137,6 @@ class Link:
             raise AskTimedOut(f"node {self.node} did not answer within {timeout_s:g} s", may_have_happened=True) from None
         finally:
             del self._asks[correlation]
-            _take_note(answer)
 
     def close(self) -> None:
         self._is_closed = True
@@ -236,8 +235,8 @@ class Link:
                 await asyncio.get_running_loop().create_connection(lambda: channel, *address)
                 await channel.proven
         except BaseException:
-            channel.proven.cancel()
-            _take_note(channel.proven)
+            if not channel.proven.cancel() and not channel.proven.cancelled():
+                channel.proven.exception()  # It failed in the turn in which time was up: nobody else asks why.
             channel.end("it could not be made")
             raise
         if channel.ended is not None:
@@ -251,9 +250,3 @@ class Link:
     def _pause(self) -> None:
         self._pause_seconds = min(max(2 * self._pause_seconds, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)
         self._not_before = Instant(self._calling.env.now() + self._pause_seconds * (0.5 + self._calling.env.rng.random() / 2))
-
-
-def _take_note(future: "asyncio.Future[Any]") -> None:
-    """Whoever waited may have left in the very turn in which it failed: then nobody asks why, and the loop would complain."""
-    if future.done() and not future.cancelled():
-        future.exception()
