@@ -130,6 +130,21 @@ def test_a_follower_that_is_slow_leaves_the_set_and_producers_go_on():
         cluster.check()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_follower_that_was_cut_off_comes_back_into_the_set_though_nothing_is_written(seed: int):
+    """It has everything at once, before the controller lets it in: what it reports then is refused, and nothing new is there to report."""
+    with Scene(seed=seed, session_timeout_ms=1_000, heartbeat_interval_ms=150, replica_lag_ms=2_000) as cluster:
+        cluster.create(partitions=3, min_insync_replicas=2)
+        for partition in range(3):
+            cluster.produce(b"a", partition=partition)
+        away = cluster.followers()[0]
+        cluster.cut(away)
+        cluster.until(lambda: all(away not in cluster.in_sync(partition=partition) for partition in range(3)))
+        cluster.heal()
+        cluster.until(lambda: all(cluster.in_sync(partition=partition) == {1, 2, 3} for partition in range(3)), within=20)
+        cluster.check()
+
+
 def test_a_lost_voter_does_not_vote_with_an_empty_disk():
     """A voter comes back with an empty disk while the one that has everything is not heard (the third has not).
 

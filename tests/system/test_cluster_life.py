@@ -119,6 +119,6 @@ def test_without_any_quorum_what_is_led_is_still_written_and_read(tmp_path: Path
                 member.spawn()
             for member in cluster.members[:3]:
                 member.wait_until_ready()
-            librdkafka.make_topic(cluster.bootstrap, "made again", 1, 2)
+            librdkafka.make_topic(cluster.bootstrap, "made-again", 1, 2)
         assert check(cluster.bootstrap, diary) == diary.sent
         assert cluster.complaints() == []

@@ -66,6 +66,7 @@ def test_the_minority_refuses_the_majority_serves_and_healing_converges(cluster:
     alone = cluster.controller()  # It loses the quorum as well as its partitions.
     led = next(index for index, one in alone.view().topics[asked].items() if one.leader == alone.node_id)
     with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=500) as diary:
+        until(lambda: len(diary.acknowledged) > 100, "the load runs")
         assert produce_to(alone, asked, led, b"before") == 0
         with network.parted((alone.node_id,), others_than(alone)):
             assert produce_to(alone, asked, led, b"never promised") in LEADS_NO_MORE
@@ -103,6 +104,7 @@ def test_a_one_way_cut_ends_in_one_log(cluster: Cluster, network: Network, deaf:
     cluster.wait_until_full(topic)
     victim = random.Random(deaf).choice(cluster.members)
     with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=500) as diary:
+        until(lambda: len(diary.acknowledged) > 100, "the load runs")
         for other in others_than(victim):
             network.cut(*((other, victim.node_id) if deaf else (victim.node_id, other)))
         majority = [cluster.node(number) for number in others_than(victim)]

@@ -3,8 +3,9 @@
 A fetcher asks one thing at a time: what was appended since. What comes is checked, appended and flushed as its topic promises; while the
 flush is under way it asks for more already, and when the flush has ended the leader is told how far the copies are durable. Reports of one
 turn of the loop travel together. They may be lost with a link, so everything is reported again when a session begins, and what was reported
-lately once more when nothing else is to do. When there is something new to ask while the leader keeps a question, another one is sent
-after it, and the leader then answers the first.
+lately once more when nothing else is to do. A partition that is not in sync is reported again and again: its leader may have asked for it
+to be let in, and have been refused because the controller had not heard of this node yet. When there is something new to ask while the
+leader keeps a question, another one is sent after it, and the leader then answers the first.
 Not here: what to make of an answer (partition/follower.py).
 """
 
@@ -32,6 +33,7 @@ log = logging.getLogger("penstock")
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 1.0  # Between tries at a leader that does not answer.
 REFUSED_SECONDS = 0.1  # After which a partition is asked for again that the leader said no to: the two may not have heard the same yet.
 ANSWER_SECONDS = 10.0  # More than a leader may keep a question: then something is wrong.
+OUTSIDE_SECONDS = 0.5  # How often those are reported that are not in sync.
 SESSION_END = 1 << 62
 
 Key = tuple[TopicId, int]
@@ -53,6 +55,7 @@ class Fetcher:
         self._trimming: dict[Partition, None] = {}
         self._reports: dict[Key, None] = {}  # To be sent this turn,
         self._reported: dict[Key, None] = {}  # and those sent since the last quiet moment.
+        self._looked_at = node.env.now()  # For those that are not in sync.
         self._asking: asyncio.Task[Answer] | None = None
         self._asking_next: asyncio.Task[Answer] | None = None
         self._is_running = False
@@ -127,6 +130,9 @@ class Fetcher:
             await patience.pause_if_over()
         if not answer.rows:
             self._repeat_reports()
+        if self._node.env.now() >= self._looked_at + OUTSIDE_SECONDS:
+            self._looked_at = self._node.env.now()
+            self._tell_again({key: None for key in self._followed if not self._is_in_sync(key)})
 
     async def _ask(self) -> Answer:
         settings, is_full = self._node.settings, self._session is None
@@ -227,8 +233,8 @@ class Fetcher:
             del self._trimming[partition]
 
     def _throttle(self, key: Key, size: int) -> None:
-        node, state = self._node, self._node.image.partition(*key)
-        if state is None or node.settings.node_id in state.in_sync:
+        node = self._node
+        if self._is_in_sync(key):
             return
         seconds = node.replica_fetching.throttle.took(size, node.settings.replication_throttle, node.env.now())
         if seconds > 0.001:
@@ -258,10 +264,17 @@ class Fetcher:
     def _repeat_reports(self) -> None:
         """One of them may have been lost."""
         reported, self._reported = self._reported, {}
-        for key in reported:
+        self._tell_again(reported)
+
+    def _tell_again(self, keys: dict[Key, None]) -> None:
+        for key in keys:
             if key in self._followed:
                 self._followed[key].follower.report_again()
-        self._tell(reported)
+        self._tell(keys)
+
+    def _is_in_sync(self, key: Key) -> bool:
+        state = self._node.image.partition(*key)
+        return state is None or self._node.settings.node_id in state.in_sync
 
     def _send_reports(self) -> None:
         reports, self._reports = self._reports, {}
