@@ -37,7 +37,6 @@ class Neighbours:
         me = Introduction(identity.cluster_id, NodeId(identity.node_id), DirectoryId(bytes.fromhex(identity.directory_id)))
         self.links = Links(node.env, me, secret, address_of=self.address_of, report=node.report)
         self.door = Door(node.env, me, secret, report=node.report)
-        self.links.on_contact_lost = self.door.on_contact_lost = node.membership.controlling.contact_lost
         self.advertised: Address | None = None  # Where the other nodes are told to connect.
         self._announced: dict[NodeId, tuple[Address, int]] = {}  # Where nodes say that they listen, and their node epoch at that time.
         self._server: asyncio.Server | None = None
@@ -45,6 +44,7 @@ class Neighbours:
     def hear(self) -> None:
         """From here on what others say is taken. The node listens before it has a quorum, which could make nothing of it."""
         node = self._node
+        self.links.on_contact_lost = self.door.on_contact_lost = node.membership.controlling.contact_lost
         self.door.told[Kind.RAFT] = lambda sender, body: node.quorum.received(read_message(body))
         self.door.told[Kind.REACHED] = node.replica_serving.reached
         self.door.told[Kind.LISTENS_AT] = self._announced_itself

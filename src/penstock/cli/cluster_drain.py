@@ -8,6 +8,7 @@ from penstock.cli.cluster_moves import move, print_plan
 from penstock.cli.cluster_picture import take_picture
 from penstock.cli.cluster_places import bootstrap_of, cluster_options
 from penstock.cli.faults import Fault
+from penstock.cli.local_cluster import LocalCluster
 from penstock.cli.reassignment_plans import without
 from penstock.cli.talking import talk
 from penstock.peers.client import Client
@@ -61,4 +62,6 @@ def forget_node(number: int, directory: Path | None, bootstrap: str | None) -> N
         await forget(client.router, number, client.router.deadline(None))
 
     talk(bootstrap_of(directory, bootstrap), conversation)
+    if directory is not None:
+        LocalCluster.load(directory).drop(number)
     click.echo(f"node {number} is forgotten")

@@ -85,7 +85,4 @@ def _print(outcomes: Mapping[TopicPartition, Outcome], states: Mapping[TopicPart
         said = outcome.message or "" if outcome.code == ErrorCode.NONE else f"{code_name(outcome.code)} {outcome.message or ''}".rstrip()
         rows.append([where.topic, where.partition, None if leader == NO_LEADER else leader, "yes" if is_fine else "no", said])
     print_table(["topic", "partition", "leader", "fine", "said"], rows)
-    lost = {where: outcome.message for where, outcome in outcomes.items() if outcome.code == ErrorCode.NONE and outcome.message}
-    for where, message in lost.items():
-        click.echo(f"{where}: {message}", err=True)
     return 0 if all(row[3] == "yes" for row in rows) else DID_NOT_WORK

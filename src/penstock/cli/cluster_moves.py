@@ -62,7 +62,7 @@ async def watch(client: Client, partitions: Sequence[TopicPartition]) -> None:
             copied, whole = await _bytes(client, moving)
             share = (done + (copied / whole if whole else 0) * len(moving)) / len(partitions)
             note = f"{done} of {len(partitions)} partitions" + (f", {copied:,} of {whole:,} bytes of the others" if moving else "")
-            bar.show(share, note)
+            bar.show(min(share, 0.99) if moving else 1.0, note)  # With every byte there, a replica has still to be found in sync.
             if not moving:
                 return bar.end()
         await asyncio.sleep(LOOK_SECONDS)

@@ -95,6 +95,11 @@ class LocalCluster:
         }  # fmt: skip
         _write_private(self.directory / "cluster.json", json.dumps(told, indent=2) + "\n")
 
+    def drop(self, node_id: int) -> None:
+        """The node is no longer one of these; its directory stays where it is."""
+        self.nodes.pop(node_id, None)
+        self.save()
+
     @property
     def secret_file(self) -> Path:
         return self.directory / "cluster.secret"
