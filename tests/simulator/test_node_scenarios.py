@@ -104,6 +104,7 @@ def test_row_3_a_torn_tail_ends_before_what_was_never_acknowledged() -> None:
             with pytest.raises(Refused, match="REQUEST_TIMED_OUT"):
                 scene.produce(b"b" * 2_000)
             scene.power_cut(Loss.TORN)
+            scene.disk.faults = DiskFaults()
             scene.start()
             values = scene.read()
             assert values[0] == b"a"

@@ -6,6 +6,7 @@ Of a damaged snapshot the one before takes the place. The log is kept from there
 After an end that was not clean both are written anew before they are believed: what is read may be in the kernel's memory alone.
 """
 
+from contextlib import ExitStack
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -13,9 +14,8 @@ from penstock.consensus.effects import PersistVote
 from penstock.consensus.log_view import SnapshotHead
 from penstock.consensus.nouns import DirectoryId, Replica, Term
 from penstock.consensus.voters import Voters
-from penstock.env import Disk
+from penstock.env import Disk, File
 from penstock.errors import DiskFailed
-from penstock.log.doubt import name_anew
 from penstock.log.small_files import TEMPORARY, read_whole, replace_file, seal, unseal, write_fresh
 from penstock.vocabulary import NodeId, Offset
 
@@ -82,8 +82,22 @@ def read_snapshots(disk: Disk, directory: str) -> list[Snapshot]:
 
 
 async def write_anew(disk: Disk, directory: str) -> None:
-    for name in (PREVIOUS_SNAPSHOT, SNAPSHOT, VOTE):
-        await name_anew(disk, directory, name)
+    """Gives each of the files its content and its name once more, and flushes that: a flush that failed is not made good by a later one."""
+    paths = [f"{directory}/{name}" for name in (PREVIOUS_SNAPSHOT, SNAPSHOT, VOTE) if disk.exists(f"{directory}/{name}")]
+    if not paths:
+        return
+    with ExitStack() as opened:
+        files: list[File] = []
+        for path in paths:
+            files.append(write_fresh(disk, path + TEMPORARY, read_whole(disk, path) or b""))
+            opened.callback(disk.close, files[-1])
+        failures = await disk.sync(files)
+    if not failures:
+        for path in paths:
+            disk.rename(path + TEMPORARY, path)
+        failures = await disk.sync((), [directory])
+    if failures:
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 
 def _read_snapshot(disk: Disk, path: str) -> Snapshot | None:
