@@ -27,6 +27,10 @@ from penstock.settings import TopicConfig
 from penstock.vocabulary import LeaderEpoch, NodeId, TopicId
 
 BOTH = (BROKER, CONTROLLER)
+ABSOLUTE = (
+    records.ClusterFormed, records.NodeRegistered, records.NodeFenced, records.NodeUnfenced, records.NodeStopping, records.NodeUnregistered,
+    records.PartitionsChanged, records.TopicConfigured, records.NodeConfigured, records.TopicBuried, records.ProducerBlockTaken,
+)  # fmt: skip
 
 
 def topic_id(n: int) -> TopicId:
@@ -38,7 +42,11 @@ def code_of(reply: Reply) -> ErrorCode:
 
 
 class Scene:
-    def __init__(self, nodes: int = 3, *, racks: tuple[str | None, ...] = (), partitions_max: int = 100) -> None:
+    def __init__(
+        self, nodes: int = 3, *, racks: tuple[str | None, ...] = (), partitions_max: int = 100, is_hasty: bool = False
+    ) -> None:
+        """`is_hasty`: commands and records don't travel, and nobody looks whether deciding changes anything: ten times faster."""
+        self._is_hasty = is_hasty
         self.controller = Controller(ClusterImage(), TopicConfig(), 3, partitions_max)
         for n in range(1, nodes + 1):
             self.come_up(n, rack=racks[n - 1] if racks else None)
@@ -51,14 +59,32 @@ class Scene:
 
     def submit(self, command: Command) -> tuple[Reply, ...]:
         """Decides and replays. Deciding changes nothing, and all of it can travel and be stored."""
+        if self._is_hasty:
+            return self._submit_hastily(command)
         before = deepcopy(self.image)
         decision = self.controller.decide(commands.decode(commands.encode(command)))
         assert self.image == before, "deciding changes nothing"
         for record in decision.records:
-            self.image.replay(records.decode(records.encode(record)))
+            self.replay(record)
         back = replies.decode(replies.encode(decision.replies))
-        assert [code_of(reply) for reply in back] == [code_of(reply) for reply in decision.replies]
+        assert [str(reply) for reply in back] == [str(reply) for reply in decision.replies]
         return back
+
+    def _submit_hastily(self, command: Command) -> tuple[Reply, ...]:
+        decision = self.controller.decide(command)
+        for record in decision.records:
+            self.image.replay(record)
+        return decision.replies
+
+    def replay(self, record: records.Record) -> None:
+        """Twice, where the record tells a whole state: it must not matter."""
+        read = records.decode(records.encode(record))
+        assert read == record
+        self.image.replay(read)
+        if isinstance(record, ABSOLUTE):
+            once = deepcopy(self.image)
+            self.image.replay(read)
+            assert self.image == once, "a whole state may be replayed twice"
 
     def ask(self, command: Command) -> Reply:
         (reply,) = self.submit(command)
@@ -66,10 +92,10 @@ class Scene:
 
     def refuses(self, command: Command) -> Refusal:
         """The refusal of a command that must leave everything as it is."""
-        before = deepcopy(self.image)
+        version = self.image.version
         reply = self.ask(command)
         assert isinstance(reply, Refusal), reply
-        assert self.image == before, "what is refused stores nothing"
+        assert self.image.version == version, "what is refused stores nothing"
         return reply
 
     # Nodes

@@ -93,6 +93,16 @@ def test_who_is_not_there_now_does_not_join_though_it_was_when_the_leader_last_h
     assert scene.refuses(scene.in_sync_wish(1, 2, 3, epoch_of_3=known_epoch)).code is ErrorCode.INELIGIBLE_REPLICA
 
 
+def test_a_leader_that_is_not_let_in_yet_changes_nothing() -> None:
+    scene = scene_of_three()
+    scene.set_in_sync(1)
+    scene.ask(scene.register(1))
+    assert scene.shape() == (1, (1,), ())
+    assert scene.refuses(scene.in_sync_wish(1, 2)).code is ErrorCode.INELIGIBLE_REPLICA
+    scene.unfence(1)
+    scene.set_in_sync(1, 2)
+
+
 def test_wishes_stand_or_fall_each_by_itself_and_the_second_for_a_partition_sees_the_first() -> None:
     scene = scene_of_three()
     scene.create("u", 1, 2, 3)

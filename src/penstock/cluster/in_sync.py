@@ -69,5 +69,7 @@ def _check_member(draft: Draft, state: PartitionState, node_id: NodeId, node_epo
         raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} is no broker of this cluster")
     if node.node_epoch != node_epoch:
         raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} has restarted: it is in epoch {node.node_epoch}, not {node_epoch}")
-    if node_id not in state.in_sync and (node.is_fenced or node.is_stopping):
-        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} is {'fenced' if node.is_fenced else 'stopping'}")
+    if node.is_fenced:  # Also a leader that has just come up and is not let in yet.
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} is fenced")
+    if node.is_stopping and node_id not in state.in_sync:
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {node_id} is stopping")
