@@ -38,6 +38,7 @@ from penstock.broker.quorum import Quorum
 from penstock.broker.quorum_opening import options_from, replica_of
 from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.broker.replica_serving import ReplicaServing
+from penstock.broker.reporting import Reporter
 from penstock.broker.together import together
 from penstock.cluster import records
 from penstock.cluster.commands import UnfenceNode
@@ -57,9 +58,6 @@ from penstock.vocabulary import Address, Instant, NodeId, TopicId
 log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
-REPEATED_AFTER_SECONDS = 60.0
-REPORTS_REMEMBERED = 100
-REPORT_CHARACTERS_MAX = 1_000  # Sentences quote what clients say.
 TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
@@ -111,7 +109,7 @@ class Node:
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._sending: dict[Connection, None] = {}
-        self._reported: dict[str, Instant] = {}  # When it was told; the longest not heard of first.
+        self._reporter = Reporter(env)
         self._taking_back: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server] = []
         self._all_gone = asyncio.Event()  # Of the connections, once the node takes no more.
@@ -234,6 +232,7 @@ class Node:
             await self._quorum.close()
             if self._is_recovered and len(whole) == len(self.partitions):
                 await leave_clean_marker(self.env)
+        self.replica_serving.close()
         if self.neighbours is not None:
             await self.neighbours.close()
 
@@ -261,6 +260,8 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def health(self) -> Health:
+        if self._health.is_ready and self.neighbours is not None and self.membership.is_fenced:
+            return Health(False, "the controller has not heard of this node for a while, and others lead in its place")
         return self._health
 
     @property
@@ -299,15 +300,8 @@ class Node:
         return sorted([(me, *self._address, self.settings.rack or None), *known], key=lambda endpoint: endpoint[0])
 
     def report(self, sentence: str) -> None:
-        """Tells the operator, and does not tell the same again within a minute: a client may ask for damaged bytes over and over."""
-        now, sentence = self.env.now(), _on_one_line(sentence)
-        told_at = self._reported.pop(sentence, None)
-        if told_at is None or now - told_at > REPEATED_AFTER_SECONDS:
-            told_at = now
-            log.warning("%s", sentence)
-        self._reported[sentence] = told_at
-        if len(self._reported) > REPORTS_REMEMBERED:
-            del self._reported[next(iter(self._reported))]
+        """Tells the operator."""
+        self._reporter.tell(sentence)
 
     def fail(self, reason: str) -> None:
         """The node cannot go on: whoever runs it must end the process."""
@@ -490,9 +484,3 @@ class Node:
 
 def _nobody_hears(to: NodeId, message: Message) -> None:
     """A node alone has nobody to tell."""
-
-
-def _on_one_line(sentence: str) -> str:
-    """A client's words must neither fill the log nor look like a line of its own."""
-    cut = sentence if len(sentence) <= REPORT_CHARACTERS_MAX else sentence[:REPORT_CHARACTERS_MAX] + " ..."
-    return cut if cut.isprintable() else "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)
