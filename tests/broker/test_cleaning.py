@@ -170,7 +170,7 @@ def test_a_log_that_cannot_be_compacted_is_told_and_the_others_are() -> None:
         await asyncio.sleep(5)
         assert [record.key for record in await read(line, "b")], "the other one is compacted"
         assert len(await read(line, "b")) < 10 * KEYS
-        assert any("a-0 is not compacted" in told for told in node._reported)
+        assert any("a-0 is not compacted" in told for told in node._reporter._told)
         assert partition_of(node, "a").log.failure is None
         assert (await line.produce_batch("a", keyed(env, b"k", b"still takes writes"))).error_code == 0
 

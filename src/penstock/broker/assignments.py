@@ -210,7 +210,7 @@ class Assignments:
             node.env.disk.unlink(directory + PUT_ASIDE)
             node.env.disk.rename(directory, directory + PUT_ASIDE)
         except DiskFailed as failure:
-            node.report(f"the damaged files of {partition.topic}-{partition.index} cannot be put aside, the next start tries again: {failure}")
+            node.report(f"the damaged files of {partition.topic}-{partition.index} stay in its place until the next start: {failure}")
             return
         topic = node.image.topics_by_id[partition.topic_id]
         if self._is_owed(topic, partition.index):
