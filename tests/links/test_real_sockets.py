@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from links.scene import ONE, SECRET, TWO, Party, introduction, until
 
+from penstock.links.door import Asked
 from penstock.links.failures import AskTimedOut, LinkLost
 from penstock.links.kinds import Kind
 from penstock.links.replica_fetch import Fetched, read_fetched, write_fetched
@@ -153,3 +154,25 @@ async def test_a_peer_that_does_not_read_costs_a_bounded_queue(tmp_path: Path) -
             channel._transport.resume_reading()
         assert bytes(await links.ask(TWO, Kind.SUBMIT, b"and now?", timeout_s=10)) == b"echo and now?"
         assert len(nodes.parties[TWO].told) + link.dropped == 400
+
+
+async def test_a_caller_that_does_not_take_its_answers_is_not_read_from_and_loses_none(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+        links, answered = nodes.parties[ONE].links, []
+
+        def answer_at_length(asked: Asked) -> None:
+            answered.append(asked)
+            asked.answer([bytes(500_000), bytes(500_000)])
+
+        nodes.parties[TWO].door.asked[Kind.SUBMIT] = answer_at_length
+        await links.ask(TWO, Kind.SUBMIT, b"?", timeout_s=5)
+        (link,) = links._links.values()
+        assert link._channel is not None
+        assert link._channel._transport is not None
+        link._channel._transport.pause_reading()
+        asks = [asyncio.ensure_future(links.ask(TWO, Kind.SUBMIT, b"?", timeout_s=20)) for _ in range(100)]
+        await until(lambda: any(channel._is_blocked for channel in nodes.parties[TWO].door._proven.values()))
+        await asyncio.sleep(0.05)
+        assert len(answered) < 60
+        link._channel._transport.resume_reading()
+        assert [len(answer) for answer in await asyncio.gather(*asks)] == [1_000_000] * 100

@@ -43,6 +43,7 @@ class Controlling:
         self._office_end = Offset(0)  # Of the metadata log, when this node took office.
         self._applied: dict[NodeId, Offset] = {}  # As far as each node says that it has come.
         self._leader_before: NodeId | None = None
+        self._handed_over_at: dict[NodeId, int] = {}  # Versions of the image in which a node leads nothing that others could.
 
     # Taking office, and leaving it.
 
@@ -54,6 +55,7 @@ class Controlling:
         self._waiting_outside.clear()
         self._known_from.clear()
         self._applied.clear()
+        self._handed_over_at.clear()
         self.sessions = Sessions(node.settings.session_timeout_ms / 1000)
         self._begin_sessions(now)
         node.spawn(self._rule(self._term))
@@ -119,11 +121,15 @@ class Controlling:
 
     def _leads_what_others_could(self, node_id: NodeId) -> bool:
         image = self._node.image
+        if self._handed_over_at.get(node_id) == image.version:
+            return False
         able = {other for other in image.live_brokers() if other != node_id and not image.nodes[other].is_stopping}
-        return any(
-            state.leader == node_id and not able.isdisjoint(state.in_sync)
-            for topic in image.topics.values() for state in topic.partitions
-        )  # fmt: skip
+        leads = any(
+            state.leader == node_id and not able.isdisjoint(state.in_sync) for topic in image.topics.values() for state in topic.partitions
+        )
+        if not leads:
+            self._handed_over_at[node_id] = image.version
+        return leads
 
     # Ruling.
 
