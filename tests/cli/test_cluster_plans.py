@@ -143,7 +143,7 @@ def test_a_terminal_sees_a_bar_that_is_written_over():
 def test_a_file_gets_a_line_now_and_then():
     file, now = io.StringIO(), [0.0]
     bar = Bar("moving", stream=file, clock=lambda: now[0])
-    for second in range(10):
+    for second in range(11):
         now[0] = float(second)
         bar.show(second / 10, f"{second} of 10")
-    assert [line.split("  ")[-1] for line in file.getvalue().splitlines()] == ["0 of 10", "3 of 10", "6 of 10", "9 of 10"]
+    assert [line.split("  ")[-1] for line in file.getvalue().splitlines()] == ["0 of 10", "3 of 10", "6 of 10", "9 of 10", "10 of 10"]

@@ -1,6 +1,6 @@
 """How far a long change of a cluster has come: a bar on standard error, written over itself where that is a terminal.
 
-Elsewhere a line is printed when something has changed, and not more often than every few seconds.
+Elsewhere a line is printed when something has changed, not more often than every few seconds, and when all is done.
 """
 
 import sys
@@ -27,7 +27,7 @@ class Bar:
         line = f"{self._what} [{_blocks(share)}] {100 * share:3.0f} %  {note}"
         if self._stream.isatty():
             self._write(f"{_ERASE}{line}")
-        elif line != self._last and self._clock() >= self._next_line_at:
+        elif line != self._last and (share >= 1.0 or self._clock() >= self._next_line_at):
             self._next_line_at = self._clock() + LINE_EVERY_SECONDS
             self._last = line
             self._write(f"{line}\n")

@@ -1,0 +1,318 @@
+"""`penstock cluster` against a cluster of real processes that it started itself.
+
+The stories share one cluster and leave it well; each says what it needs of it.
+"""
+
+import json
+import re
+import signal
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Ended, penstock
+from system.harness import free_port
+
+from penstock.cli.local_cluster import LocalCluster
+
+WELL_SECONDS = "40"
+NOT_WELL = 4
+
+
+class Cluster:
+    """A local cluster as a person at a shell has it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.told = ""  # What starting it printed.
+
+    def start(self, *arguments: str) -> None:
+        self.told = self.succeed("start", *arguments)
+
+    def run(self, command: str, *arguments: str) -> Ended:
+        return penstock("cluster", command, *arguments, "--data-dir", str(self.directory), seconds=150)
+
+    def succeed(self, command: str, *arguments: str) -> str:
+        ended = self.run(command, *arguments)
+        assert ended.code == 0, ended.out + ended.err
+        return ended.out
+
+    def status(self, *, wait: bool = True) -> dict[str, Any]:
+        ended = self.run("status", "--json", *(["--wait", WELL_SECONDS] if wait else []))
+        assert ended.code in (0, NOT_WELL), ended.err
+        told: dict[str, Any] = json.loads(ended.out)
+        assert told["is_well"] == (ended.code == 0)
+        return told
+
+    def become_well(self) -> dict[str, Any]:
+        told = self.status()
+        assert told["is_well"], told["troubles"]
+        return told
+
+    def penstock(self, *arguments: str, given: str = "") -> str:
+        ended = penstock(*arguments, "--bootstrap", self.local.bootstrap, given=given)
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    def lines(self, topic: str) -> list[tuple[str, ...]]:
+        """Leader, Replicas and Isr of each partition."""
+        told = self.penstock("topics", "describe", topic)
+        return re.findall(r"Leader: (\S+)\tReplicas: (\S+)\tIsr: (\S*)\t", told)
+
+    @property
+    def local(self) -> LocalCluster:
+        return LocalCluster.load(self.directory)
+
+    def kill(self) -> None:
+        local = self.local
+        for number in local.nodes:
+            local.signal(number, signal.SIGKILL)
+
+    def said(self) -> str:
+        return "".join(self.local.log_of(number).read_text(errors="replace") for number in self.local.nodes)
+
+
+def base_port(count: int) -> int:
+    """Of several ports in a row that nobody listens on."""
+    from penstock.cli.local_cluster import is_free
+
+    while True:
+        first = free_port()
+        if all(is_free(port) for port in range(first, first + count)):
+            return first
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("local") / "cluster")
+    try:
+        cluster.start("--nodes", "3", "--base-port", str(base_port(5)), "--set", "leader.imbalance.check.interval.seconds=3600")
+        yield cluster
+        assert "Traceback" not in cluster.said()
+    finally:
+        if LocalCluster.is_in(cluster.directory):
+            cluster.kill()
+
+
+def read_all(cluster: Cluster, topic: str) -> list[str]:
+    return sorted(cluster.penstock("consume", topic).split(), key=int)
+
+
+def numbers(count: int) -> str:
+    return "".join(f"{number}\n" for number in range(count))
+
+
+# Starting and looking
+
+
+def test_starting_prints_each_process_and_the_bootstrap_line(cluster: Cluster):
+    *nodes, last = cluster.told.splitlines()
+    local = cluster.local
+    first = local.nodes[1].kafka_port
+    for number, line in enumerate(nodes, start=1):
+        pid, port = re.fullmatch(rf"node {number}  process (\d+)  kafka 127.0.0.1:(\d+)  http 127.0.0.1:\d+  started", line).groups()  # type: ignore[union-attr]
+        command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        assert command[command.index("--node-id") + 1] == str(number)
+        assert int(port) == first + number - 1
+    assert last == f"bootstrap 127.0.0.1:{first},127.0.0.1:{first + 1},127.0.0.1:{first + 2}"
+    assert cluster.succeed("start").count("  was running\n") == 3
+    ready = [line for line in cluster.said().splitlines() if line.startswith("penstock ready ")]
+    assert len(ready) == 3 and all(re.search(r" peers=127\.0\.0\.1:\d+$", line) for line in ready)
+
+
+def test_the_secret_is_told_nowhere(cluster: Cluster):
+    secret = cluster.local.secret_file.read_text()
+    for node in cluster.local.nodes.values():
+        assert secret not in Path(f"/proc/{node.pid}/cmdline").read_text()
+        assert secret not in Path(f"/proc/{node.pid}/environ").read_text()
+        for path in ("/metrics", "/api/v1/nodes", "/api/v1/quorum"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}{path}", timeout=10) as answer:
+                assert secret not in answer.read().decode()
+    assert secret not in cluster.penstock("configs", "describe", "node", "1", "--all")
+    assert secret not in cluster.said()
+
+
+def test_the_status_tells_nodes_controller_and_quorum_and_that_all_is_well(cluster: Cluster):
+    told = cluster.become_well()
+    assert [row["node"] for row in told["nodes"]] == [1, 2, 3]
+    assert {row["state"] for row in told["nodes"]} == {"up"}
+    assert sorted(row["votes"] for row in told["nodes"]) == ["leads", "yes", "yes"]
+    assert told["controller"] in (1, 2, 3)
+    assert (told["quorum"]["majority"], told["quorum"]["voters_to_spare"], told["notes"]) == (2, 1, [])
+    table = cluster.succeed("status")
+    assert table.splitlines()[-1] == "all is well"
+    assert f"controller node {told['controller']}" in table
+
+
+# Losing and getting back
+
+
+def test_a_stopped_node_is_missed_in_the_lines_of_kafkas_tool_and_comes_back(cluster: Cluster):
+    cluster.penstock("topics", "create", "orders", "--replica-assignment", "1:2,1:2,2:1")
+    assert cluster.lines("orders") == [("1", "1,2", "1,2"), ("1", "1,2", "1,2"), ("2", "2,1", "2,1")]
+    assert cluster.succeed("stop-node", "2") == "node 2 is stopped\n"
+    assert cluster.lines("orders") == [("1", "1,2", "1"), ("1", "1,2", "1"), ("1", "2,1", "1")]
+    ended = cluster.run("status", "--wait", "2")
+    assert ended.code == NOT_WELL
+    assert "NOT WELL: nodes that are away: 2\n" in ended.out
+    assert "partitions: 3, 3 under-replicated, 0 below min.insync.replicas, 0 without a leader, 0 moving\n" in ended.out
+    assert "the loss of one more voter would stop elections (2 of 3 answer)" in ended.out
+    under = cluster.penstock("topics", "describe", "--under-replicated-partitions").splitlines()
+    assert len(under) == 3 and all("Topic: orders\t" in line for line in under)
+    assert re.fullmatch(r"node 2  process \d+\n", cluster.succeed("restart-node", "2"))
+    cluster.become_well()
+    assert [(leader, replicas) for leader, replicas, _ in cluster.lines("orders")] == [("1", "1,2"), ("1", "1,2"), ("1", "2,1")]
+    assert "orders          2       2  yes" in cluster.succeed("elect", "preferred", "--topic", "orders")
+    assert cluster.lines("orders")[2][0] == "2"
+    assert "every preferred leader leads already" in cluster.succeed("elect", "preferred")
+    cluster.penstock("topics", "delete", "orders", "--yes")
+
+
+def test_a_killed_node_is_told_with_its_vote(cluster: Cluster):
+    cluster.succeed("kill-node", "3")
+    told = cluster.run("status", "--wait", "3", "--json")
+    row = next(row for row in json.loads(told.out)["nodes"] if row["node"] == 3)
+    assert (told.code, row["state"], row["votes"]) == (NOT_WELL, "away", "silent")
+    assert "is not running" in cluster.run("kill-node", "3").err
+    cluster.succeed("restart-node", "3")
+    cluster.become_well()
+
+
+def test_a_replaced_node_has_an_empty_disk_another_directory_and_everything_again(cluster: Cluster):
+    cluster.penstock("topics", "create", "kept", "--partitions", "2", "--replication-factor", "3", "--config", "min.insync.replicas=2")
+    cluster.penstock("produce", "kept", given=numbers(500))
+    before = _voters(cluster)
+    pid = cluster.local.nodes[2].pid
+    ended = cluster.run("replace-node", "2")
+    assert ended.code == 0, ended.err
+    assert "node 2 does not vote any more" in ended.err and "node 2 votes again" in ended.err
+    assert "100 %" in ended.err
+    (kept,) = cluster.local.data_of(2).parent.glob("data.replaced-*")
+    assert ended.out == f"node 2 is replaced; what it had is in {kept}\n"
+    cluster.become_well()
+    after = _voters(cluster)
+    assert after[2] != before[2]
+    assert {node: after[node] for node in (1, 3)} == {node: before[node] for node in (1, 3)}
+    assert cluster.local.nodes[2].pid != pid
+    assert all("2" in in_sync.split(",") for _, _, in_sync in cluster.lines("kept"))
+    assert read_all(cluster, "kept") == numbers(500).split()
+    cluster.penstock("topics", "delete", "kept", "--yes")
+
+
+def test_a_node_that_alone_has_records_is_not_replaced(cluster: Cluster):
+    cluster.penstock("topics", "create", "lonely", "--replica-assignment", "2")
+    pid = cluster.local.nodes[2].pid
+    ended = cluster.run("replace-node", "2")
+    assert (ended.code, "only node 2 has everything of 1 partitions, lonely-0 for one" in ended.err) == (1, True)
+    assert cluster.local.is_running(2) and cluster.local.nodes[2].pid == pid
+    cluster.penstock("topics", "delete", "lonely", "--yes")
+
+
+def test_an_unclean_election_asks_first_and_says_what_is_lost(cluster: Cluster):
+    cluster.penstock("topics", "create", "torn", "--replica-assignment", "1:2")
+    cluster.penstock("produce", "torn", given="0\n")
+    refused = cluster.run("elect", "unclean", "--topic", "torn")
+    assert (refused.code, "has a leader" in refused.err) == (1, True)
+    cluster.succeed("kill-node", "2")
+    _wait_for(cluster, "torn", in_sync="1")
+    cluster.penstock("produce", "torn", given="1\n")
+    cluster.succeed("kill-node", "1")
+    cluster.succeed("restart-node", "2")
+    assert cluster.lines("torn") == [("none", "1,2", "")]
+    assert "Elr: 1\t" in cluster.penstock("topics", "describe", "torn", "--unavailable-partitions")
+    refused = cluster.run("elect", "unclean", "--topic", "torn")
+    assert (refused.code, "may lose acknowledged records of torn-0" in refused.err, "--yes" in refused.err) == (1, True, True)
+    assert "acknowledged records that only node 1 had are lost" in cluster.succeed("elect", "unclean", "--topic", "torn", "--yes")
+    assert read_all(cluster, "torn") == ["0"]
+    cluster.succeed("restart-node", "1")
+    cluster.become_well()
+    assert read_all(cluster, "torn") == ["0"], "the node that had more has cut it off"
+    cluster.penstock("topics", "delete", "torn", "--yes")
+
+
+# Moving
+
+
+def test_partitions_are_moved_when_asked_for_and_not_before(cluster: Cluster, tmp_path: Path):
+    cluster.penstock("topics", "create", "moved", "--replica-assignment", "1:2,2:1")
+    cluster.penstock("produce", "moved", given=numbers(200))
+    dry = cluster.succeed("reassign", "--topic", "moved", "--to", "2,3")
+    assert "nothing was changed" in dry
+    assert [replicas for _, replicas, _ in cluster.lines("moved")] == ["1,2", "2,1"]
+    plan = tmp_path / "plan.json"
+    plan.write_text(cluster.succeed("reassign", "--topic", "moved", "--to", "2,3", "--print-plan"))
+    done = cluster.run("reassign", "--plan", str(plan), "--execute", "--throttle", "100000000")
+    assert done.code == 0, done.err
+    assert done.out.endswith("done\n") and "100 %" in done.err
+    assert all(sorted(in_sync.split(",")) == ["2", "3"] for _, _, in_sync in cluster.lines("moved"))
+    assert "replication.throttled.rate" not in cluster.penstock("configs", "describe", "nodes"), "it held while the move did"
+    assert "everything is there already" in cluster.succeed("reassign", "--plan", str(plan), "--execute")
+    assert "nothing is on its way" in cluster.succeed("reassign", "--cancel", "--execute")
+    assert read_all(cluster, "moved") == numbers(200).split()
+    refused = cluster.run("reassign", "--topic", "moved", "--to", "2,9")
+    assert (refused.code, "there is no node 9" in refused.err) == (1, True)
+    cluster.penstock("topics", "delete", "moved", "--yes")
+
+
+def test_a_node_is_added_filled_drained_and_forgotten(cluster: Cluster):
+    told = cluster.succeed("add-node", "--rack", "north")
+    assert re.match(r"node 4  process \d+  kafka 127\.0\.0\.1:\d+\nbootstrap ", told)
+    row = next(row for row in cluster.become_well()["nodes"] if row["node"] == 4)
+    assert (row["rack"], row["votes"], row["replicas"]) == ("north", "no", 0)
+    cluster.penstock("topics", "create", "wide", "--replica-assignment", "1:4,4:2")
+    cluster.penstock("produce", "wide", given=numbers(100))
+    assert "nothing was changed" in cluster.succeed("drain", "4")
+    refused = cluster.run("forget-node", "4")
+    assert (refused.code, "still holds 2 partitions" in refused.err) == (1, True)
+    assert "node 4 holds nothing" in cluster.succeed("drain", "4", "--execute")
+    assert "node 4 is up" in cluster.run("forget-node", "4").err
+    cluster.succeed("stop-node", "4")
+    assert cluster.succeed("forget-node", "4") == "node 4 is forgotten\n"
+    assert [row["node"] for row in cluster.become_well()["nodes"]] == [1, 2, 3]
+    assert list(cluster.local.nodes) == [1, 2, 3]
+    assert read_all(cluster, "wide") == numbers(100).split()
+    cluster.penstock("topics", "delete", "wide", "--yes")
+
+
+def test_votes_are_taken_and_given_one_at_a_time(cluster: Cluster):
+    assert cluster.succeed("remove-voter", "3") == "node 3 does not vote any more\n"
+    assert sorted(_voters(cluster)) == [1, 2]
+    told = cluster.status()
+    assert told["is_well"] and "there are 2, and three bear the loss of one" in told["notes"][0]
+    assert "node 3 does not vote" in cluster.run("remove-voter", "3").err
+    assert cluster.succeed("add-voter", "3") == "node 3 votes\n"
+    assert sorted(_voters(cluster)) == [1, 2, 3]
+    assert "node 3 votes already" in cluster.run("add-voter", "3").err
+    assert "does not follow the metadata" in cluster.run("add-voter", "9").err
+
+
+# Ending
+
+
+def test_a_stopped_cluster_is_started_again_as_it_was(cluster: Cluster):
+    cluster.penstock("topics", "create", "lasting", "--replication-factor", "3")
+    cluster.penstock("produce", "lasting", given=numbers(50))
+    assert cluster.succeed("stop") == "stopped\n"
+    assert not any(cluster.local.is_running(number) for number in cluster.local.nodes)
+    unreachable = cluster.run("status")
+    assert (unreachable.code, "cannot connect" in unreachable.err) == (1, True)
+    assert cluster.succeed("start").count("  started\n") == 3
+    cluster.become_well()
+    assert read_all(cluster, "lasting") == numbers(50).split()
+
+
+def _voters(cluster: Cluster) -> dict[int, str]:
+    """Each with the id of its directory."""
+    port = cluster.local.nodes[1].http_port
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/quorum", timeout=10) as answer:
+        return {row["node"]: row["directory_id"] for row in json.load(answer)["voters"]}
+
+
+def _wait_for(cluster: Cluster, topic: str, *, in_sync: str) -> None:
+    for _ in range(60):
+        found: Sequence[tuple[str, ...]] = cluster.lines(topic)
+        if all(row[2] == in_sync for row in found):
+            return
+    raise AssertionError(f"{topic} is {found}, not in sync on {in_sync}")
