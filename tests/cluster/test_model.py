@@ -63,6 +63,10 @@ class AnyCluster(RuleBasedStateMachine):
     def commit(self, name: str) -> None:
         self.world.commit(name)
 
+    @rule(name=NAMES)
+    def fail_log(self, name: str) -> None:
+        self.world.fail_log(name)
+
     @rule(name=NAMES, n=NODE)
     def catch_up(self, name: str, n: int) -> None:
         self.world.catch_up(name, n)

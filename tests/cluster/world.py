@@ -49,7 +49,7 @@ FIRST = {  # name: replicas, min.insync.replicas, flush
 STEPS = (
     *("fence", "fence", "unfence", "unfence", "stop", "unregister", "change_disk", "restart", "come_back", "come_back", "come_back"),
     *("commit", "commit", "commit", "catch_up", "catch_up", "propose", "propose", "deliver", "deliver", "deliver"),
-    *("change_in_sync", "change_in_sync", "change_in_sync", "elect", "reassign", "configure", "make_again"),
+    *("change_in_sync", "change_in_sync", "change_in_sync", "elect", "reassign", "configure", "make_again", "fail_log"),
 )
 
 
@@ -162,6 +162,18 @@ class World:
         known.outstanding = Outstanding(command, frozenset(wanted), state.leader_epoch, state.partition_epoch)
         self.wishes.append(command)
 
+    def fail_log(self, name: str) -> None:
+        """The leader's log fails: it leaves itself out, if others are there."""
+        state = self._state(name)
+        if state is None or state.leader == NO_NODE:
+            return
+        others = tuple((n, self.scene.epoch(n)) for n in state.in_sync if n != state.leader)
+        wish = InSyncWish(self.scene.image.topics[name].topic_id, 0, state.leader_epoch, state.partition_epoch, others)
+        (answer,) = self._submit(ChangeInSync(state.leader, self.scene.epoch(state.leader), (wish,)))
+        if code_of(answer) is ErrorCode.NONE:
+            self.known[name].complete.discard(state.leader)
+            self._look(self._states())
+
     def deliver(self, which: int, *, again_later: bool) -> None:
         if self.wishes:
             which %= len(self.wishes)
@@ -206,8 +218,8 @@ class World:
                 getattr(self, what)(n)
             case "restart" | "come_back" as what:
                 getattr(self, what)(n, cleanly=flag)
-            case "commit":
-                self.commit(name)
+            case "commit" | "fail_log" as what:
+                getattr(self, what)(name)
             case "catch_up":
                 self.catch_up(name, n)
             case "propose" | "change_in_sync" as what:

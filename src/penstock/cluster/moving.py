@@ -55,19 +55,22 @@ AS_IT_IS = Wish()
 
 def moved(state: PartitionState, wish: Wish, now: Circumstances) -> PartitionState:
     """The partition as it will be; the very same state where nothing changes."""
-    draft = _assigned(state, wish)
-    draft = _finished_if_it_can_be(draft, now)
-    candidates = _within(draft.replicas, state.eligible + state.in_sync, but=(*draft.in_sync, wish.distrusted))
-    leader = _chosen(draft, candidates, wish.leader, now)
-    if leader != NO_NODE and leader not in draft.in_sync:
-        is_clean = leader in candidates
-        draft = draft._replace(in_sync=(leader,))
-        candidates = _within(draft.replicas, state.eligible + state.in_sync, but=(leader, wish.distrusted)) if is_clean else ()
-    eligible = candidates if len(draft.in_sync) < effective_min(now.min_insync, draft.replicas) else ()
-    draft = draft._replace(leader=leader, eligible=eligible, last_leader=_last_leader(state, leader, wish))
-    if leader != state.leader or wish.begins_epoch:
-        draft = draft._replace(leader_epoch=LeaderEpoch(state.leader_epoch + 1))
-    return state if draft == state and not wish.begins_version else draft._replace(partition_epoch=state.partition_epoch + 1)
+    draft = _finished_if_it_can_be(_assigned(state, wish), now)
+    replicas, in_sync = draft.replicas, draft.in_sync
+    have_everything = state.eligible + state.in_sync
+    others = _within(replicas, have_everything, but=(*in_sync, wish.distrusted))
+    leader = _chosen(draft, others, wish.leader, now)
+    if leader != NO_NODE and leader not in in_sync:
+        is_clean = leader in others
+        in_sync = (leader,)
+        others = _within(replicas, have_everything, but=(leader, wish.distrusted)) if is_clean else ()
+    eligible = others if len(in_sync) < effective_min(now.min_insync, replicas) else ()
+    leader_epoch = LeaderEpoch(state.leader_epoch + 1) if leader != state.leader or wish.begins_epoch else state.leader_epoch
+    last_leader = _last_leader(state, leader, wish)
+    after = PartitionState(
+        replicas, in_sync, leader, leader_epoch, state.partition_epoch, eligible, draft.adding, draft.removing, last_leader
+    )  # fmt: skip
+    return state if after == state and not wish.begins_version else after._replace(partition_epoch=state.partition_epoch + 1)
 
 
 def effective_min(min_insync: int, replicas: Sequence[NodeId]) -> int:
@@ -78,7 +81,7 @@ def _assigned(state: PartitionState, wish: Wish) -> PartitionState:
     replicas = state.replicas if wish.replicas is None else wish.replicas
     return state._replace(
         replicas=replicas,
-        in_sync=_within(replicas, state.in_sync if wish.in_sync is None else tuple(wish.in_sync)),
+        in_sync=_within(replicas, state.in_sync if wish.in_sync is None else wish.in_sync),
         adding=state.adding if wish.adding is None else wish.adding,
         removing=state.removing if wish.removing is None else wish.removing,
     )
@@ -123,8 +126,7 @@ def _last_leader(state: PartitionState, leader: NodeId, wish: Wish) -> NodeId:
 
 
 def _within(replicas: Sequence[NodeId], nodes: Sequence[NodeId], but: Sequence[NodeId | None] = ()) -> tuple[NodeId, ...]:
-    """Each once, in the order given."""
-    return tuple(dict.fromkeys(node for node in nodes if node in replicas and node not in but))
+    return tuple([node for node in nodes if node in replicas and node not in but])
 
 
 def _first(nodes: Sequence[NodeId], is_good: Callable[[NodeId], bool]) -> NodeId | None:
