@@ -104,6 +104,34 @@ def test_a_controller_that_was_stopped_itself_does_not_fence_the_others_for_its_
         assert not any("fenced" in report for report in council.nodes[1].reports)
 
 
+def test_a_link_that_breaks_fences_nobody_who_lives_however_rare_its_signs_of_life_are() -> None:
+    with Council(heartbeat_interval_ms=2_000, session_timeout_ms=10_000) as council:
+        council.start_and_wait()
+        for _ in range(40):
+            council.world.network.reset_one(f"node-{council.world.rng.choice((1, 2, 3))}")
+            council.world.run_for(council.world.rng.random())
+        council.world.run_for(10)
+        assert not any("fenced" in report for node in council.nodes.values() for report in node.reports)
+
+
+def test_a_new_controller_does_not_doubt_a_node_for_a_link_that_broke_long_ago() -> None:
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        first = council.leader()
+        assert first is not None
+        council.kill(4)
+        council.start(4)
+        council.until(lambda: council.is_let_in(4))
+        council.call(first, lambda node: node.quorum.transfer())
+        council.until(lambda: council.leader() not in (None, first))
+        council.world.run_for(20)
+        council.call(council.leader() or 0, lambda node: node.quorum.transfer(NodeId(first)))
+        council.until(lambda: council.leader() == first)
+        council.nodes[first].reports.clear()
+        council.world.run_for(5)
+        assert not any("fenced" in report for report in council.nodes[first].reports)
+
+
 def test_a_node_that_comes_back_has_a_higher_epoch_and_is_let_in() -> None:
     with Council() as council:
         council.start_and_wait()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.quorum import CommitUnknown, NotLeading
 from penstock.cluster.commands import Command, FenceNode, UnfenceNode
 from penstock.cluster.image import NodeState
-from penstock.cluster.sessions import Sessions
+from penstock.cluster.sessions import SUSPECT_SECONDS, Sessions
 from penstock.errors import DiskFailed, Refusal
 from penstock.links.calls import Heard, Heartbeat, Standing, read_heartbeat, write_heard
 from penstock.links.door import Asked
@@ -58,6 +58,7 @@ class Controlling:
         self._handed_over_at.clear()
         self.sessions = Sessions(node.settings.session_timeout_ms / 1000)
         self._begin_sessions(now)
+        self._leader_before = None
         node.spawn(self._rule(self._term))
 
     def follow(self) -> None:
@@ -70,11 +71,14 @@ class Controlling:
         self._news.set()
 
     def contact_lost(self, node_id: NodeId) -> None:
+        """A link broke, theirs to here or ours to there. A controller doubts the node; a member shows the controller that it lives."""
         now = self._node.env.now()
         self._lost_at[node_id] = now
         if self._is_in_office:
-            self.sessions.lost_contact(node_id, now)
+            self._doubt(node_id, now)
             self._news.set()
+        elif node_id == self._node.controller_node():
+            self._node.membership.hurry()
 
     def seconds_since_heard(self, node_id: NodeId) -> float | None:
         return self.sessions.seconds_since_heard(node_id, self._node.env.now())
@@ -92,10 +96,10 @@ class Controlling:
         state = node.image.nodes.get(node_id)
         if state is None:
             return Heard(Standing.NOT_REGISTERED)
-        if (
-            heartbeat.node_epoch != state.node_epoch
-        ):  # One from the future was registered by a successor that this node knows nothing of yet.
-            return Heard(Standing.STALE if heartbeat.node_epoch < state.node_epoch else Standing.NOT_CONTROLLER)
+        if heartbeat.node_epoch < state.node_epoch:
+            return Heard(Standing.STALE)
+        if heartbeat.node_epoch > state.node_epoch:  # It was given by a successor, of whom this node knows nothing yet.
+            return Heard(Standing.NOT_CONTROLLER)
         self._lost_at.pop(node_id, None)
         self.sessions.heard(node_id, state.node_epoch, now)
         self._applied[node_id] = heartbeat.applied_end
@@ -136,11 +140,18 @@ class Controlling:
     def _begin_sessions(self, now: Instant) -> None:
         node, me = self._node, NodeId(self._node.settings.node_id)
         alive = {node_id: state.node_epoch for node_id, state in node.image.nodes.items() if not state.is_fenced}
-        suspects = [self._leader_before] if self._leader_before not in (None, me) else []
-        self.sessions.begin(now, alive, [one for one in suspects if one is not None])
+        self.sessions.begin(now, alive)
+        if self._leader_before not in (None, me):
+            self._doubt(self._leader_before, now)
+        self._lost_at = {node_id: at for node_id, at in self._lost_at.items() if now - at < self.sessions.timeout_s}
         for node_id, lost_at in self._lost_at.items():
             if node.links is None or not node.links.is_up(node_id):
-                self.sessions.lost_contact(node_id, lost_at)  # It has been silent since, whoever led.
+                self._doubt(node_id, lost_at)  # It has been silent since, whoever led.
+
+    def _doubt(self, node_id: NodeId, since: Instant) -> None:
+        """Until it should have been heard at least once, even where signs of life are rare."""
+        rarely = 1.5 * self._node.settings.heartbeat_interval_ms / 1000 - SUSPECT_SECONDS
+        self.sessions.lost_contact(node_id, Instant(since + max(0.0, rarely)))
 
     async def _rule(self, term: int) -> None:
         wakes_at = self._node.env.now()
@@ -172,7 +183,8 @@ class Controlling:
                 del self._waiting_outside[node_id]
                 await self._order(UnfenceNode(node_id, node_epoch))
             for command in node.controller.owed(now, self.sessions):
-                await self._order(command)
+                if not isinstance(command, FenceNode) or command.node_id in self.sessions.expired(node.env.now()):
+                    await self._order(command)  # Unless it was heard while something else was being done.
         except (NotLeading, CommitUnknown, DiskFailed, Refusal) as failure:
             node.report(f"the controller could not do what is owed: {failure}")
             return False
