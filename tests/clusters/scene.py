@@ -306,7 +306,7 @@ def plans_of(roles: tuple[str, ...], settings: NodeSettings) -> tuple[NodePlan, 
             f"node-{number}",
             replace(
                 settings, node_id=number, process_roles=role, quorum_voters=voters, cluster_id=CLUSTER_ID,
-                advertised_host=f"node-{number}", advertised_port=KAFKA_PORT,
+                advertised_host=f"node-{number}", advertised_port=KAFKA_PORT, rack=f"rack-{number}",
             ),
         )
         for number, role in enumerate(roles, 1)
