@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code (settings.md, http.md, groups.md, consensus.md), or says that a page is out of date.
+"""Writes docs/reference/ from the code (settings.md, http.md, groups.md, consensus.md, partitions.md), or says that a page is out of date.
 
     python scripts/reference.py [--check]
 
@@ -7,6 +7,8 @@ A page written by hand would be wrong within a month; these cannot be, because `
 
 import sys
 from pathlib import Path
+
+from partition_moves import partitions_page
 
 from penstock.consensus.roles import MOVES as ROLE_MOVES
 from penstock.groups.states import MOVES
@@ -241,7 +243,13 @@ def consensus_page() -> str:
     return CONSENSUS_HEAD + "".join(f"| {before} | {after} | {cause} |\n" for (before, after), cause in ROLE_MOVES.items())
 
 
-PAGES = {"settings.md": settings_page, "http.md": http_page, "groups.md": groups_page, "consensus.md": consensus_page}
+PAGES = {
+    "settings.md": settings_page,
+    "http.md": http_page,
+    "groups.md": groups_page,
+    "consensus.md": consensus_page,
+    "partitions.md": partitions_page,
+}
 
 
 def main() -> int:
