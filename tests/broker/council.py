@@ -104,7 +104,8 @@ class Councillor:
         await self.links.close()
 
     async def _replayed(self, record: records.Record) -> None:
-        pass
+        while self.me.node in self._council.slow_to_replay:
+            await asyncio.sleep(0.05)
 
     async def _installed(self, image: ClusterImage) -> None:
         self.controller.image = image
@@ -118,6 +119,7 @@ class Council:
         self.addresses = {NodeId(number): Address(f"node-{number}", PORT) for number in range(1, voters + observers + 1)}
         self.nodes: dict[int, Councillor] = {}
         self.are_ready = True
+        self.slow_to_replay: dict[int, None] = {}  # Nodes that have heard of decisions, and are still busy with them.
         self._disks: dict[int, int] = {}
         self._was_clean: dict[int, bool] = {}
 

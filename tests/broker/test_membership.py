@@ -205,6 +205,34 @@ def test_a_node_that_is_fenced_though_it_lives_is_let_in_again() -> None:
         assert council.until(lambda: council.is_let_in(other)) < 1
 
 
+def test_a_node_that_does_not_know_yet_what_was_decided_is_not_let_in() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        other = council.other_than(leader)
+        council.slow_to_replay[other] = None
+        council.submit(leader, FenceNode(NodeId(other), 1))
+        council.world.run_for(5)
+        assert council.is_fenced(other)
+        council.slow_to_replay.clear()
+        assert council.until(lambda: council.is_let_in(other)) < 1
+
+
+def test_a_node_that_stops_waits_until_those_who_lead_in_its_place_know_it() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        victim = council.other_than(council.leader())
+        slow = council.other_than(council.leader(), victim)
+        council.slow_to_replay[slow] = None
+        council.world.terminate(f"node-{victim}")
+        council.world.run_for(5)
+        assert council.world.is_running(f"node-{victim}")
+        council.slow_to_replay.clear()
+        assert council.until(lambda: council.world.has_ended(f"node-{victim}")) < 1
+
+
 def test_a_broker_that_stops_in_order_hands_over_before_it_goes() -> None:
     with Council() as council:
         council.start_and_wait()

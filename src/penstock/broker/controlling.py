@@ -1,7 +1,7 @@
 """What a node does while it leads the metadata quorum: it is the controller, and looks after who is alive and what is owed.
 
 It hears the heartbeats of all nodes and fences whoever is silent for `broker.session.timeout.ms`, or, once a link to it broke, for half a
-second. It lets in again (unfences) whoever is ready and knows at least what this controller knew when it took office, or fenced it.
+second. It lets in again (unfences) whoever is ready and knows what had been decided when it was first seen outside.
 It submits what the controller owes the partitions. Nothing of this outlives the office: a successor begins with full sessions, except for
 nodes that it cannot reach either, and for the leader that it replaces, which most often is why there was an election.
 
@@ -40,7 +40,6 @@ class Controlling:
         self._lost_at: dict[NodeId, Instant] = {}  # When the last link to a node broke; kept also out of office.
         self._waiting_outside: dict[NodeId, int] = {}  # To be let in, with their node epochs.
         self._known_from: dict[NodeId, Offset] = {}  # How much of the metadata log a node must know to be let in, or to go.
-        self._office_end = Offset(0)  # Of the metadata log, when this node took office.
         self._applied: dict[NodeId, Offset] = {}  # As far as each node says that it has come.
         self._leader_before: NodeId | None = None
         self._handed_over_at: dict[NodeId, int] = {}  # Versions of the image in which a node leads nothing that others could.
@@ -51,7 +50,6 @@ class Controlling:
         node, now = self._node, self._node.env.now()
         self._term += 1
         self._is_in_office = True
-        self._office_end = node.quorum.applied_end
         self._waiting_outside.clear()
         self._known_from.clear()
         self._applied.clear()
@@ -109,7 +107,8 @@ class Controlling:
         return Heard(Standing.REGISTERED, state.is_fenced, heartbeat.wants_to_stop and self._may_stop(state))
 
     def _knows(self, node_id: NodeId) -> bool:
-        return self._applied.get(node_id, Offset(-1)) >= self._known_from.get(node_id, self._office_end)
+        """Everything that was decided before it was first seen outside."""
+        return self._applied[node_id] >= self._known_from.setdefault(node_id, self._node.quorum.applied_end)
 
     def _may_stop(self, state: NodeState) -> bool:
         """Whatever others could lead, they lead, and every one of them has heard of it."""
@@ -198,10 +197,12 @@ class Controlling:
                 node.report(f"the controller refuses itself {type(command).__name__}: {reply.reason}")
         if isinstance(command, FenceNode):
             self.sessions.forget(command.node_id)
-            self._known_from[command.node_id] = node.quorum.applied_end
+            self._known_from.pop(command.node_id, None)
             node.report(f"node {command.node_id} is fenced: it has not been heard of for too long")
-        elif isinstance(command, UnfenceNode) and command.node_id != node.settings.node_id:
-            node.report(f"node {command.node_id} takes part (again)")
+        elif isinstance(command, UnfenceNode):
+            self._known_from.pop(command.node_id, None)
+            if command.node_id != node.settings.node_id:
+                node.report(f"node {command.node_id} takes part (again)")
 
     async def _sleep_until(self, instant: Instant) -> None:
         with suppress(TimeoutError):
