@@ -1,6 +1,6 @@
 # The one door. Every target makes what it needs on a machine that has python3 (3.11 or newer) and make.
 # A C compiler is optional: without one Penstock installs all the same and checks records more slowly.
-# Java is optional too: with it and Maven the suite also plays Apache Kafka's own clients; only `make bench-peers` needs them.
+# Java is optional too: with it and Maven the suite also plays Apache Kafka's own clients; only `make bench-peers` and `bench-cluster` need them.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -11,10 +11,10 @@ UV_LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance bench bench-peers soak simulate package lock reference clean
+.PHONY: help setup demo test check conformance bench bench-peers bench-cluster soak simulate package lock reference clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with the locked dependencies and the project in it.
 
@@ -46,6 +46,10 @@ bench: setup ## Measure this node beside a bare loop.
 
 bench-peers: setup ## The same beside Apache Kafka (needs Java 17 and Maven).
 	$(BIN)/python -m benchmarks.peers
+
+bench-cluster: setup ## Three nodes beside three of Apache Kafka, and how long a killed leader is missed (needs Java 17 and Maven).
+	$(BIN)/python -m benchmarks.cluster
+	$(BIN)/python -m benchmarks.failover
 
 soak: setup ## The long versions of the fault tests.
 	$(BIN)/python scripts/suite.py --soak $(TESTS)

@@ -7,6 +7,7 @@ that was sent after it to the partition that the node led. Over the whole run, k
 """
 
 import argparse
+import logging
 import sys
 import threading
 import time
@@ -38,6 +39,8 @@ SLOT_S = 0.1
 PATIENCE_S = 60.0
 QUIET_S = 3.0  # Between being whole again and the next kill.
 SAFE = {"min.insync.replicas": "2"}
+SILENCE = logging.getLogger("librdkafka")  # A broker that is killed on purpose makes it talk without end.
+SILENCE.disabled = True
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class Stream:
             thread.join(90)
 
     def _send(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": True}, logger=SILENCE)
         while not self._is_ending:
             for partition in range(PARTITIONS):
                 producer.produce(TOPIC, b"." * 100, partition=partition, on_delivery=self._noting(time.monotonic()))
@@ -132,8 +135,9 @@ def choose(cluster: RunningCluster, *, wants_controller: bool) -> tuple[str, int
 
 def give_leadership_back(cluster: RunningCluster) -> None:
     wait_until_whole(cluster)
-    asked = AdminClient({"bootstrap.servers": cluster.bootstrap}).elect_leaders(ElectionType.PREFERRED)
-    asked.result(PATIENCE_S)
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap}, logger=SILENCE)  # Kept: an answer dies with its client.
+    client.elect_leaders(ElectionType.PREFERRED).result(PATIENCE_S)
+    wait_until_whole(cluster)
 
 
 def wait_until_whole(cluster: RunningCluster) -> dict[int, int]:

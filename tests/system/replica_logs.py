@@ -1,5 +1,7 @@
 """What each replica of a partition has on its disk, read from the files of stopped nodes, batch by batch."""
 
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,11 +23,12 @@ def batches_in(directory: Path) -> list[tuple[int, ...]]:
     """Of each batch what must be the same everywhere: where it lies, who led, and its checksum, which covers the records."""
     assert directory.is_dir(), f"there is no replica in {directory}"
     rows = []
-    for segment in segments_of(directory):
-        for row in read_segment(segment):
-            assert not isinstance(row, Damage), f"{segment} is damaged at {row.position}: {row.what}"
-            header = row.header
-            rows.append((header.base_offset, header.last_offset, header.leader_epoch, header.crc))
+    with tempfile.TemporaryDirectory() as copy:  # Files on a FUSE disk cannot be mapped into memory.
+        for segment in segments_of(directory):
+            for row in read_segment(Path(shutil.copy(segment, copy))):
+                assert not isinstance(row, Damage), f"{segment} is damaged at {row.position}: {row.what}"
+                header = row.header
+                rows.append((header.base_offset, header.last_offset, header.leader_epoch, header.crc))
     return rows
 
 
