@@ -1,6 +1,7 @@
 """DeleteTopics, versions 1 to 6 (KIP-516: by id from version 6).
 
 A deleted topic is gone for clients when the reply leaves; its files go afterwards, and a crash in between is made good at the next start.
+Whether a topic with this id is there, the controller knows: this node may not have heard of it yet.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -37,14 +38,15 @@ async def _delete(node: "Node", name: str | None, topic_id: TopicId) -> dict[str
     if name is None and topic_id == NO_TOPIC_ID:
         return _result(name, topic_id, Refusal(ErrorCode.INVALID_REQUEST, "name a topic by its name or by its id"))
     topic = node.image.topics.get(name) if name is not None else node.image.topics_by_id.get(topic_id)
-    if topic is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
-        return _result(name, topic_id, Refusal(code, "there is no such topic"))
+    if topic is not None:
+        name, topic_id = topic.name, topic.topic_id
+    elif name is not None:
+        return _result(name, topic_id, Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"))
     try:
-        (reply,) = await node.submit(DeleteTopic(topic.topic_id))
+        (reply,) = await node.submit(DeleteTopic(topic_id))
     except Refusal as refusal:
         reply = refusal
-    return _result(topic.name, topic.topic_id, reply if isinstance(reply, Refusal) else None)
+    return _result(name, topic_id, reply if isinstance(reply, Refusal) else None)
 
 
 def _result(name: str | None, topic_id: TopicId, refusal: Refusal | None) -> dict[str, Any]:
