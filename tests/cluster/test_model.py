@@ -51,6 +51,14 @@ class AnyCluster(RuleBasedStateMachine):
     def change_disk(self, n: int) -> None:
         self.world.change_disk(n)
 
+    @rule()
+    def change_controller(self) -> None:
+        self.world.change_controller()
+
+    @rule(n=NODE)
+    def hear(self, n: int) -> None:
+        self.world.hear(n)
+
     @rule(n=NODE)
     def stop(self, n: int) -> None:
         self.world.stop(n)

@@ -133,6 +133,39 @@ def test_a_node_that_comes_back_before_it_was_missed_hands_over_what_it_led() ->
     assert scene.image.nodes[NodeId(1)].is_fenced
 
 
+def test_after_a_power_cut_of_all_the_first_to_register_keeps_its_place_while_nothing_is_heard_of_the_others() -> None:
+    scene = Scene(3)
+    scene.create("t", 1, 2, 3)
+    heard: set[int] = set()
+    scene.controller.doubts = lambda n: n not in heard
+    for n in (2, 3):
+        heard.add(n)
+        scene.come_up(n, was_stopped_cleanly=False)
+    assert scene.shape() == (1, (1, 2), ()), "node 3 left, because node 2 is there"
+    assert scene.partition().partition_epoch == 2, "a leader that is there after all hears of the new lives"
+    scene.fence(1)
+    assert scene.shape() == (2, (2,), ())
+
+
+def test_who_may_have_lost_something_leaves_though_nothing_is_heard_of_the_others() -> None:
+    scene = Scene(2)
+    scene.create("t", 1, 2, flush="os")
+    scene.controller.doubts = lambda _: True
+    scene.come_up(2, was_stopped_cleanly=False)
+    assert scene.shape() == (1, (1,), ())
+
+
+def test_a_node_that_kept_its_place_while_others_were_in_doubt_leads_when_it_is_let_in_after_them() -> None:
+    scene = Scene(2)
+    scene.create("t", 1, 2)
+    scene.controller.doubts = lambda _: True
+    scene.ask(scene.register(2, was_stopped_cleanly=False))
+    scene.fence(1)
+    assert scene.shape() == (NO_NODE, (2,), ())
+    scene.unfence(2)
+    assert scene.shape() == (2, (2,), ())
+
+
 def test_a_node_alone_goes_on_leading_in_a_new_epoch_only_after_an_unclean_stop() -> None:
     scene = Scene(1)
     scene.create("t", 1)

@@ -47,6 +47,7 @@ FIRST = {  # name: replicas, min.insync.replicas, flush
 
 # As often as they are named.
 STEPS = (
+    *("change_controller", "hear", "hear", "hear"),
     *("fence", "fence", "unfence", "unfence", "stop", "unregister", "change_disk", "restart", "come_back", "come_back", "come_back"),
     *("commit", "commit", "commit", "catch_up", "catch_up", "propose", "propose", "deliver", "deliver", "deliver"),
     *("change_in_sync", "change_in_sync", "change_in_sync", "elect", "reassign", "configure", "make_again", "fail_log"),
@@ -77,6 +78,9 @@ class World:
         self.known: dict[str, Known] = {}
         self.wishes: list[ChangeInSync] = []
         self.disks = dict.fromkeys(NODES, 0)
+        self.doubted: set[int] = set()
+        self.back_in_doubt: set[int] = set()  # They may have kept their places though they are fenced.
+        self.scene.controller.doubts = self.doubted.__contains__
         self._topics_made = 0
         for name in FIRST:
             self.make(name)
@@ -102,11 +106,18 @@ class World:
         for deleted in list(self.scene.image.graveyard)[:1]:
             self._submit(BuryTopic(deleted, NodeId(n)))
 
+    def change_controller(self) -> None:
+        self.doubted |= set(NODES)
+
+    def hear(self, n: int) -> None:
+        self.doubted.discard(n)
+
     def fence(self, n: int) -> None:
         if n in self.scene.image.nodes:
             self._submit_for_node(n, "fence")
 
     def unfence(self, n: int) -> None:
+        self.back_in_doubt.discard(n)
         if n in self.scene.image.nodes:
             self._submit_for_node(n, "unfence")
 
@@ -125,6 +136,8 @@ class World:
             assert self.scene.refuses(command).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
             return
         self.disks[n] = disk
+        self.doubted.discard(n)
+        self.back_in_doubt |= {n} if self.doubted else set()
         for name, known in self.known.items():
             topic = self.scene.image.topics.get(name)
             if topic is not None:
@@ -214,7 +227,9 @@ class World:
         name, n, flag = rng.choice(sorted(FIRST)), rng.choice(NODES), rng.random() < 0.5
         some = tuple(rng.sample(NODES, rng.randint(1, len(NODES))))
         match rng.choice(STEPS):
-            case "fence" | "unfence" | "stop" | "unregister" | "change_disk" as what:
+            case "change_controller":
+                self.change_controller()
+            case "fence" | "unfence" | "stop" | "unregister" | "change_disk" | "hear" as what:
                 getattr(self, what)(n)
             case "restart" | "come_back" as what:
                 getattr(self, what)(n, cleanly=flag)
@@ -318,7 +333,7 @@ class World:
         live = [n for n in (*state.in_sync, *state.eligible) if nodes[n].is_live]
         assert state.leader in live or not live, f"{name}: {live} could lead: {state}"
         fenced = [n for n in state.in_sync if nodes[n].is_fenced]
-        assert not fenced or state.in_sync == (state.leader,), f"{name}: in sync with a fenced node: {state}"
+        assert set(fenced) <= self.back_in_doubt or state.in_sync == (state.leader,), f"{name}: in sync with a fenced node: {state}"
 
     def check_image(self) -> None:
         """A snapshot says the same, what is reckoned along the way is what can be reckoned from nothing, and what is owed can be paid."""

@@ -81,6 +81,9 @@ class Controlling:
     def seconds_since_heard(self, node_id: NodeId) -> float | None:
         return self.sessions.seconds_since_heard(node_id, self._node.env.now())
 
+    def doubts(self, node_id: NodeId) -> bool:
+        return self.seconds_since_heard(node_id) is None
+
     # Heartbeats.
 
     def asked(self, asked: Asked) -> None:

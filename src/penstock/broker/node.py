@@ -180,6 +180,7 @@ class Node:
         )  # fmt: skip
         self.controller = Controller.of(self.image, self.settings)
         self.controller.seconds_since_heard = self.membership.controlling.seconds_since_heard
+        self.controller.doubts = self.membership.controlling.doubts
         self._quorum.on_installed = lambda image: self.assignments.installed()
         self.membership.attach()
         if others is not None:

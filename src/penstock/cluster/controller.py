@@ -67,6 +67,7 @@ class Controller:
     gives_leadership_back: bool = True  # To the first replica, when it is in sync again.
     imbalance_check_s: float = 30.0
     seconds_since_heard: Callable[[NodeId], float | None] = lambda _: None  # For refusals that tell why there are too few nodes.
+    doubts: Callable[[NodeId], bool] = lambda _: False  # Of whom nothing was heard since this controller took office.
     _settled_at: tuple[int, TopicConfig] | None = None  # Then nothing could be settled: no need to look again while it holds.
     _look_back_at: Instant | None = None
 
@@ -165,7 +166,7 @@ class Controller:
                 assert_never(command)
 
     def _draft(self) -> Draft:
-        return Draft(self.image, self.config_of)
+        return Draft(self.image, self.config_of, self.doubts)
 
     def _terms(self) -> Terms:
         return Terms(

@@ -63,6 +63,8 @@ def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> 
 
     What it had acknowledged after a flush it still has, however it was stopped; what it acknowledged before one may be gone after an
     unclean stop, so that others who have everything come before it. Of a disk that was put in since nothing is expected.
+    Others of whom a new controller has heard nothing yet don't count as being there: after a power cut of all nodes, whoever registers
+    first would otherwise give its place to those who may never come back.
     """
     node_id = command.node_id
     for topic, index in _held_by(draft.image, node_id):
@@ -71,9 +73,14 @@ def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> 
         is_only_one = {*state.in_sync, *state.eligible} == {node_id}
         is_distrusted = has_other_disk or (is_lossy and not is_only_one)
         others = tuple(node for node in state.in_sync if node != node_id)
-        stays = not others and not is_distrusted
+        stays = not is_distrusted and all(draft.doubts(node) for node in others)
         begins_epoch = stays and state.leader == node_id and not command.was_stopped_cleanly
-        wish = Wish(state.in_sync if stays else others, distrusted=node_id if is_distrusted else None, begins_epoch=begins_epoch)
+        wish = Wish(
+            state.in_sync if stays else others,
+            distrusted=node_id if is_distrusted else None,
+            begins_epoch=begins_epoch,
+            begins_version=stays and len(state.in_sync) > 1,  # The leader, if there is one, must know this life of it.
+        )
         draft.move(topic, index, wish)
 
 
