@@ -116,7 +116,7 @@ class InSync:
         """By the controller. Another attempt at the same may still be on its way there, so whom it names stays in doubt for now."""
         joining = self._end_in_doubt(partition_epoch)
         for node in joining:
-            self._followers[node].reached = NOTHING  # Let it report once more: the next time it may be welcome.
+            self._followers[node].reached = NOTHING  # Let it report once more: by then it may be welcome.
         self._rests = not joining
 
     def lost(self, partition_epoch: int) -> None:
@@ -143,8 +143,10 @@ class InSync:
         staying = tuple(node for node in self.members if node == self._me or not self._is_late(self._followers[node]))
         if self.leader_leaves and len(staying) > 1:
             return tuple(node for node in staying if node != self._me)
-        joining = [node for node, each in self._followers.items() if node not in self.members and each.reached >= joining_from]
-        return (*staying, *(node for node in self.replicas if node in joining))
+        for node in self.replicas:
+            if node not in self.members and node in self._followers and self._followers[node].reached >= joining_from:
+                return (*staying, node)  # One at a time: whoever is refused spoils nobody else's proposal.
+        return staying
 
     def _is_late(self, member: Progress) -> bool:
         return member.reached < self._needed_end and member.joined_at <= self._judged_since
