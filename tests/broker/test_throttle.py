@@ -13,3 +13,12 @@ def test_whoever_took_bytes_waits_until_the_rate_has_paid_for_them() -> None:
 
 def test_without_a_rate_nobody_waits() -> None:
     assert Throttle().took(1 << 30, 0, Instant(0.0)) == 0.0
+
+
+def test_a_rate_that_is_raised_or_lifted_holds_for_what_is_owed_already() -> None:
+    throttle = Throttle()
+    assert throttle.took(1_000, 1, Instant(0.0)) == 1_000.0
+    assert throttle.seconds_left(1, Instant(100.0)) == 900.0
+    assert throttle.seconds_left(100, Instant(100.0)) == 9.0
+    assert throttle.seconds_left(0, Instant(100.0)) == 0.0
+    assert throttle.seconds_left(1, Instant(100.0)) == 0.0, "and nothing is owed any more"

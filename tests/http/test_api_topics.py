@@ -152,7 +152,13 @@ def test_nodes_tell_what_this_one_is_like(tmp_path: Path) -> None:
         await http.post(f"{API}/topics", {"name": "orders", "partitions": 3})
         told = (await http.get(f"{API}/nodes")).json
         host, port = serving.address
-        assert told["nodes"] == [{"id": 1, "host": host, "port": port, "rack": None, "is_this": True}]
+        assert told["nodes"] == [
+            {
+                "id": 1, "state": "live", "host": host, "port": port, "rack": None, "roles": ["broker", "controller"], "epoch": 1,
+                "is_this": True, "is_controller": True, "leads": 3, "replicas": 3, "in_sync": 3,
+            }
+        ]  # fmt: skip
+        assert (told["controller"], told["under_replicated"], told["leaderless"], told["reassigning"]) == (1, 0, 0, 0)
         assert (told["topics"], told["partitions"], told["partitions_offline"]) == (1, 3, 0)
 
     with_http(tmp_path, story)

@@ -33,6 +33,7 @@ log = logging.getLogger("penstock")
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 1.0  # Between tries at a leader that does not answer.
 REFUSED_SECONDS = 0.1  # After which a partition is asked for again that the leader said no to: the two may not have heard the same yet.
 ANSWER_SECONDS = 10.0  # More than a leader may keep a question: then something is wrong.
+THROTTLED_SECONDS = 1.0  # At the latest after this long a replica that is held back looks whether the rate has been changed.
 OUTSIDE_SECONDS = 0.5  # How often those are reported that are not in sync.
 SESSION_END = 1 << 62
 
@@ -241,9 +242,22 @@ class Fetcher:
             self._hold_back(key, seconds)
 
     def _hold_back(self, key: Key, seconds: float = 0.0) -> None:
+        """For this many seconds at the rate that holds; without any, for the pause after a no."""
         self._held_back[key] = None
-        pause = seconds or REFUSED_SECONDS * (0.5 + self._node.env.rng.random())
-        asyncio.get_running_loop().call_later(pause, self._let_go, key)
+        loop = asyncio.get_running_loop()
+        if seconds:
+            loop.call_later(min(seconds, THROTTLED_SECONDS), self._let_go_if_paid, key)
+        else:
+            loop.call_later(REFUSED_SECONDS * (0.5 + self._node.env.rng.random()), self._let_go, key)
+
+    def _let_go_if_paid(self, key: Key) -> None:
+        """The rate may be another one by now, and this replica in sync."""
+        node = self._node
+        seconds = node.replica_fetching.throttle.seconds_left(node.settings.replication_throttle, node.env.now())
+        if seconds > 0.001 and key in self._held_back and not self._is_in_sync(key):
+            self._hold_back(key, seconds)
+        else:
+            self._let_go(key)
 
     def _let_go(self, key: Key) -> None:
         if key in self._held_back:
