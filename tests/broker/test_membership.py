@@ -233,6 +233,20 @@ def test_a_node_that_stops_waits_until_those_who_lead_in_its_place_know_it() -> 
         assert council.until(lambda: council.world.has_ended(f"node-{victim}")) < 1
 
 
+def test_a_node_that_stops_does_not_wait_for_a_controller_that_is_gone() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        council.create(1, partitions=9)
+        victim = council.other_than(council.leader())
+        council.slow_to_replay[council.other_than(council.leader(), victim)] = None
+        council.world.terminate(f"node-{victim}")
+        council.world.run_for(1)
+        for number in (1, 2, 3):
+            if number != victim:
+                council.kill(number)
+        assert council.until(lambda: council.world.has_ended(f"node-{victim}")) < 5
+
+
 def test_a_broker_that_stops_in_order_hands_over_before_it_goes() -> None:
     with Council() as council:
         council.start_and_wait()

@@ -89,7 +89,7 @@ class Table:
 
         self.world.call(f"node-{teller}", work)
 
-    def dial(self, caller: str, called: NodeId) -> "Stranger":
+    def dial(self, caller: str, called: NodeId, *, settle_s: float = 0.1) -> "Stranger":
         """A connection to a node's door, of somebody who says what they like."""
         stranger = Stranger()
 
@@ -98,7 +98,7 @@ class Table:
             await asyncio.sleep(1e9)
 
         self.world.start(caller, life)
-        self.world.run_for(0.1)
+        self.world.run_for(settle_s)
         return stranger
 
     def __enter__(self) -> "Table":

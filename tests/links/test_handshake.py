@@ -208,11 +208,8 @@ def test_a_caller_that_takes_too_long_is_closed() -> None:
 
 def test_those_who_only_hold_the_door_do_not_keep_a_node_out() -> None:
     with Table() as table:
-        strangers = [table.dial(f"stranger-{number}", ONE) for number in range(UNPROVEN_MAX - 1)]
-        for number in range(20):
-            strangers.append(table.dial(f"late-{number}", ONE))
-            table.world.run_for(0.001)
-        assert len(table.parties[ONE].door._unproven) <= UNPROVEN_MAX
+        strangers = [table.dial(f"stranger-{number}", ONE, settle_s=0.002) for number in range(UNPROVEN_MAX + 20)]
+        assert [stranger.is_closed for stranger in strangers] == [True] * 20 + [False] * UNPROVEN_MAX
         assert table.ask(TWO, ONE, b"it is me") == b"echo it is me"
 
 

@@ -163,9 +163,6 @@ class Controlling:
                 self._leader_before = None
                 self._lost_at.clear()
                 self._begin_sessions(now)
-            me = self._node.image.nodes.get(NodeId(self._node.settings.node_id))
-            if me is not None and not me.is_fenced:
-                self.sessions.heard(me.node_id, me.node_epoch, now)  # Whoever rules is alive.
             is_done = await self._do_what_is_owed(now)
             now, due = self._node.env.now(), self.sessions.due()
             wakes_at = Instant(now + LOOK_SECONDS if is_done else now + AGAIN_SECONDS)
