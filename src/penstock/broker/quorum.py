@@ -13,7 +13,7 @@ Rules:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, assert_never
 
 from penstock.broker import quorum_snapshots
@@ -141,7 +141,7 @@ class Quorum:
         if self._tasks:
             await self._until_quiet()
             if self._replayer.unsaved_bytes > quorum_snapshots.SNAPSHOT_EVERY_BYTES // _CLOSING_SHARE:
-                self._take_snapshot()
+                await self._take_snapshot()
                 await self._until_quiet()
         self.abandon()
         if isinstance(self._failure, Exception):
@@ -352,21 +352,17 @@ class Quorum:
     async def _tell_installed(self, image: ClusterImage) -> None:
         await self.on_installed(image)
 
-    def _take_snapshot(self) -> None:
-        """Of the image as it is. The records are what they are from here on; to encode them takes longer."""
-        if not self._is_saved.is_set() or self._replayer.installs_under_way or not self._is_open:
+    async def _take_snapshot(self) -> None:
+        """Of the image as it is: nothing is replayed meanwhile."""
+        store, end = self._store, self._replayer.end
+        is_new = store.snapshot is None or end > store.snapshot.end
+        if not self._is_saved.is_set() or self._replayer.installs_under_way or not is_new:
             return
-        end = self._replayer.end
-        if self._store.snapshot is not None and end <= self._store.snapshot.end:
-            return
-        self._is_saved.clear()
         self._replayer.unsaved_bytes = 0
-        head = SnapshotHead(end, self._store.term_before(end), self._core.voters_at(end), 0)
-        self._spawn(self._save(head, self.image.snapshot()))
-
-    async def _save(self, head: SnapshotHead, kept: Sequence[records.Record]) -> None:
-        content = await quorum_snapshots.encode(self._env, kept)
-        self._persister.add(Keep(Snapshot(head._replace(size=len(content)), content)))
+        term, voters = store.term_before(end), self._core.voters_at(end)
+        content = await quorum_snapshots.encode(self._env, self.image.snapshot())
+        self._is_saved.clear()
+        self._persister.add(Keep(Snapshot(SnapshotHead(end, term, voters, len(content)), content)))
 
     def _snapshot_kept(self, end: Offset | None) -> None:
         self._is_saved.set()

@@ -43,7 +43,8 @@ Item = Committed | Installed | Elected
 class Replayer:
     def __init__(
         self, env: Env, image: ClusterImage, end: Offset, on_replayed: Callable[[records.Record], Awaitable[None]], *,
-        on_elected: Callable[[Term], None], on_installed: Callable[[ClusterImage], Awaitable[None]], on_unsaved: Callable[[], None],
+        on_elected: Callable[[Term], None], on_installed: Callable[[ClusterImage], Awaitable[None]],
+        on_unsaved: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
         self._env = env
         self._on_replayed = on_replayed
@@ -121,7 +122,7 @@ class Replayer:
         self._reached(Offset(self.end + 1))
         self.unsaved_bytes += len(entry.payload)
         if self.unsaved_bytes >= quorum_snapshots.SNAPSHOT_EVERY_BYTES:
-            self._on_unsaved()
+            await self._on_unsaved()
 
     async def _install(self, snapshot: Snapshot) -> None:
         """The image stays the same object, so that whoever has it sees what holds now."""

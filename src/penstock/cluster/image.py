@@ -175,21 +175,21 @@ class ClusterImage:
             case _:
                 assert_never(record)
 
-    def snapshot(self) -> list[records.Record]:
-        """Records that replay into this image from nothing."""
-        kept: list[records.Record] = [records.ClusterFormed(self.cluster_id)]
-        kept += [node.as_record() for node in self.nodes.values()]
-        kept += [records.NodeUnregistered(node_id, node_epoch) for node_id, node_epoch in self.retired.items()]
-        kept += [records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping]
-        kept += [records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items()]
+    def snapshot(self) -> Iterator[records.Record]:
+        """Records that replay into this image from nothing, made one by one: nothing is replayed until the last of them."""
+        yield records.ClusterFormed(self.cluster_id)
+        yield from (node.as_record() for node in self.nodes.values())
+        yield from (records.NodeUnregistered(node_id, node_epoch) for node_id, node_epoch in self.retired.items())
+        yield from (records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping)
+        yield from (records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items())
         for topic in self.topics.values():
             placements = tuple(records.Placement(*state) for state in topic.partitions)
-            kept.append(records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides)))
+            yield records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides))
         for topic_id, holders in self.graveyard.items():
-            kept += [records.TopicCreated(f"deleted {topic_id.hex()}", topic_id, ()), records.TopicDeleted(topic_id, holders)]
+            yield records.TopicCreated(f"deleted {topic_id.hex()}", topic_id, ())
+            yield records.TopicDeleted(topic_id, holders)
         if self.next_producer_id:
-            kept.append(records.ProducerBlockTaken(NodeId(-1), ProducerId(0), self.next_producer_id))
-        return kept
+            yield records.ProducerBlockTaken(NodeId(-1), ProducerId(0), self.next_producer_id)
 
     def _add_partitions(self, topic: Topic, placements: Sequence[records.Placement]) -> None:
         self.partition_count += len(placements)

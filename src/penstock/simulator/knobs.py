@@ -40,7 +40,7 @@ KNOBS: dict[str, tuple[Knob, ...]] = {
     "unpacked at once": ((admission, "UNPACKED_AT_ONCE_MAX", (10, 200)),),
     "snapshots of metadata": ((quorum_snapshots, "SNAPSHOT_EVERY_BYTES", (1, 500)),),
     "reads of metadata": ((quorum_store, "READ_BYTES", (1, 300)),),
-    "replays of metadata": ((quorum_snapshots, "RECORDS_AT_ONCE", (1,)), (quorum_replaying, "ENTRIES_AT_ONCE", (1,))),
+    "replays of metadata": ((quorum_snapshots, "PIECE_BYTES", (1,)), (quorum_replaying, "ENTRIES_AT_ONCE", (1,))),
     "blocks of producer ids": ((controller, "PRODUCER_BLOCK_SIZE", (1, 2)),),
     "unsent bytes": ((connection, "UNSENT_BYTES_HIGH", (1, 1_000)), (connection, "COUNTED_FROM_BYTES", (1, 100))),
     "shared buffer": ((node, "SHARED_BUFFER_BYTES", (4_096,)),),
