@@ -333,7 +333,7 @@ class World:
         live = [n for n in (*state.in_sync, *state.eligible) if nodes[n].is_live]
         assert state.leader in live or not live, f"{name}: {live} could lead: {state}"
         fenced = [n for n in state.in_sync if nodes[n].is_fenced]
-        assert set(fenced) <= self.back_in_doubt or state.in_sync == (state.leader,), f"{name}: in sync with a fenced node: {state}"
+        assert set(fenced) <= self.back_in_doubt or len(state.in_sync) == 1, f"{name}: in sync with a fenced node: {state}"
 
     def check_image(self) -> None:
         """A snapshot says the same, what is reckoned along the way is what can be reckoned from nothing, and what is owed can be paid."""
