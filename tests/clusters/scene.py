@@ -181,17 +181,16 @@ class Scene:
 
     def elect_unclean(self, topic: str = TOPIC, partition: int = 0) -> None:
         """An operator's word: whoever is there leads, whatever that one lacks."""
-        state = self.cluster.state(topic, partition)
-        assert state is not None
-        body = {
-            "election_type": 1,
-            "topic_partitions": [{"topic": topic, "partitions": [partition]}],
-            "timeout_ms": 5_000,
-        }
+        body = {"election_type": 1, "topic_partitions": [{"topic": topic, "partitions": [partition]}], "timeout_ms": 5_000}
 
-        async def ask(client: Client) -> object:
-            connection = await client.router.any_node(client.router.deadline(10.0))
-            return await connection.call(ApiKey.ELECT_LEADERS, body, timeout_s=10.0)
+        async def ask(client: Client) -> None:
+            deadline = client.router.deadline(30.0)
+
+            async def attempt() -> None:
+                connection = await client.router.any_node(deadline)
+                await connection.call(ApiKey.ELECT_LEADERS, body, timeout_s=3.0)
+
+            await client.router.retry("elect a leader", deadline, attempt)
 
         self.do(ask)
 

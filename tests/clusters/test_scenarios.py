@@ -5,7 +5,7 @@ proposals; the name of the proposal stands with the story.
 """
 
 import pytest
-from clusters.scene import LEADER_ONLY, TOPIC, Scene, refused
+from clusters.scene import BOTH, LEADER_ONLY, TOPIC, Scene, refused
 
 from penstock.errors import ErrorCode
 from penstock.peers.failures import PeerFailure
@@ -13,6 +13,7 @@ from penstock.simulator.workloads.line import LineLost
 from penstock.vocabulary import TopicPartition
 
 WHERE = TopicPartition(TOPIC, 0)
+MORE_VOTERS = (BOTH, BOTH, BOTH, "controller", "controller")  # Two of the replicas may be down, and there is still somebody who decides.
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -21,7 +22,7 @@ def test_the_last_replica_standing_keeps_what_was_acknowledged():
 
     A follower that comes back first must not lead: it never had those records (KIP-966).
     """
-    with Scene(replica_lag_ms=500) as cluster:
+    with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:
         cluster.create(min_insync_replicas=1)
         leader, followers = cluster.leads(), cluster.followers()
         cluster.produce(b"a")
@@ -41,7 +42,7 @@ def test_the_last_replica_standing_keeps_what_was_acknowledged():
 
 def test_with_two_in_sync_replicas_demanded_one_alone_takes_nothing():
     """What is refused before it is appended is nowhere afterwards."""
-    with Scene(replica_lag_ms=500) as cluster:
+    with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:
         cluster.create(min_insync_replicas=2)
         leader, followers = cluster.leads(), cluster.followers()
         cluster.produce(b"a")
@@ -322,7 +323,7 @@ def test_a_rolling_restart_stops_nobody_for_long():
 
 def test_an_unclean_election_is_an_operators_word_and_says_what_may_be_lost():
     """Two replicas, the one that was in sync alone is lost with its disk. The other leads only when it is told to."""
-    with Scene(replica_lag_ms=500) as cluster:
+    with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:
         cluster.create(replicas=2, min_insync_replicas=1)
         leader, (other,) = cluster.leads(), cluster.followers()
         cluster.produce(b"a")
@@ -343,7 +344,7 @@ def test_an_unclean_election_is_an_operators_word_and_says_what_may_be_lost():
 
 
 def test_nobody_but_an_operator_elects_uncleanly():
-    with Scene(replica_lag_ms=500) as cluster:
+    with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:
         cluster.create(replicas=2, min_insync_replicas=1)
         leader, (other,) = cluster.leads(), cluster.followers()
         cluster.kill(other)

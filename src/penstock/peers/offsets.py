@@ -43,7 +43,11 @@ async def _by_leader(router: Router, wishes: Wishes, found: Mapping[TopicPartiti
     groups: dict[int, _Group] = {}
     for partition, timestamp in wishes.items():
         if partition not in found:
-            route = await router.leader(partition, deadline)
+            try:
+                route = await router.leader(partition, deadline)
+            except PeerFailure:
+                router.doubt(partition.topic)  # Whoever led it is not there: another may lead by now.
+                raise
             groups.setdefault(route.partition.leader, (route, {}))[1][partition] = timestamp
     return list(groups.values())
 

@@ -54,6 +54,8 @@ class Router:
         self.switchboard = Switchboard(env, bootstrap, client_id=client_id, limits=settings.limits)
         self._topics = TopicCache(settings.metadata_age_max_s)
         self._controller_id = NO_LEADER
+        self._told_by: Address | None = None  # Who told what is known.
+        self._proved_wrong: Address | None = None  # Whose word was doubted: it may be cut off from the others, and not know it.
         self._asking = asyncio.Lock()  # Held by whoever asks about a topic that is not known.
         self._rounds = 0  # Questions about topics that were begun.
 
@@ -139,21 +141,22 @@ class Router:
             raise Unreachable("no node told in time where the topics are") from None
 
     def doubt(self, topic: str) -> None:
-        """What is known of the topic proved wrong, or its leader did not answer."""
+        """What is known of the topic proved wrong, or its leader did not answer: the next to be asked is another node."""
+        self._proved_wrong = self._told_by
         self._topics.doubt(topic, self._rounds)
 
     def doubt_controller(self) -> None:
-        self._controller_id = NO_LEADER
+        self._controller_id, self._proved_wrong = NO_LEADER, self._told_by
 
     async def refresh(self, names: Sequence[str] | None, deadline: Deadline, *, may_create: bool = False) -> ClusterView:
         """Asks a node about these topics, or about all, and remembers what it says. One try."""
         self._rounds += 1
         asked_in = self._rounds
-        connection = await self.any_node(deadline)
+        connection = await self.switchboard.to_any(deadline, rather_not=self._proved_wrong)
         body = {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": may_create}
         answer = await connection.call(ApiKey.METADATA, body, timeout_s=self.timeouts(deadline).whole_s)
         cluster = read_cluster(answer)
         self.switchboard.learn(cluster.nodes)
-        self._controller_id = cluster.controller_id
+        self._controller_id, self._told_by = cluster.controller_id, connection.address
         self._topics.learn(cluster.topics, self._env.now(), asked_in)
         return cluster

@@ -41,13 +41,16 @@ class Switchboard:
             raise Unreachable(f"node {node_id} is not listed by the others", "start it, or wait until another node leads in its place")
         return await self._connect(address, lane, deadline)
 
-    async def to_any(self, deadline: Deadline) -> Connection:
-        """A connection that is open already, or to the first node that answers; known nodes are tried before the bootstrap addresses."""
-        for (_, lane), connection in self._connections.items():
-            if lane == CALLS and connection.is_open:
+    async def to_any(self, deadline: Deadline, *, rather_not: Address | None = None) -> Connection:
+        """A connection that is open already, or to the first node that answers; known nodes are tried before the bootstrap addresses.
+
+        `rather_not` is asked only when nobody else can be.
+        """
+        for (address, lane), connection in self._connections.items():
+            if lane == CALLS and connection.is_open and address != rather_not:
                 return connection
         reasons = []
-        for address in self._candidates():
+        for address in sorted(self._candidates(), key=lambda candidate: candidate == rather_not):
             try:
                 return await self._connect(address, CALLS, deadline)
             except Unreachable as failure:
