@@ -179,20 +179,21 @@ class Scene:
             self.until_available()
         raise AssertionError(f"node {node} does not come to lead")
 
-    def elect_unclean(self, topic: str = TOPIC, partition: int = 0) -> None:
-        """An operator's word: whoever is there leads, whatever that one lacks."""
+    def elect_unclean(self, topic: str = TOPIC, partition: int = 0) -> str:
+        """An operator's word: whoever is there leads, whatever that one lacks. What the answer says of it."""
         body = {"election_type": 1, "topic_partitions": [{"topic": topic, "partitions": [partition]}], "timeout_ms": 5_000}
 
-        async def ask(client: Client) -> None:
+        async def ask(client: Client) -> str:
             deadline = client.router.deadline(30.0)
 
-            async def attempt() -> None:
+            async def attempt() -> str:
                 connection = await client.router.any_node(deadline)
-                await connection.call(ApiKey.ELECT_LEADERS, body, timeout_s=3.0)
+                answer = await connection.call(ApiKey.ELECT_LEADERS, body, timeout_s=3.0)
+                return str(answer.replica_election_results[0].partition_result[0].error_message)
 
-            await client.router.retry("elect a leader", deadline, attempt)
+            return await client.router.retry("elect a leader", deadline, attempt)
 
-        self.do(ask)
+        return self.do(ask)
 
     # Clients.
 

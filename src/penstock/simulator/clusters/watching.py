@@ -85,6 +85,8 @@ class Watcher:
             where = TopicPartition(partition.topic, partition.index)
             key = (node, partition.topic_id, partition.index)
             mark = int(partition.high_watermark)
+            if not partition.config.acknowledges_after_flush and self._cluster.world.power_cuts:
+                continue  # What such a topic has acknowledged may be gone, and with it the watermark.
             if mark < self._marks.get(key, 0):
                 self.find("a watermark never goes back", f"{host} had {self._marks[key]} and now {mark}", where)
             self._marks[key] = mark
@@ -140,7 +142,8 @@ class Watcher:
         batches = read_log(self._cluster.world.hosts[host].disk, partition.topic_id, partition.index)
         start, end = partition.log.start_offset, partition.log.end_offset
         kept = [batch for batch in batches if batch.end_offset > start and batch.base_offset < end]
-        return StoredLog(host, int(start), kept, int(partition.high_watermark), partition.config.is_compacted)
+        is_weak = not partition.config.acknowledges_after_flush and self._cluster.world.power_cuts
+        return StoredLog(host, int(start), kept, 0 if is_weak else int(partition.high_watermark), partition.config.is_compacted)
 
 
 def digest(node: Node) -> bytes:
