@@ -104,6 +104,26 @@ def test_a_controller_that_was_stopped_itself_does_not_fence_the_others_for_its_
         assert not any("fenced" in report for report in council.nodes[1].reports)
 
 
+def test_a_controller_that_is_always_late_still_notices_who_is_dead() -> None:
+    """What it did not hear because it did not listen counts against nobody; but only that."""
+    with Council(1, observers=2) as council:
+        council.start_and_wait()
+        for _ in range(5):
+            council.world.pause("node-1")
+            council.world.run_for(1.0)
+            council.world.resume("node-1")
+            council.world.run_for(0.3)
+        assert not any("fenced" in report for report in council.nodes[1].reports)
+        council.world.power_cut("node-3")
+        for _ in range(8):
+            council.world.pause("node-1")
+            council.world.run_for(1.0)
+            council.world.resume("node-1")
+            council.world.run_for(0.3)
+        assert council.is_fenced(3)
+        assert council.is_let_in(2)
+
+
 def test_a_link_that_breaks_fences_nobody_who_lives_however_rare_its_signs_of_life_are() -> None:
     with Council(heartbeat_interval_ms=2_000, session_timeout_ms=10_000) as council:
         council.start_and_wait()

@@ -5,8 +5,8 @@ second. It lets in again (unfences) whoever is ready and knows what had been dec
 It submits what the controller owes the partitions. Nothing of this outlives the office: a successor begins with full sessions, except for
 nodes that it cannot reach either, and for the leader that it replaces, which most often is why there was an election.
 
-A controller that was itself stopped for a while (SIGSTOP, a suspended machine) has heard nobody: it must not blame the others for that.
-When its own timer is late by more than `LATE_SECONDS`, everybody gets a full session again.
+A controller that was itself stopped for a while (SIGSTOP, a suspended machine, a busy one) has heard nobody: it must not blame the others
+for that. When its own timer is late by more than `LATE_SECONDS`, all sessions last so much longer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 LOOK_SECONDS = 0.2  # Between two looks at what is owed; fencing does not wait for it.
-LATE_SECONDS = 0.5
+LATE_SECONDS = 0.1
 AGAIN_SECONDS = 0.1  # After something could not be done.
 
 
@@ -160,9 +160,7 @@ class Controlling:
         while term == self._term and self._node.quorum.is_leading:
             now = self._node.env.now()
             if now - wakes_at > LATE_SECONDS:
-                self._leader_before = None
-                self._lost_at.clear()
-                self._begin_sessions(now)
+                self.sessions.excuse(now - wakes_at)
             is_done = await self._do_what_is_owed(now)
             now, due = self._node.env.now(), self.sessions.due()
             wakes_at = Instant(now + LOOK_SECONDS if is_done else now + AGAIN_SECONDS)

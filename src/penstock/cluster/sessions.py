@@ -39,6 +39,10 @@ class Sessions:
         if node in self._ends:
             self._ends[node] = Instant(min(self._ends[node], now + SUSPECT_SECONDS))
 
+    def excuse(self, seconds: float) -> None:
+        """For so long the controller itself did not listen: that counts against nobody."""
+        self._ends = {node: Instant(end + seconds) for node, end in self._ends.items()}
+
     def forget(self, node: NodeId) -> None:
         """It was fenced or unregistered: nothing more is expected of it until it is heard again."""
         self._ends.pop(node, None)
