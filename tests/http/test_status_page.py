@@ -66,29 +66,33 @@ def test_it_asks_only_for_what_the_api_has(tmp_path: Path) -> None:
     """And gets it: a page against an API that has moved on would show nothing."""
     asked = re.findall(r'ask\("([^"]+)"', SCRIPT)
     paths = {route.path for route in ROUTES}
-    assert {path.partition("?")[0] for path in asked} == {"/nodes", "/topics", "/lag", "/topics/"}
-    assert {"/nodes", "/topics", "/lag", "/topics/{topic}/partitions"} <= paths
+    assert {path.partition("?")[0] for path in asked} == {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/topics/"}
+    assert {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/topics/{topic}/partitions"} <= paths
 
     async def story(serving: Serving, http: Http) -> None:
         await (await serving.line()).create("orders")
-        for path in ("/nodes", "/topics?limit=500", "/lag?limit=500", "/topics/orders/partitions"):
+        for path in ("/nodes", "/quorum", "/unwell", "/topics?limit=500", "/lag?limit=500", "/topics/orders/partitions"):
             assert (await http.get(PREFIX + path)).status == 200
 
     with_http(tmp_path, story)
 
 
 def test_every_field_that_it_shows_is_in_an_answer() -> None:
-    from penstock.http.api import lag, nodes, topics
+    from penstock.http.api import lag, nodes, quorum, topics, unwell
 
     def fields(value: object) -> set[str]:
         if not isinstance(value, dict):
             return set()
         return set(value.get("properties", {})).union(*map(fields, value.values()))
 
-    answers = (lag.LAGS, lag.GROUP_LAG, lag.LAG_ROW, nodes.NODES, topics.TOPICS, topics.TOPIC_SUMMARY, topics.PARTITION)
+    answers = (
+        lag.LAGS, lag.GROUP_LAG, lag.LAG_ROW, nodes.NODES, topics.TOPICS, topics.TOPIC_SUMMARY, topics.PARTITION,
+        quorum.QUORUM, quorum.QUORUM_REPLICA, unwell.UNWELL, unwell.UNWELL_PARTITION,
+    )  # fmt: skip
     known = set().union(*map(fields, answers))
     known |= {"rate"}  # The page reckons it itself.
-    shown = set(re.findall(r"\b(?:each|group|topic|node|nodes|lags|topics)\.([a-z_]+)", SCRIPT)) - {"map", "length", "get", "has"}
+    shown = set(re.findall(r"\b(?:each|group|topic|node|nodes|lags|topics|quorum|unwell)\.([a-z_]+)", SCRIPT))
+    shown -= {"map", "length", "get", "has"}
     assert shown
     assert shown <= known, shown - known
 

@@ -48,7 +48,9 @@ def test_it_shows_nodes_topics_and_lag_live_and_says_when_the_connection_is_lost
     with Browser(tmp_path / "profile") as browser:
         browser.open(f"http://127.0.0.1:{node.http_port}/")
         browser.until("document.getElementById('live').textContent === 'live'")
-        assert "1 (this one)|127.0.0.1:" in browser.evaluate(rows("nodes"))
+        assert "1 (this one)|live|127.0.0.1:" in browser.evaluate(rows("nodes"))
+        assert "controller 1 · term 1 · 1 voters, 1 must agree" in browser.evaluate("document.getElementById('nodes-note').textContent")
+        assert browser.evaluate("document.getElementById('unwell-section').hidden"), "there is nothing to show there"
         assert "billing|Empty|0|3|" in browser.evaluate(rows("groups"))
         assert "orders|2|10|" in browser.evaluate(rows("topics"))
 
