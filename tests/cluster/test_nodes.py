@@ -166,6 +166,17 @@ def test_a_node_that_kept_its_place_while_others_were_in_doubt_leads_when_it_is_
     assert scene.shape() == (2, (2,), ())
 
 
+def test_of_two_that_came_back_in_doubt_the_first_that_is_let_in_leads() -> None:
+    scene = Scene(2)
+    scene.create("t", 1, 2)
+    scene.controller.doubts = lambda _: True
+    scene.ask(scene.register(2))
+    scene.ask(scene.register(1))
+    assert scene.shape() == (NO_NODE, (1, 2), ())
+    scene.unfence(1)
+    assert scene.shape() == (1, (1, 2), ())
+
+
 def test_a_node_alone_goes_on_leading_in_a_new_epoch_only_after_an_unclean_stop() -> None:
     scene = Scene(1)
     scene.create("t", 1)

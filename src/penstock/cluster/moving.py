@@ -105,7 +105,7 @@ def _chosen(draft: PartitionState, eligible: Sequence[NodeId], wanted: NodeId | 
         for is_good in (now.may_lead, now.is_live):
             if (found := _first(candidates, is_good)) is not None:
                 return found
-    if draft.leader in draft.in_sync:
+    if draft.in_sync == (draft.leader,):
         return draft.leader  # It has just come up again, fenced until it has caught up, and nobody else could take its place.
     if now.is_unclean_allowed:
         return _uncleanly_chosen(draft, now)
