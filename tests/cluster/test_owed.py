@@ -174,3 +174,12 @@ def test_settling_is_bounded_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
         answers.append(scene.ask(Settle()))
     assert answers == [Settled(3, is_done=False), Settled(2, is_done=True)]
     assert all(state.leader == 2 for _, _, state in scene.image.each_partition())
+
+
+def test_time_in_which_the_controller_did_not_listen_counts_against_nobody() -> None:
+    sessions = sessions_of(1, 2, 3)
+    sessions.heard(ONE, 1, at(1))
+    sessions.excuse(5.0)
+    assert sessions.expired(at(6.9)) == []
+    assert sessions.expired(at(7.0)) == [TWO, THREE]
+    assert sessions.expired(at(8.0)) == [ONE, TWO, THREE]
