@@ -53,6 +53,19 @@ def test_a_decision_holds_all_its_records_and_an_old_record_is_one() -> None:
 # Crashes
 
 
+def test_nothing_is_granted_before_it_is_flushed() -> None:
+    with worlds() as world:
+        alone = Assembly(world, 1)
+        alone.start_all()
+        alone.take_block()
+        alone.host(1).disk.faults = DiskFaults(sync_seconds_min=5.0, sync_seconds_max=5.0)
+        asker = alone.ask_soon(1)
+        world.run_for(4)
+        assert asker not in alone.granted
+        world.run_for(2)
+        assert asker in alone.granted
+
+
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE, Loss.SECTORS, None])
 def test_no_power_cut_takes_what_was_granted(monkeypatch: pytest.MonkeyPatch, loss: Loss | None) -> None:
     """At every change of the disk: of the first vote, the log, snapshots, cuts from the front."""
