@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code (settings.md, http.md, groups.md, consensus.md, partitions.md), or says that a page is out of date.
+"""Writes the pages of docs/reference/ that are made from the code, or says that one is out of date.
 
     python scripts/reference.py [--check]
 
@@ -8,6 +8,7 @@ A page written by hand would be wrong within a month; these cannot be, because `
 import sys
 from pathlib import Path
 
+from command_line import cli_page
 from partition_moves import partitions_page
 
 from penstock.consensus.roles import MOVES as ROLE_MOVES
@@ -245,6 +246,7 @@ def consensus_page() -> str:
 
 PAGES = {
     "settings.md": settings_page,
+    "cli.md": cli_page,
     "http.md": http_page,
     "groups.md": groups_page,
     "consensus.md": consensus_page,
