@@ -20,7 +20,7 @@ import uvloop
 from benchmarks.tables import table
 from penstock.broker import coordinator_snapshots
 from penstock.broker.node import Node
-from penstock.cluster.controller import CreateTopics, NewTopic
+from penstock.cluster.commands import CreateTopics, NewTopic
 from penstock.errors import ErrorCode
 from penstock.groups.commands import CommitOffsets, NewOffset
 from penstock.server.env import RealEnv

@@ -9,7 +9,8 @@ from typing import Any
 
 from penstock.broker.quorum import CommitUnknown, NotLeading, Quorum
 from penstock.cluster import records
-from penstock.cluster.controller import PRODUCER_BLOCK_SIZE, Controller, TakeProducerBlock
+from penstock.cluster.commands import TakeProducerBlock
+from penstock.cluster.controller import PRODUCER_BLOCK_SIZE, Controller
 from penstock.cluster.image import ClusterImage
 from penstock.consensus.messages import Message
 from penstock.consensus.nouns import DirectoryId, Replica

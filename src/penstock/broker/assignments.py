@@ -16,7 +16,7 @@ from penstock.broker.configuring import adopt_settings, adopt_topic_config
 from penstock.broker.partitions import topic_directory
 from penstock.broker.together import together
 from penstock.cluster import records
-from penstock.cluster.controller import BuryTopic
+from penstock.cluster.commands import BuryTopic
 from penstock.cluster.image import PartitionState, Topic
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.partition.in_sync import NO_NODE_EPOCH

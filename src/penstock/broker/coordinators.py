@@ -18,7 +18,7 @@ from penstock.broker.coordinator_loading import load
 from penstock.broker.coordinator_snapshots import Mark
 from penstock.broker.patience import Patience
 from penstock.broker.together import together
-from penstock.cluster.controller import CreateTopics, NewTopic
+from penstock.cluster.commands import CreateTopics, NewTopic
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import DiskFailed, ErrorCode, MalformedInput, Refusal
 from penstock.log.faults import NewerFormat

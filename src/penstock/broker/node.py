@@ -41,9 +41,10 @@ from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.reporting import Reporter
 from penstock.broker.together import together
 from penstock.cluster import records
-from penstock.cluster.commands import UnfenceNode
-from penstock.cluster.controller import AddPartitions, Command, Controller, CreateTopics, RegisterNode, Reply, TakeProducerBlock
+from penstock.cluster.commands import AddPartitions, Command, CreateTopics, RegisterNode, TakeProducerBlock, UnfenceNode
+from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
+from penstock.cluster.replies import Reply
 from penstock.consensus.messages import Message
 from penstock.consensus.voters import Voters
 from penstock.env import Env

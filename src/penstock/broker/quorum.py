@@ -26,9 +26,11 @@ from penstock.broker.quorum_replaying import Committed, Elected, Installed, Repl
 from penstock.broker.quorum_stepping import Stepper
 from penstock.broker.quorum_views import QuorumView, describe
 from penstock.cluster import records
-from penstock.cluster.controller import Command, Controller, Reply
+from penstock.cluster.commands import Command
+from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import UnknownRecord
+from penstock.cluster.replies import Reply
 from penstock.consensus.core import Core
 from penstock.consensus.effects import Answer, Apply, Effect, Follow, InstallSnapshot, KeepChunk, Lead, PersistEntries, PersistVote, Send
 from penstock.consensus.events import (

@@ -21,8 +21,6 @@ from penstock.cluster.commands import (
     ElectionKind,
     ElectLeaders,
     FenceNode,
-    MorePartitions,
-    NewTopic,
     ReassignPartitions,
     RegisterNode,
     Settle,
@@ -39,17 +37,11 @@ from penstock.cluster.in_sync import change_in_sync
 from penstock.cluster.moving import AS_IT_IS
 from penstock.cluster.reassigning import reassign
 from penstock.cluster.records import EVERY_NODE
-from penstock.cluster.replies import Reply
 from penstock.cluster.sessions import Sessions
 from penstock.cluster.topic_making import Terms, add_partitions, create_topics
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TOPIC_PREFIX, NodeSettings, TopicConfig
 from penstock.vocabulary import Instant, NodeId, TopicId
-
-__all__ = [
-    "PRODUCER_BLOCK_SIZE", "AddPartitions", "BuryTopic", "Command", "Controller", "CreateTopics", "Decision", "DeleteTopic",
-    "MorePartitions", "NewTopic", "RegisterNode", "Reply", "TakeProducerBlock",
-]  # fmt: skip
 
 PRODUCER_BLOCK_SIZE = 1_000  # As Kafka's: a crash wastes at most this many of 2**63 ids.
 

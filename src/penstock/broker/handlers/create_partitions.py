@@ -9,7 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.cluster.controller import AddPartitions, MorePartitions, Reply
+from penstock.cluster.commands import AddPartitions, MorePartitions
+from penstock.cluster.replies import Reply
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.errors import ErrorCode, Refusal
 from penstock.wire import schemas

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.calls import Call
 from penstock.broker.config_entries import topic_entries
 from penstock.cluster import records
-from penstock.cluster.controller import CreateTopics, NewTopic, Reply
+from penstock.cluster.commands import CreateTopics, NewTopic
+from penstock.cluster.replies import Reply
 from penstock.errors import ErrorCode, Refusal
 from penstock.wire import schemas
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.patience import Patience
-from penstock.cluster.controller import DeleteTopic
+from penstock.cluster.commands import DeleteTopic
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_TOPIC_ID, TopicId
 from penstock.wire import schemas

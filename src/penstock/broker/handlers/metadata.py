@@ -11,7 +11,7 @@ from penstock.broker.calls import Call
 from penstock.broker.cluster_views import controller_for_clients, leader_error, offline_replicas
 from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from penstock.broker.patience import Patience
-from penstock.cluster.controller import CreateTopics, NewTopic
+from penstock.cluster.commands import CreateTopics, NewTopic
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal

@@ -1,7 +1,7 @@
 """One change of the cluster, decided for real or on trial. A trial decides on what holds now and stores nothing."""
 
 from penstock.broker.node import Node
-from penstock.cluster.controller import Command
+from penstock.cluster.commands import Command
 from penstock.cluster.image import Topic
 from penstock.cluster.replies import Made
 from penstock.errors import ErrorCode, Refusal

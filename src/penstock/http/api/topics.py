@@ -12,7 +12,7 @@ from penstock.broker.cluster_views import offline_replicas
 from penstock.broker.node import Node
 from penstock.broker.patience import Patience
 from penstock.cluster import records
-from penstock.cluster.controller import AddPartitions, CreateTopics, DeleteTopic, MorePartitions, NewTopic
+from penstock.cluster.commands import AddPartitions, CreateTopics, DeleteTopic, MorePartitions, NewTopic
 from penstock.cluster.image import ClusterImage, PartitionState, Topic
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.errors import ErrorCode, Refusal
