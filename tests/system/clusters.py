@@ -259,7 +259,7 @@ class Cluster:
         until(is_full, f"the in-sync sets of {topics or 'all topics'} are full", seconds, why=lambda: str(self.view()))
 
     def log_directories(self, topic: str) -> dict[int, list[Path]]:
-        """Where the replicas of each partition lie, by partition; asked while the cluster runs, good when it is stopped."""
+        """Where the replicas of each partition lie, by partition."""
         view = self.view()
         return {
             partition: [self.node(node_id).log_directory(topic, view.topic_ids[topic], partition) for node_id in one.replicas]

@@ -1,4 +1,4 @@
-"""What each replica of a partition has on its disk, read from the files of stopped nodes, batch by batch."""
+"""What each replica of a partition has in its files, batch by batch. The nodes may run, if nothing is written meanwhile."""
 
 import shutil
 import tempfile
@@ -9,7 +9,7 @@ from penstock.cli.segments import Damage, read_segment, segments_of
 
 
 def check_replicas_agree(topic: str, directories: Mapping[int, Sequence[Path]]) -> int:
-    """Holds the logs of all replicas of each partition against each other. The nodes must be stopped. How many batches there are in all."""
+    """Holds the logs of all replicas of each partition against each other. How many batches there are in all."""
     count = 0
     for partition, places in directories.items():
         logs = [batches_in(place) for place in places]

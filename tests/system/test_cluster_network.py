@@ -5,7 +5,6 @@ Three machines with addresses of their own; clients reach all of them all the ti
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from system import librdkafka
@@ -31,10 +30,10 @@ def network() -> Iterator[Network]:
         yield network
 
 
-@pytest.fixture
-def cluster(network: Network, tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     hosts, prefixes = [network.host(number) for number in (1, 2, 3)], [network.prefix(number) for number in (1, 2, 3)]
-    with Cluster(tmp_path, settings=SETTINGS, hosts=hosts, prefixes=prefixes) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS, hosts=hosts, prefixes=prefixes) as cluster:
         yield cluster
         assert cluster.complaints() == []
 
@@ -54,14 +53,12 @@ def converged(cluster: Cluster, diary: Diary) -> None:
     """Everything is there that was promised, once and in order, and on every disk the same."""
     cluster.wait_until_full(diary.topic)
     assert check(cluster.bootstrap, diary) == diary.sent > 0
-    directories = cluster.log_directories(diary.topic)
-    cluster.stop()
-    assert check_replicas_agree(diary.topic, directories) > 0
+    assert check_replicas_agree(diary.topic, cluster.log_directories(diary.topic)) > 0
 
 
 def test_the_minority_refuses_the_majority_serves_and_healing_converges(cluster: Cluster, network: Network) -> None:
-    asked = librdkafka.make_topic(cluster.bootstrap, "asked", PARTITIONS, **SAFE)
-    topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, **SAFE)
+    asked = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("asked"), PARTITIONS, **SAFE)
+    topic = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("load"), PARTITIONS, **SAFE)
     cluster.wait_until_full(asked, topic)
     alone = cluster.controller()  # It loses the quorum as well as its partitions.
     led = next(index for index, one in alone.view().topics[asked].items() if one.leader == alone.node_id)
@@ -82,7 +79,7 @@ def test_the_minority_refuses_the_majority_serves_and_healing_converges(cluster:
 
 def test_values_that_were_refused_by_the_minority_are_in_no_log_that_was_promised(cluster: Cluster, network: Network) -> None:
     """What an old leader had appended without a quorum is cut off when it comes back, not merged."""
-    topic = librdkafka.make_topic(cluster.bootstrap, "asked", 1, **SAFE)
+    topic = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("asked"), 1, **SAFE)
     cluster.wait_until_full(topic)
     alone = cluster.leader_of(topic)
     assert produce_to(alone, topic, 0, b"first") == 0
@@ -100,7 +97,7 @@ def test_values_that_were_refused_by_the_minority_are_in_no_log_that_was_promise
 
 @pytest.mark.parametrize("deaf", [True, False], ids=["hears nothing", "is not heard"])
 def test_a_one_way_cut_ends_in_one_log(cluster: Cluster, network: Network, deaf: bool) -> None:
-    topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, **SAFE)
+    topic = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("load"), PARTITIONS, **SAFE)
     cluster.wait_until_full(topic)
     victim = random.Random(deaf).choice(cluster.members)
     with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=500) as diary:
