@@ -394,6 +394,14 @@ class NodeSettings:
         "replication.throttled.rate", 0, bounds=(0, LONG_MAX), dynamic=True,
         reason="Bytes a second that a node takes in for replicas that are catching up; those in the in-sync set are never held back. 0: no bound.",
     )
+    follower_throttle: int = _setting(
+        "follower.replication.throttled.rate", 0, bounds=(0, LONG_MAX), dynamic=True,
+        reason="The same under Kafka's name, which kafka-reassign-partitions --throttle sets and takes back. The smaller of the two holds. 0: no bound.",
+    )
+    leader_throttle: int = _setting(
+        "leader.replication.throttled.rate", 0, bounds=(0, LONG_MAX), dynamic=True,
+        reason="Set by the same tool, and without effect here: who is held back at the follower asks its leader for less.",
+    )
     default_replication_factor: int = _setting(
         "default.replication.factor", 1, bounds=(1, 32_767), dynamic=True, reason="Replicas of a topic that is made without saying how many.",
     )
@@ -416,6 +424,11 @@ class NodeSettings:
         reason="Refuse produce requests while the disk has less room than this. Reading and deleting go on, and writing again needs no restart.",
     )
     topic_defaults: Mapping[str, str] = field(default_factory=dict)  # The `[topic]` table: overrides of TopicConfig for every topic.
+
+    @property
+    def catch_up_rate(self) -> int:
+        """Bytes a second for replicas that are catching up; 0: no bound."""
+        return min((rate for rate in (self.replication_throttle, self.follower_throttle) if rate), default=0)
 
     def default_topic_config(self) -> TopicConfig:
         return TopicConfig().with_overrides(self.topic_defaults)

@@ -1,6 +1,7 @@
 """Replicas that catch up leave room for others."""
 
 from penstock.broker.throttle import Throttle
+from penstock.settings import NodeSettings
 from penstock.vocabulary import Instant
 
 
@@ -22,3 +23,10 @@ def test_a_rate_that_is_raised_or_lifted_holds_for_what_is_owed_already() -> Non
     assert throttle.seconds_left(100, Instant(100.0)) == 9.0
     assert throttle.seconds_left(0, Instant(100.0)) == 0.0
     assert throttle.seconds_left(1, Instant(100.0)) == 0.0, "and nothing is owed any more"
+
+
+def test_the_smaller_of_our_rate_and_kafkas_holds() -> None:
+    assert NodeSettings().catch_up_rate == 0
+    assert NodeSettings(replication_throttle=5).catch_up_rate == 5
+    assert NodeSettings(follower_throttle=7).catch_up_rate == 7
+    assert NodeSettings(replication_throttle=5, follower_throttle=7).catch_up_rate == 5

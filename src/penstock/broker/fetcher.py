@@ -196,7 +196,7 @@ class Fetcher:
             self._node.settle(followed.partition)
             return
         self._report(key)
-        if row.records and self._node.settings.replication_throttle:
+        if row.records and self._node.settings.catch_up_rate:
             self._throttle(key, len(row.records))
 
     def _carry_out(self, key: Key, partition: Partition, step: Step) -> None:
@@ -237,7 +237,7 @@ class Fetcher:
         node = self._node
         if self._is_in_sync(key):
             return
-        seconds = node.replica_fetching.throttle.took(size, node.settings.replication_throttle, node.env.now())
+        seconds = node.replica_fetching.throttle.took(size, node.settings.catch_up_rate, node.env.now())
         if seconds > 0.001:
             self._hold_back(key, seconds)
 
@@ -253,7 +253,7 @@ class Fetcher:
     def _let_go_if_paid(self, key: Key) -> None:
         """The rate may be another one by now, and this replica in sync."""
         node = self._node
-        seconds = node.replica_fetching.throttle.seconds_left(node.settings.replication_throttle, node.env.now())
+        seconds = node.replica_fetching.throttle.seconds_left(node.settings.catch_up_rate, node.env.now())
         if seconds > 0.001 and key in self._held_back and not self._is_in_sync(key):
             self._hold_back(key, seconds)
         else:
