@@ -21,6 +21,7 @@ from penstock.settings import NodeSettings
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import CLUSTER_ID, KAFKA_PORT, PEER_PORT, NodePlan
 from penstock.simulator.clusters.recovering import is_available, missing
+from penstock.simulator.clusters.replacing import Replacement
 from penstock.simulator.clusters.watching import Watcher
 from penstock.simulator.disk_faults import HONEST, DiskFaults
 from penstock.simulator.env import SimEnv
@@ -96,8 +97,15 @@ class Scene:
         for node in nodes:
             self.world.power_cut(self.host(node), loss)
 
-    def lose_disk(self, node: int) -> None:
-        self.cluster.lose_disk(self.host(node))
+    def lose_disk(self, node: int, *, is_told: bool = True) -> None:
+        """The node comes back with an empty disk, and is told, as it should be, that its cluster is there already."""
+        self.cluster.lose_disk(self.host(node), is_told=is_told)
+        if is_told:
+            self.replace(node)
+
+    def replace(self, node: int) -> None:
+        """Gives the vote of the node's lost disk to its new one."""
+        Replacement(self.cluster, self.host(node))
 
     def pause(self, node: int) -> None:
         self.world.pause(self.host(node))

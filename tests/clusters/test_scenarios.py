@@ -157,7 +157,7 @@ def test_a_lost_voter_does_not_vote_with_an_empty_disk():
         lags, loses = (node for node in (1, 2, 3) if node != decides)
         cluster.cut(lags)
         cluster.do(lambda client: client.create_topic("new", partitions=1, replication_factor=2, deadline_s=10.0))
-        cluster.lose_disk(loses)
+        cluster.lose_disk(loses, is_told=False)
         cluster.cut(decides)
         cluster.world.network.mend(cluster.host(lags), cluster.host(loses))
         cluster.world.network.mend(cluster.host(loses), cluster.host(lags))
@@ -166,6 +166,7 @@ def test_a_lost_voter_does_not_vote_with_an_empty_disk():
         node = cluster.cluster.node(cluster.host(lags))
         assert node is not None and not node.quorum.is_leading, "an empty disk helped to elect one that lacks what was decided"
         cluster.heal()
+        cluster.replace(loses)
         cluster.until(lambda: cluster.cluster.controller() is not None)
         assert "new" in cluster.do(lambda client: client.metadata(["new"])).topics[0].name
         cluster.check()

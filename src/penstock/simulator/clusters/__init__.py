@@ -5,6 +5,7 @@
 | `menu` | what a seed chooses: nodes and roles, time-outs, topics with replicas, clients |
 | `members` | the nodes as processes of a world, and what can be seen of them from outside |
 | `stage` | what all clients of a run share, for a cluster |
+| `replacing` | what an operator does after a disk is lost |
 | `budget` | what the configuration is promised to bear, so that trouble never takes more |
 | `faults` | kinds of trouble that need several nodes; `aiming` chooses whom it hurts most; `ambushes` lie in wait for a moment |
 | `watching` | what must hold at every moment, looked at from outside where all nodes can be seen at once |

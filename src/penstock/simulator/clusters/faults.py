@@ -9,6 +9,7 @@ from itertools import combinations
 
 from penstock.simulator.clusters import budget
 from penstock.simulator.clusters.members import Cluster
+from penstock.simulator.clusters.replacing import Replacement
 from penstock.simulator.faults import Fault, Field, Strike
 
 _EVEN = 0.5
@@ -98,7 +99,9 @@ def pause(field: Field, host: str, seconds: float) -> None:
 def lose_a_disk(cluster: Cluster, field: Field) -> None:
     candidates = [host for host in cluster.hosts if budget.may_lose_disk(cluster, host)]
     if candidates and budget.is_made_good(cluster):
-        cluster.lose_disk(field.rng.choice(candidates))
+        host = field.rng.choice(candidates)
+        cluster.lose_disk(host)
+        Replacement(cluster, host)
 
 
 class RollingRestart:

@@ -5,9 +5,11 @@ nodes as they are at this instant, the dead ones not at all.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 from penstock.broker.node import Node
 from penstock.cluster.image import ClusterImage, PartitionState
@@ -140,7 +142,18 @@ class Cluster:
 
     # Disks.
 
-    def lose_disk(self, host: str) -> None:
-        """The machine stops, and comes back with an empty disk: another directory under the same node id."""
+    def lose_disk(self, host: str, *, is_told: bool = True) -> None:
+        """The machine stops, and comes back with an empty disk: another directory under the same node id.
+
+        As an operator should, the node is told that its cluster is there already.
+        """
         self.lost_disks.append((self.world.now(), host))
         self.world.replace_disk(host)
+        process = self.processes[host]
+        process.settings = replace(process.settings, joins_cluster=is_told)
+
+    def run_at(self, host: str, work: Coroutine[Any, Any, None]) -> None:
+        """Does something inside the host's living process."""
+        process = self.world.hosts[host].process
+        assert process is not None
+        self.world.loop.create_task(work, context=process.context.copy())

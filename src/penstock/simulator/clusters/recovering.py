@@ -33,7 +33,17 @@ def missing(cluster: Cluster) -> Iterator[str]:
             partition = cluster.partition(host, topic, index)
             if partition is None or partition.leader is None or partition.leader.epoch != state.leader_epoch:
                 yield f"{host} does not know that it leads {topic}-{index} in epoch {state.leader_epoch}"
+    yield from _not_voting(cluster)
     yield from _behind(cluster)
+
+
+def _not_voting(cluster: Cluster) -> Iterator[str]:
+    host = cluster.controller()
+    node = None if host is None else cluster.node(host)
+    for voter in cluster.voters if node is not None else ():
+        living = cluster.node(voter)
+        if living is not None and node is not None and not node.quorum.voters.has(living.quorum.me):
+            yield f"{voter} does not vote"
 
 
 def _behind(cluster: Cluster) -> Iterator[str]:
