@@ -182,6 +182,19 @@ def test_a_killed_node_is_told_with_its_vote(cluster: Cluster):
     cluster.become_well()
 
 
+def test_without_a_majority_of_voters_it_says_that_there_is_no_controller(cluster: Cluster):
+    for number in ("2", "3"):
+        cluster.succeed("kill-node", number)
+    ended = cluster.run("status", "--wait", "3", "--json")
+    told = json.loads(ended.out)
+    assert (ended.code, told["controller"]) == (NOT_WELL, None)
+    assert {row["votes"] for row in told["nodes"]} == {"unknown"}
+    assert any(trouble.startswith("there is no controller") for trouble in told["troubles"])
+    assert "nobody leads it; 2 of 3 voters must answer each other" in cluster.run("status").out
+    cluster.succeed("start")
+    cluster.become_well()
+
+
 def test_a_replaced_node_has_an_empty_disk_another_directory_and_everything_again(cluster: Cluster):
     cluster.penstock("topics", "create", "kept", "--partitions", "2", "--replication-factor", "3", "--config", "min.insync.replicas=2")
     cluster.penstock("produce", "kept", given=numbers(500))

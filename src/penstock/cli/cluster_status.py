@@ -83,7 +83,9 @@ def _print(picture: Picture) -> None:
     click.echo(f"cluster {picture.cluster.cluster_id}  {office}{epoch}")
     rows = _node_rows(picture)
     print_table(list(rows[0]), [list(row.values()) for row in rows])
-    if quorum is not None:
+    if quorum is not None and leader is None:
+        click.echo(f"quorum: nobody leads it; {quorum.majority} of {len(quorum.voters)} voters must answer each other")
+    elif quorum is not None:
         click.echo(f"quorum: {len(picture.answering_voters())} of {len(quorum.voters)} voters answer, {quorum.majority} are needed")
     counts = {
         "under-replicated": len(picture.under_replicated()),
@@ -118,23 +120,34 @@ def _leader(picture: Picture) -> int | None:
 
 def _node_rows(picture: Picture) -> list[dict[str, Any]]:
     brokers = {node.node_id: node for node in picture.cluster.nodes}
-    voters = {} if picture.quorum is None else {each.node_id: each for each in picture.quorum.voters}
+    voters = [] if picture.quorum is None else [each.node_id for each in picture.quorum.voters]
     rows = []
     for node_id in sorted({*brokers, *voters}):
-        broker, voter = brokers.get(node_id), voters.get(node_id)
-        is_away = broker.is_fenced if broker is not None else voter is not None and not picture.answers(voter)
+        broker = brokers.get(node_id)
+        vote = _vote(picture, node_id)
+        is_away = broker.is_fenced if broker is not None else vote == "silent"
         held = [each.state for each in picture.partitions() if node_id in each.state.replicas]
         rows.append({
             "node": node_id,
             "state": "away" if is_away else "up",
             "address": None if broker is None else str(broker.address),
             "rack": None if broker is None else broker.rack or None,
-            "votes": "no" if voter is None else "leads" if node_id == _leader(picture) else "yes" if picture.answers(voter) else "silent",
+            "votes": vote,
             "leads": sum(state.leader == node_id for state in held),
             "replicas": len(held),
             "in_sync": sum(node_id in state.in_sync for state in held),
         })  # fmt: skip
     return rows
+
+
+def _vote(picture: Picture, node_id: int) -> str:
+    """Without a leader nobody hears from voters, so nobody knows."""
+    if picture.quorum is None or picture.quorum.leader == NO_LEADER:
+        return "unknown"
+    voter = next((each for each in picture.quorum.voters if each.node_id == node_id), None)
+    if voter is None:
+        return "no"
+    return "leads" if node_id == picture.quorum.leader else "yes" if picture.answers(voter) else "silent"
 
 
 def _ill_row(ill: Ill) -> dict[str, Any]:

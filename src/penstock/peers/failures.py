@@ -50,6 +50,7 @@ _ADVICE: dict[int, str] = {
     ErrorCode.LEADER_NOT_AVAILABLE: "wait until a node that holds a replica is up",
     ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise the topic's max.message.bytes",
     ErrorCode.NOT_ENOUGH_REPLICAS: "start the missing nodes, or lower the topic's min.insync.replicas",
+    ErrorCode.REQUEST_TIMED_OUT: "look whether the cluster is well: penstock cluster status",
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or delete the topic first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "start more nodes, or ask for fewer replicas",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "use 1 to 249 letters, digits, '.', '_' or '-'",
@@ -109,7 +110,7 @@ class Refused(PeerFailure):
 
 
 class GaveUp(PeerFailure):
-    """The deadline passed; `last` is what the last try ran into."""
+    """The deadline passed; `last` is what the last try ran into, or the last that was refused."""
 
     def __init__(self, what: str, span_s: float, last: PeerFailure, *, may_have_happened: bool) -> None:
         super().__init__(f"{what}: gave up after {span_s:g} s. {last.problem}", last.advice, may_have_happened=may_have_happened)

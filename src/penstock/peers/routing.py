@@ -68,18 +68,20 @@ class Router:
 
     async def retry(self, what: str, deadline: Deadline, attempt: Callable[[], Awaitable[T]]) -> T:
         backoff = Backoff(self._env, first_s=self._settings.backoff_first_s, longest_s=self._settings.backoff_longest_s)
-        may_have_happened = False
+        may_have_happened, refused = False, None
         while True:
             try:
                 return await attempt()
             except PeerFailure as failure:
+                refused = failure if isinstance(failure, Refused) else refused
                 may_have_happened = may_have_happened or failure.may_have_happened
                 if not failure.is_retriable:
                     failure.may_have_happened = may_have_happened
                     raise
                 pause_s = backoff.pause_s()
                 if deadline.left_s() <= pause_s:
-                    raise GaveUp(what, deadline.span_s, failure, may_have_happened=may_have_happened) from failure
+                    told = refused or failure  # A refusal says why; that the last try was cut short says less.
+                    raise GaveUp(what, deadline.span_s, told, may_have_happened=may_have_happened) from failure
             await asyncio.sleep(pause_s)
 
     async def any_node(self, deadline: Deadline) -> Connection:
