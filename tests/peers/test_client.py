@@ -84,6 +84,17 @@ def test_a_call_gives_up_at_its_deadline_and_says_why(script: ErrorCode, may_hav
     assert 5 <= tries <= 60, "pauses grow"
 
 
+def test_a_call_whose_last_try_was_cut_short_says_why_the_one_before_was_refused():
+    async def scenario():
+        async with pretend_node() as node, client_of(node) as client:
+            node.produce_script.extend([ErrorCode.NOT_ENOUGH_REPLICAS, NO_ANSWER])
+            with pytest.raises(GaveUp, match="the node answered NOT_ENOUGH_REPLICAS"):
+                async with asyncio.timeout(5):
+                    await client.produce(TOPIC, 0, BATCH, deadline_s=0.4)
+
+    asyncio.run(scenario())
+
+
 def test_a_silent_node_does_not_hold_a_call_past_its_deadline():
     async def scenario():
         async with pretend_node() as node, client_of(node) as client:
