@@ -69,6 +69,13 @@ def a_late_commit_goes_back(diary: Diary) -> None:
     committed(diary, 7, began=4.5, ended=4.6)
 
 
+def what_was_told_is_taken_back(diary: Diary) -> None:
+    """Of a commit that was never acknowledged: whoever was told of it could count on it all the same."""
+    diary.committing("g", P, 9, 4.4)
+    diary.found_committed("g", P, 9, began=5.0, ended=5.1)
+    diary.found_committed("g", P, 8, began=5.2, ended=5.3)
+
+
 def a_record_was_skipped(diary: Diary) -> None:
     diary.moves = [move for move in diary.moves if getattr(move, "offset", -1) != 6]
 
@@ -79,6 +86,7 @@ BROKEN: list[tuple[Callable[[Diary], None], str]] = [
     (an_offset_is_told_that_nobody_committed, "a committed offset is kept"),
     (an_offset_is_told_before_anybody_committed_it, "a committed offset is kept"),
     (a_late_commit_goes_back, "committed offsets never go back"),
+    (what_was_told_is_taken_back, "what was told of commits stays"),
     (a_record_was_skipped, "nothing that was committed was skipped"),
 ]
 

@@ -7,7 +7,7 @@ within a generation nobody shares, that what was acknowledged as committed is ne
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.simulator.diary import Committing, Diary, Outcome, Read
+from penstock.simulator.diary import Committed, Committing, Diary, Outcome, Read
 from penstock.vocabulary import TopicPartition
 
 Findings = Iterator[tuple[TopicPartition, str]]
@@ -48,6 +48,16 @@ def committed_never_goes_back(diary: Diary) -> Findings:
             reached[commit.group, commit.partition] = commit
 
 
+def what_was_told_stays(diary: Diary) -> Findings:
+    """Whoever was told of a committed offset could have read on from there: nobody hears of an earlier one afterwards."""
+    told: dict[tuple[str, TopicPartition], list[Committed]] = defaultdict(list)
+    for found in sorted(diary.committed, key=lambda one: one.ended):
+        earlier = [one for one in told[found.group, found.partition] if one.ended <= found.began and one.offset > found.offset]
+        if earlier:
+            yield found.partition, f"{found.group} was told {earlier[0].offset}, and {found.offset} later"
+        told[found.group, found.partition].append(found)
+
+
 def nothing_committed_was_skipped(diary: Diary) -> Findings:
     """Every record below a committed offset was read by some member of the group."""
     read: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
@@ -72,5 +82,6 @@ GROUP_RULES = {
     "one owner in a generation": one_owner_in_a_generation,
     "a committed offset is kept": committed_is_kept,
     "committed offsets never go back": committed_never_goes_back,
+    "what was told of commits stays": what_was_told_stays,
     "nothing that was committed was skipped": nothing_committed_was_skipped,
 }

@@ -7,8 +7,11 @@ neglects the rules of consensus is tried on cores (simulator/cores); some of tha
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.broker import coordinator_loading, replica_serving
 from penstock.broker.assignments import Assignments
+from penstock.broker.coordinator_loading import Loaded
 from penstock.broker.in_sync_changes import InSyncChanges
+from penstock.broker.patience import Patience
 from penstock.cluster import drafting, moving, registering
 from penstock.cluster import in_sync as wishes
 from penstock.cluster.commands import RegisterNode
@@ -16,6 +19,8 @@ from penstock.cluster.drafting import Draft
 from penstock.cluster.image import PartitionState
 from penstock.cluster.moving import Circumstances
 from penstock.errors import ErrorCode
+from penstock.log.log import Log
+from penstock.partition.follower import Fetch, Fetched, Follower, Step, Truncate
 from penstock.partition.in_sync import InSync, ProposeInSync
 from penstock.partition.leader import Effect, InSyncChanged, Leader, Reached
 from penstock.partition.partition import Partition, ProduceToken
@@ -142,6 +147,30 @@ def trusts_a_disk_that_was_put_in_since() -> Patches:
     return [(registering, "_come_back", come_back_as_ever)]
 
 
+# Logs and groups.
+
+
+def truncates_by_its_watermark() -> Patches:
+    """As before KIP-101: who follows a new leader cuts its log at the watermark that it knows, and takes whatever comes."""
+    answered = Follower.answered
+
+    def cut_first(self: Follower, asked: Fetch, answer: Fetched) -> list[Step]:
+        if not self.is_agreed and asked == self.next_fetch() and answer.error_code == ErrorCode.NONE:
+            self.is_agreed = True
+            if self.high_watermark < self._log.end_offset:
+                return [Truncate(max(self.high_watermark, self._log.start_offset), is_loss=False)]
+        return answered(self, asked, answer)
+
+    return [(Follower, "answered", cut_first), (replica_serving, "diverging_at", lambda log, offset, last_epoch: None)]
+
+
+def begins_groups_anew_where_their_partition_is_led() -> Patches:
+    async def read_nothing(log: Log, offset: int, loaded: Loaded, patience: Patience) -> tuple[dict[bytes, bytes | None], int]:
+        return {}, log.end_offset
+
+    return [(coordinator_loading, "_read_stretch", read_nothing)]
+
+
 # Consensus.
 
 
@@ -170,6 +199,8 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         elects_whoever_is_up,
         takes_everybody_for_eligible,
         trusts_a_disk_that_was_put_in_since,
+        truncates_by_its_watermark,
+        begins_groups_anew_where_their_partition_is_led,
         forgets_its_vote,
         commits_before_the_flush,
     )
