@@ -179,10 +179,17 @@ def test_a_batch_that_begins_before_our_end_takes_the_place_of_what_we_have_of_i
 
 def test_an_empty_log_begins_with_the_whole_batch_that_the_leaders_start_stands_in() -> None:
     """DeleteRecords moves a start into the middle of a batch."""
-    follower = Follower(EPOCH, store(start=12), 0)
-    steps = follower.answered(follower.next_fetch(), answer(batch(10, 1, records=5), start=12))
-    assert [type(step) for step in steps] == [StartOver, Append, RaiseStart]
-    assert (steps[0], steps[2]) == (StartOver(10), RaiseStart(12))
+    log = store(start=12)
+    follower = Follower(EPOCH, log, 0)
+    assert follower.answered(follower.next_fetch(), answer(batch(10, 1, records=5), start=12)) == [StartOver(10)]
+    log.start_over(10)
+    assert follower.next_fetch() == Fetch(EPOCH, 12, -1), "the leader has nothing before its start to tell"
+    append, raise_start = follower.answered(follower.next_fetch(), answer(batch(10, 1, records=5), start=12))
+    assert isinstance(append, Append)
+    for content, header in append.batches:
+        log.append(content, header)
+    assert raise_start == RaiseStart(12)
+    assert follower.next_fetch() == Fetch(EPOCH, 15, 1)
 
 
 def test_nothing_is_reported_before_the_leader_has_agreed() -> None:

@@ -100,7 +100,7 @@ def diverging_at(log: ReplicaLog, offset: int, last_epoch: int) -> Diverging | N
 
 
 class Follower:
-    __slots__ = ("_log", "_reported", "epoch", "high_watermark", "is_agreed")
+    __slots__ = ("_asks_from", "_log", "_reported", "epoch", "high_watermark", "is_agreed")
 
     def __init__(self, epoch: LeaderEpoch, log: ReplicaLog, high_watermark: Offset) -> None:
         self.epoch = epoch
@@ -108,14 +108,16 @@ class Follower:
         self.is_agreed = False  # All that is here came from this leader, or is what it has too.
         self._log = log
         self._reported = NOTHING
+        self._asks_from = NOTHING  # A log that begins with a whole batch begins before the leader's does, which answers from its start on.
 
     def next_fetch(self) -> Fetch:
-        return Fetch(self.epoch, self._log.end_offset, self._log.epochs.latest)
+        return Fetch(self.epoch, max(self._log.end_offset, self._asks_from), self._log.epochs.latest)
 
     def answered(self, asked: Fetch, answer: Fetched) -> list[Step]:
         """What to do, in this order. The log must be as it was when this was asked; otherwise nothing."""
         if asked != self.next_fetch():
             return []
+        self._asks_from = NOTHING
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return [StartOver(answer.log_start)]  # Its log begins after ours ends, or it has lost ours from sight.
         if answer.error_code != ErrorCode.NONE:
@@ -152,22 +154,22 @@ class Follower:
 
     def _take(self, answer: Fetched) -> list[Step]:
         log, steps = self._log, list[Step]()
-        start_offset, end_offset = log.start_offset, log.end_offset
+        end_offset = log.end_offset
         if answer.records:
             first_offset = Offset(read_header(answer.records).base_offset)
             if first_offset < end_offset:
                 # A batch that begins before our end holds it: the leader starts inside of a batch, or compaction has made two into one.
-                if start_offset < end_offset:
-                    return [self._truncate(max(first_offset, start_offset))]
-                steps.append(StartOver(first_offset))
-                start_offset = end_offset = first_offset
+                if log.start_offset < end_offset:
+                    return [self._truncate(max(first_offset, log.start_offset))]
+                self._asks_from = end_offset
+                return [StartOver(first_offset)]
             joined = join(answer.records, end_offset=end_offset, last_epoch=log.epochs.latest, epoch_max=self.epoch)
             if not joined.batches:
                 return [Wait(joined.fault or "the leader sent nothing whole")]
             steps.append(Append(joined.batches))
             end_offset = joined.end_offset
         leaders_start = Offset(min(answer.log_start, end_offset))
-        if leaders_start > start_offset:
+        if leaders_start > log.start_offset:
             steps.append(RaiseStart(leaders_start))
         watermark = Offset(min(answer.high_watermark, end_offset))
         if watermark > min(self.high_watermark, log.end_offset):  # Once more, if an append came to nothing.
