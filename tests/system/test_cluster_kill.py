@@ -80,6 +80,32 @@ def test_a_cluster_loses_nothing_when_nodes_die(tmp_path: Path, rounds: int) -> 
         assert cluster.complaints() == []
 
 
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+def test_several_nodes_may_die_at_once_and_come_back_in_any_order(tmp_path: Path, rounds: int) -> None:
+    """Nothing is taken meanwhile, and nothing is lost: whoever has everything must be waited for."""
+    rng = random.Random(f"several {rounds}")
+    with Cluster(tmp_path, settings=SETTINGS) as cluster:
+        topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, segment_bytes=SEGMENT_BYTES, **SAFE)
+        with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=1_000) as diary:
+            for number in range(rounds):
+                answered = len(diary.acknowledged)
+                until(lambda answered=answered: len(diary.acknowledged) > answered + 200, "the load runs")
+                victims = rng.sample(cluster.members, 2 + number % 2)
+                for victim in victims:
+                    victim.kill()
+                    time.sleep(rng.choice([0, 0, 0.8]))
+                for victim in rng.sample(victims, len(victims)):
+                    victim.spawn()
+                    time.sleep(rng.choice([0, 0.5, 1.5]))
+                for victim in victims:
+                    victim.wait_until_ready()
+                cluster.wait_until_full(topic)
+        assert check(cluster.bootstrap, diary) == diary.sent
+        cluster.wait_until_full(topic)
+        assert check_replicas_agree(topic, cluster.log_directories(topic)) > 0
+        assert cluster.complaints() == []
+
+
 def test_a_node_that_lost_its_disk_is_filled_again_under_load(tmp_path: Path) -> None:
     with Cluster(tmp_path, settings=SETTINGS) as cluster:
         topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, segment_bytes=SEGMENT_BYTES, **SAFE)
