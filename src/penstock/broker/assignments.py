@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.broker.configuring import adopt_settings, adopt_topic_config
+from penstock.broker.configuring import adopt_settings, adopt_topic_config, least_in_sync
 from penstock.broker.partitions import topic_directory
 from penstock.broker.together import together
 from penstock.cluster import records
@@ -20,7 +20,7 @@ from penstock.cluster.commands import BuryTopic
 from penstock.cluster.image import PartitionState, Topic
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.partition.in_sync import NO_NODE_EPOCH
-from penstock.partition.leader import InSyncChanged, Leader, Resigned
+from penstock.partition.leader import InSyncChanged, Leader, MinInSyncChanged, Resigned
 from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
 from penstock.vocabulary import NO_NODE, NodeId, TopicId
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 PUT_ASIDE = ".damaged"
+NEVER_ENOUGH = 1 << 15  # More than a partition has replicas.
 
 
 class Assignments:
@@ -161,8 +162,13 @@ class Assignments:
         elif partition.leader is None or partition.epoch != state.leader_epoch:
             self._lead(partition, state)
         else:
-            changed = InSyncChanged(self._with_epochs(state.in_sync), state.partition_epoch, state.replicas)
-            self._node.carry_out(partition, partition.leader.step(changed, self._node.env.now()))
+            self._change_set(partition, partition.leader, state)
+
+    def _change_set(self, partition: Partition, leader: Leader[ProduceToken], state: PartitionState) -> None:
+        """Nothing is committed while the leader knows the new set and not yet how large it must be, or the other way round."""
+        changed = InSyncChanged(self._with_epochs(state.in_sync), state.partition_epoch, state.replicas)
+        for event in (MinInSyncChanged(NEVER_ENOUGH), changed, MinInSyncChanged(least_in_sync(partition.config, state))):
+            self._node.carry_out(partition, leader.step(event, self._node.env.now()))
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
         self._resign(partition)
@@ -177,7 +183,7 @@ class Assignments:
             own_end=partition.durable_end,
             high_watermark=partition.high_watermark,
             epoch_start=partition.log.end_offset,
-            min_insync=partition.config.min_insync_replicas,
+            min_insync=least_in_sync(partition.config, state),
             lag_max_s=node.settings.replica_lag_ms / 1000,
             now=now,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.partitions import log_config
 from penstock.broker.patience import Patience
-from penstock.cluster.image import Topic
+from penstock.cluster.image import PartitionState, Topic
 from penstock.cluster.records import EVERY_NODE
 from penstock.errors import Refusal
 from penstock.partition.leader import MinInSyncChanged
@@ -53,6 +53,12 @@ async def adopt_settings(node: "Node") -> None:
         await patience.pause_if_over()
 
 
+def least_in_sync(config: TopicConfig, state: PartitionState) -> int:
+    """How many replicas must vouch for what is committed. While the controller counts on replicas outside of the set to have everything
+    (KIP-966), more than the set has: whatever this node was started with, nothing is committed that those lack."""
+    return max(config.min_insync_replicas, len(state.in_sync) + 1 if state.eligible else 0)
+
+
 def adopt_topic_config(node: "Node", topic: Topic) -> None:
     config = node.partitions.config_of(topic)
     for partition in node.partitions.by_id.get(topic.topic_id, {}).values():
@@ -63,8 +69,9 @@ def adopt_topic_config(node: "Node", topic: Topic) -> None:
 def _adopt(node: "Node", partition: Partition, config: TopicConfig) -> None:
     partition.config = config
     partition.log.config = log_config(config, node.settings.checkpoint_bytes)
-    if partition.leader is not None:
-        node.carry_out(partition, partition.leader.step(MinInSyncChanged(config.min_insync_replicas), node.env.now()))
+    state = node.image.partition(partition.topic_id, partition.index)
+    if partition.leader is not None and state is not None:
+        node.carry_out(partition, partition.leader.step(MinInSyncChanged(least_in_sync(config, state)), node.env.now()))
     if config.acknowledges_after_flush or config.flush_interval_ms is not None:
         node.flusher.request(partition)  # What came under a weaker promise is owed the stronger one from now on.
     node.look_for_old_segments_soon()
