@@ -53,7 +53,7 @@ dropped = st.lists(st.tuples(ids, ints), max_size=5)
 fetches = st.builds(ReplicaFetch, longs, st.booleans(), sizes, sizes, sizes, wishes, dropped)
 codes = st.integers(-(2**15), 2**15 - 1)
 diverging = st.none() | st.tuples(st.integers(0, 2**31 - 1), longs)
-rows = st.lists(st.builds(Fetched, ids, ints, codes, longs, longs, diverging, st.binary(max_size=50)), max_size=5)
+rows = st.lists(st.builds(Fetched, ids, ints, ints, longs, ints, codes, longs, longs, diverging, st.binary(max_size=50)), max_size=5)
 reached = st.lists(st.tuples(ids, ints, ints, longs), max_size=5)
 
 
@@ -134,7 +134,8 @@ def test_what_was_reached_comes_back_as_it_was(node_epoch: int, some: list[Any])
 
 def test_records_are_copied_on_neither_side() -> None:
     records = [bytearray(b"first"), memoryview(bytearray(b"second"))]
-    some = [Fetched(TopicId(bytes(16)), number, 0, Offset(9), Offset(0), None, each) for number, each in enumerate(records)]
+    wish = (1, Offset(7), 1)
+    some = [Fetched(TopicId(bytes(16)), number, *wish, 0, Offset(9), Offset(0), None, each) for number, each in enumerate(records)]
     pieces = write_fetched(1, some)
     assert pieces[1] is records[0]
     assert pieces[2] is records[1]

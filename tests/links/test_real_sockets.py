@@ -80,7 +80,8 @@ async def test_a_replicas_records_arrive_as_slices_that_may_be_kept(tmp_path: Pa
     rng = Random(2)
     async with pair(tmp_path) as nodes:
         batches = [rng.randbytes(1_000 * number) for number in range(50)]
-        rows = [Fetched(TopicId(bytes(16)), number, 0, Offset(0), Offset(0), None, batch) for number, batch in enumerate(batches)]
+        front = (1, Offset(0), 1, 0, Offset(0), Offset(0), None)
+        rows = [Fetched(TopicId(bytes(16)), number, *front, batch) for number, batch in enumerate(batches)]
         nodes.parties[TWO].door.asked[Kind.REPLICA_FETCH] = lambda asked: asked.answer(write_fetched(1, rows))
         kept = []
         for _ in range(3):

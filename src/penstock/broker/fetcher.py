@@ -178,10 +178,10 @@ class Fetcher:
 
     def _take(self, row: Fetched) -> None:
         key = (row.topic_id, row.partition)
-        followed, said = self._followed.get(key), self._said.get(key)
-        if followed is None or said is None or not self._is_wanted(key):
+        followed = self._followed.get(key)
+        if followed is None or not self._is_wanted(key):
             return  # It was asked for under another leadership, or is not wanted for now.
-        asked = Fetch(LeaderEpoch(said.leader_epoch), said.fetch_offset, said.last_epoch)
+        asked = Fetch(LeaderEpoch(row.leader_epoch), row.fetch_offset, row.last_epoch)
         diverging = None if row.diverging is None else Diverging(row.diverging[0], Offset(row.diverging[1]))
         answer = follower_side.Fetched(row.error_code, row.high_watermark, row.log_start, diverging, row.records)
         try:

@@ -220,9 +220,7 @@ class ReplicaSession:
         return None
 
     def _row(self, partition: Partition, wish: Wish, data: Buffer, diverging: tuple[int, int] | None = None) -> Fetched:
-        return Fetched(
-            wish.topic_id, wish.partition, ErrorCode.NONE, partition.high_watermark, partition.log.start_offset, diverging, data
-        )
+        return Fetched(*wish, ErrorCode.NONE, partition.high_watermark, partition.log.start_offset, diverging, data)
 
     def _failed(self, partition: Partition, wish: Wish, failure: Exception) -> Fetched:
         if isinstance(failure, OffsetOutOfRange) or wish.fetch_offset < partition.log.start_offset:
@@ -245,4 +243,4 @@ class ReplicaSession:
 
 
 def _refused(wish: Wish, code: ErrorCode) -> Fetched:
-    return Fetched(wish.topic_id, wish.partition, code, Offset(-1), Offset(-1), None, NO_RECORDS)
+    return Fetched(*wish, code, Offset(-1), Offset(-1), None, NO_RECORDS)

@@ -26,7 +26,8 @@ _FETCH = Struct(">q?IIIII")  # session, is_full, bytes, bytes of a partition, mi
 _WISH = Struct(">16siiqi")
 _DROPPED = Struct(">16si")
 _FETCHED = Struct(">q?I")  # session, is_unknown, rows
-_ROW = Struct(">16sihqqiqI")  # topic, partition, error, high watermark, log start, diverging epoch and end, bytes of records
+# topic, partition, the wish's leader epoch, offset and last epoch; error, high watermark, log start, diverging epoch and end, bytes
+_ROW = Struct(">16siiqihqqiqI")
 _NOT_DIVERGING = -1
 _REACHED = Struct(">qI")  # node epoch, rows
 _REACHED_ROW = Struct(">16siiq")
@@ -57,6 +58,9 @@ class Fetched(NamedTuple):
 
     topic_id: TopicId
     partition: int
+    leader_epoch: int  # These three are the wish's own. A follower may have wished for something else since,
+    fetch_offset: Offset  # and must not take this for the answer to that.
+    last_epoch: int
     error_code: int
     high_watermark: Offset
     log_start: Offset
@@ -94,9 +98,9 @@ def read_fetch(body: memoryview) -> ReplicaFetch:
 def write_fetched(session: int, rows: Sequence[Fetched], *, is_unknown: bool = False) -> list[Buffer]:
     """Pieces to be sent one after the other: the rows, and then their records as they are."""
     heads, records = [_FETCHED.pack(session, is_unknown, len(rows))], []
-    for topic_id, partition, code, high_watermark, log_start, diverging, content in rows:
+    for *front, diverging, content in rows:
         epoch, end = (_NOT_DIVERGING, -1) if diverging is None else diverging
-        heads.append(_ROW.pack(topic_id, partition, code, high_watermark, log_start, epoch, end, len(content)))
+        heads.append(_ROW.pack(*front, epoch, end, len(content)))
         if content:
             records.append(content)
     return [b"".join(heads), *records]
@@ -109,11 +113,11 @@ def read_fetched(body: memoryview) -> Answer:
     if at > end:
         raise MalformedInput("the rows of an answer are cut off")
     rows, new_row = [], tuple.__new__  # Half the cost of calling the class.
-    for topic_id, partition, code, high_watermark, log_start, epoch, epoch_end, size in _ROW.iter_unpack(body[_FETCHED.size : at]):
+    for *front, epoch, epoch_end, size in _ROW.iter_unpack(body[_FETCHED.size : at]):
         diverging = None if epoch == _NOT_DIVERGING else (epoch, epoch_end)
         records = body[at : at + size] if size else NO_RECORDS
         at += size
-        rows.append(new_row(Fetched, (topic_id, partition, code, high_watermark, log_start, diverging, records)))
+        rows.append(new_row(Fetched, (*front, diverging, records)))
     if at != end:
         raise MalformedInput("an answer does not end where its last records end")
     return Answer(session, is_unknown, rows)
