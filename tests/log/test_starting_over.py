@@ -88,6 +88,21 @@ def test_a_log_in_which_nothing_was_ever_written_can_begin_anywhere() -> None:
     run(story())
 
 
+def test_an_empty_log_can_begin_earlier_or_later() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk)
+        await bench.open()
+        for offset in (12, 10, 11, 0, 5):
+            await bench.log.start_over(offset)
+            await check_empty_at(bench, offset)
+            disk.power_cut(Loss.ALL)
+            await bench.open()
+            await check_empty_at(bench, offset)
+
+    run(story())
+
+
 def test_tickets_and_checkpoints_from_before_vouch_for_nothing_after_it() -> None:
     async def story() -> None:
         disk = SimDisk()

@@ -93,8 +93,9 @@ class Log(GrowingLog):
         """
         async with self._taking_turn():
             self._check_alive()
-            if offset < self.end_offset:  # No file may be left that seems to come after what will be written next.
-                await self._cut_to(max(offset, self._shelf.segments[0].base_offset))
+            kept_end = max(offset, self._shelf.segments[0].base_offset)
+            if kept_end < self.end_offset:  # No batch may be left that seems to come after what will be written next.
+                await self._cut_to(kept_end)
             try:
                 await self._begin_again(offset)
             except DiskFull:
