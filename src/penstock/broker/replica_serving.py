@@ -51,9 +51,12 @@ class ReplicaServing:
         session.asked(asked, fetch)
 
     def reached(self, follower: NodeId, body: memoryview) -> None:
-        """Raises MalformedInput."""
+        """Raises MalformedInput. Whoever could not join a set is not heard: it reports again, and the controller is spared the asking."""
         now = self._node.env.now()
         node_epoch, rows = read_reached(body)
+        known = self._node.image.nodes.get(follower)
+        if known is None or known.node_epoch != node_epoch or not known.is_live or known.is_stopping:
+            return
         for topic_id, index, leader_epoch, end_offset in rows:
             partition = self._node.partitions.find_by_id(TopicId(topic_id), index)
             if partition is not None and partition.leader is not None:
