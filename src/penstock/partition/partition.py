@@ -119,8 +119,9 @@ class Partition:
 
     @property
     def durable_end(self) -> Offset:
-        """Everything below is here as durable as the topic promises."""
-        return self.log.flushed_end if self._config.acknowledges_after_flush else self.log.end_offset
+        """Everything below is here as durable as the topic promises. What is readable of a log that opened damaged was on the disk."""
+        needs_flush = self._config.acknowledges_after_flush and self.end_is_known
+        return self.log.flushed_end if needs_flush else self.log.end_offset
 
     # Roles
 
