@@ -343,6 +343,43 @@ def test_an_unclean_election_is_an_operators_word_and_says_what_may_be_lost():
         cluster.check()
 
 
+def test_an_empty_disk_does_not_lead_though_it_bears_the_name_of_one_that_had_everything():
+    """The replica that was in sync alone loses its disk and comes back. Neither it nor the other, which lacks a record, may lead."""
+    with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:
+        cluster.create(replicas=2, min_insync_replicas=1)
+        leader, (other,) = cluster.leads(), cluster.followers()
+        cluster.produce(b"a")
+        cluster.kill(other)
+        cluster.until(lambda: cluster.in_sync() == {leader})
+        cluster.produce(b"b")
+        cluster.lose_disk(leader)
+        cluster.start(leader)
+        cluster.run_for(15)
+        assert cluster.leader() is None, "an empty disk leads"
+        cluster.start(other)
+        cluster.run_for(15)
+        assert cluster.leader() is None, "a replica without b leads"
+        assert "lost" in cluster.elect_unclean() or cluster.leader() == other
+        cluster.until(lambda: cluster.leader() == other)
+        cluster.promised = {WHERE: {0: b"a"}}
+        cluster.check()
+
+
+def test_a_leader_whose_disk_fails_hands_over():
+    """Its log takes no more writes: it asks to be left out of the set, another leads, and clients find that one."""
+    with Scene() as cluster:
+        cluster.create(min_insync_replicas=2)
+        cluster.produce(b"before")
+        old = cluster.leads()
+        cluster.cluster.processes[cluster.host(old)].offline_patience_seconds = 60.0  # Its operator sleeps.
+        cluster.world.hosts[cluster.host(old)].disk.fail_next_flush_where(lambda path: path.startswith("topics/"))
+        cluster.produce(b"after")
+        assert cluster.leader() not in (None, old)
+        cluster.kill(old)
+        cluster.start(old)
+        cluster.check()
+
+
 def test_nobody_but_an_operator_elects_uncleanly():
     with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:
         cluster.create(replicas=2, min_insync_replicas=1)
