@@ -1,6 +1,6 @@
 """The few requests that the generator sends, as bytes, in versions that every broker of the last years knows (none of them flexible).
 
-ApiVersions 0, Produce 7, Fetch 11, ListOffsets 1, Metadata 1, CreateTopics 4, DeleteTopics 3. Written out by hand, not with the broker's
+ApiVersions 0, Produce 7, Fetch 11, ListOffsets 1, Metadata 4, CreateTopics 4, DeleteTopics 3. Written out by hand, not with the broker's
 own codec: a mistake there must not hide itself here. Record batches are the broker's (penstock.wire.batches).
 """
 
@@ -86,17 +86,19 @@ def read_listed_offsets(reply: memoryview, topic: str) -> dict[int, tuple[int, i
 
 
 def metadata(topic: str) -> bytes:
-    return _frame(3, 1, 0, pack(">i", 1) + _string(topic))
+    """Of one topic, which is not made by asking."""
+    return _frame(3, 4, 0, pack(">i", 1) + _string(topic) + pack(">b", 0))
 
 
 def read_metadata(reply: memoryview) -> tuple[dict[int, tuple[str, int]], dict[int, tuple[int, int, int]]]:
     """Where each broker listens; and of each partition of the one topic the leader, how many replicas it has and how many are in sync."""
-    walk = _Walk(reply, 4)
+    walk = _Walk(reply, 4 + 4)  # After the correlation id and the throttle time.
     brokers = {}
     for _ in range(walk.int32()):
         node, host, port, _ = walk.int32(), walk.string(), walk.int32(), walk.string()
         brokers[node] = (host, port)
-    walk.int32()  # The controller.
+    walk.string()  # The cluster's id,
+    walk.int32()  # and its controller.
     partitions = {}
     for _ in range(walk.int32()):
         _, _, _ = walk.int16(), walk.string(), walk.int8()

@@ -28,7 +28,9 @@ class Diary:
     is_idempotent: bool
     sent: int = 0
     acknowledged: dict[tuple[int, int], int] = field(default_factory=dict)  # (partition, offset) -> number
-    doubly_promised: list[tuple[int, int]] = field(default_factory=list)  # Places that were promised to two records.
+    # Acknowledged without a place: librdkafka takes the answer to one batch for an answer to those before it that lost their own.
+    acknowledged_somewhere: list[int] = field(default_factory=list)
+    doubly_promised: list[str] = field(default_factory=list)  # Places that were promised to two records.
     refused: list[str] = field(default_factory=list)
     answered_at: list[float] = field(default_factory=list)  # When each acknowledgement came, by the monotonic clock.
 
@@ -42,13 +44,17 @@ class Diary:
         if error is not None:
             self.refused.append(str(error))
             return
-        self.promise(number, int(message.partition() or 0), int(message.offset() or 0))
+        if message.offset() is None:
+            self.acknowledged_somewhere.append(number)
+            self.answered_at.append(time.monotonic())
+        else:
+            self.promise(number, int(message.partition() or 0), int(message.offset() or 0))
 
     def promise(self, number: int, partition: int, offset: int) -> None:
         self.answered_at.append(time.monotonic())
         place = (partition, offset)
         if place in self.acknowledged:
-            self.doubly_promised.append(place)
+            self.doubly_promised.append(f"{partition}/{offset} to {self.acknowledged[place]} and to {number}")
         self.acknowledged[place] = number
 
 
