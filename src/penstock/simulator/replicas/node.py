@@ -113,9 +113,10 @@ class SimNode:
 
     def _end_in_order(self) -> None:
         if self.store.failure is None:
+            is_clean = self._acts or self.was_clean  # A life that was never registered does not make up for how the one before it ended.
             self.kill()
             self.store.start_again()
-            self.was_clean = True
+            self.was_clean = is_clean
 
     def later(self, seconds: float, what: Callable[[], None]) -> None:
         """In this life, and not while it is paused."""
@@ -205,7 +206,9 @@ class SimNode:
                 self._replay_until(end)
                 answered(replies)
 
-        self.world.send(self.node_id, CONTROLLER, lambda: self.world.controller.asked(command, reply))
+        # To register is asked again only where no answer came: one that came late would be taken for another end of this node's life.
+        may_double = not isinstance(command, RegisterNode)
+        self.world.send(self.node_id, CONTROLLER, lambda: self.world.controller.asked(command, reply), may_double=may_double)
 
     # Roles
 
