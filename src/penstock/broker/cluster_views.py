@@ -4,15 +4,20 @@ The controller of the protocol is the node to which clients send what changes th
 where the real controller is no broker, or nobody knows of one, this node names itself.
 """
 
+from collections import Counter
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cluster.image import ClusterImage, PartitionState
+from penstock.broker.patience import Patience
+from penstock.cluster.image import ClusterImage, PartitionState, Topic
 from penstock.errors import ErrorCode
 from penstock.settings import TopicConfig
 from penstock.vocabulary import NO_NODE, NodeId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+LOOK_EVERY = 256  # Partitions between two looks at the clock.
 
 
 class Ills(NamedTuple):
@@ -49,13 +54,46 @@ def is_below_min_in_sync(state: PartitionState, config: TopicConfig) -> bool:
     return state.leader == NO_NODE or len(state.in_sync) < min(config.min_insync_replicas, len(state.replicas))
 
 
-def ills(node: "Node") -> Ills:
-    counts = [0, 0, 0, 0]
-    for topic in node.image.topics.values():
-        config = node.partitions.config_of(topic)
-        for state in topic.partitions:
-            counts[0] += is_under_replicated(state)
-            counts[1] += is_below_min_in_sync(state, config)
-            counts[2] += state.leader == NO_NODE
-            counts[3] += state.is_reassigning
-    return Ills(*counts)
+class Share(NamedTuple):
+    """Of one node."""
+
+    leads: int = 0
+    replicas: int = 0
+    in_sync: int = 0
+
+
+async def ills(node: "Node") -> Ills:
+    under = below = leaderless = reassigning = 0
+    config, configured = node.partitions.defaults, None
+    async for topic, _, state in each_partition(node):
+        if configured is not topic:
+            config, configured = node.partitions.config_of(topic), topic
+        under += is_under_replicated(state)
+        below += is_below_min_in_sync(state, config)
+        leaderless += state.leader == NO_NODE
+        reassigning += state.is_reassigning
+    return Ills(under, below, leaderless, reassigning)
+
+
+async def shares(node: "Node") -> dict[NodeId, Share]:
+    """How the partitions lie on the nodes; those without any are left out."""
+    leads: Counter[NodeId] = Counter()
+    replicas: Counter[NodeId] = Counter()
+    in_sync: Counter[NodeId] = Counter()
+    async for _, _, state in each_partition(node):
+        leads[state.leader] += 1
+        for replica in state.replicas:
+            replicas[replica] += 1
+        for replica in state.in_sync:
+            in_sync[replica] += 1
+    return {node_id: Share(leads[node_id], count, in_sync[node_id]) for node_id, count in replicas.items()}
+
+
+async def each_partition(node: "Node") -> AsyncIterator[tuple[Topic, int, PartitionState]]:
+    """All of the cluster. There may be many thousands, so others get their turn meanwhile."""
+    patience = Patience(node.env)
+    for topic in list(node.image.topics.values()):
+        for index, state in enumerate(list(topic.partitions)):
+            if index % LOOK_EVERY == 0:
+                await patience.pause_if_over()
+            yield topic, index, state

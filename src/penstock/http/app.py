@@ -20,6 +20,7 @@ from penstock.http.api.dispatch import Api, RawRequest, host_names
 from penstock.http.api.guard import refuse_host
 from penstock.http.api.routes import PREFIX
 from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, bounded
+from penstock.http.cluster_gauges import cluster_gauges
 from penstock.http.gauges import gauges
 from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
@@ -46,8 +47,8 @@ def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> A
         refusal = refuse_host(_headers(request), host_names(node))  # It tells names of groups and topics.
         if refusal is not None:
             return refusal
-        of_groups = await group_gauges(node)
-        return await node.env.offload(metrics, [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_groups, *vitals()])
+        of_others = [*await group_gauges(node), *await cluster_gauges(node)]
+        return await node.env.offload(metrics, [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_others, *vitals()])
 
     async def get_status(request: Request) -> Answer:
         return refuse_host(_headers(request), host_names(node)) or status_page()

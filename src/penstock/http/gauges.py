@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from penstock.broker.cluster_views import ills
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
 
@@ -23,23 +22,5 @@ def gauges(node: Node) -> Iterator[Sample]:
         ("disk_is_low", node.disk_is_low, "1 while produce requests are refused for want of disk room."),
         ("disk_free_bytes", node.env.disk.free_bytes(), "Room on the disk of the data directory."),
     ]
-    if node.health().is_ready:
-        values += _of_cluster(node)
     for name, value, reason in values:
         yield Sample(f"penstock_{name}", "gauge", reason, (), value)
-
-
-def _of_cluster(node: Node) -> list[tuple[str, float, str]]:
-    """As this node has heard of it: every node of a cluster tells the same, so take the greatest."""
-    found, nodes = ills(node), node.image.nodes.values()
-    return [
-        ("is_controller", node.quorum.is_leading, "1 on the node that decides for the cluster."),
-        ("quorum_term", node.quorum.term, "The term of the metadata quorum: it grows with each election."),
-        ("metadata_end_offset", node.quorum.applied_end, "Up to where this node has replayed the cluster's metadata."),
-        ("cluster_nodes", len(nodes), "Nodes that have registered."),
-        ("cluster_nodes_fenced", sum(each.is_fenced for each in nodes), "Nodes that are away."),
-        ("cluster_partitions_under_replicated", found.under_replicated, "Partitions that lack replicas in sync."),
-        ("cluster_partitions_below_min_in_sync", found.below_min_in_sync, "Partitions that refuse acks=all."),
-        ("cluster_partitions_leaderless", found.leaderless, "Partitions that nobody leads."),
-        ("cluster_partitions_reassigning", found.reassigning, "Partitions on their way to other nodes."),
-    ]

@@ -3,13 +3,12 @@
 All of the cluster is as this node has heard of it: any node can be asked. Nodes that only vote have no address for clients.
 """
 
-from collections import Counter
 from typing import Any
 
 from penstock import __version__
-from penstock.broker.cluster_views import ills
+from penstock.broker.cluster_views import Share, ills, shares
 from penstock.broker.node import Node
-from penstock.cluster.image import ClusterImage, NodeState
+from penstock.cluster.image import NodeState
 from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.http.answers import OK, Answer
 from penstock.http.api.requests import ApiRequest
@@ -60,9 +59,9 @@ async def get_nodes(node: Node, request: ApiRequest) -> Answer:
             "cluster_id": node.image.cluster_id,
             "controller": node.controller_node(),
             "version": __version__,
-            "nodes": _nodes(node),
+            "nodes": await _nodes(node),
             "topics": sum(name not in INTERNAL_TOPICS for name in node.image.topics),
-            **ills(node)._asdict(),
+            **(await ills(node))._asdict(),
             "partitions": len(partitions),
             "partitions_offline": sum(each.log.failure is not None for each in partitions),
             "connections": len(node.connections),
@@ -73,9 +72,9 @@ async def get_nodes(node: Node, request: ApiRequest) -> Answer:
     )
 
 
-def _nodes(node: Node) -> list[dict[str, Any]]:
+async def _nodes(node: Node) -> list[dict[str, Any]]:
+    held = await shares(node)
     reachable = {node_id: (host, port) for node_id, host, port, _ in node.endpoints()}
-    leads, replicas, in_sync = _shares(node.image)
     return [
         {
             "id": each.node_id,
@@ -87,9 +86,7 @@ def _nodes(node: Node) -> list[dict[str, Any]]:
             "epoch": each.node_epoch,
             "is_this": each.node_id == node.settings.node_id,
             "is_controller": each.node_id == node.controller_node(),
-            "leads": leads[each.node_id],
-            "replicas": replicas[each.node_id],
-            "in_sync": in_sync[each.node_id],
+            **held.get(each.node_id, Share())._asdict(),
         }
         for each in sorted(node.image.nodes.values(), key=lambda each: each.node_id)
         for host, port in [reachable.get(each.node_id, (each.host, each.port) if each.is_broker else (None, None))]
@@ -98,14 +95,3 @@ def _nodes(node: Node) -> list[dict[str, Any]]:
 
 def _state(each: NodeState) -> str:
     return "fenced" if each.is_fenced else "stopping" if each.is_stopping else "live"
-
-
-def _shares(image: ClusterImage) -> tuple[Counter[int], Counter[int], Counter[int]]:
-    leads: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
-    in_sync: Counter[int] = Counter()
-    for _, _, state in image.each_partition():
-        leads[state.leader] += 1
-        replicas.update(state.replicas)
-        in_sync.update(state.in_sync)
-    return leads, replicas, in_sync

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from penstock.broker.cluster_views import is_below_min_in_sync, is_under_replicated, offline_replicas
+from penstock.broker.cluster_views import each_partition, is_below_min_in_sync, is_under_replicated, offline_replicas
 from penstock.broker.node import Node
-from penstock.broker.patience import Patience
 from penstock.http.answers import OK, Answer
 from penstock.http.api.requests import ApiRequest
 from penstock.http.api.schemas import flag, integer, listing, named, or_null, shape, text
@@ -36,27 +35,26 @@ UNWELL = shape(
 
 async def list_unwell(node: Node, request: ApiRequest) -> Answer:
     rows: list[dict[str, Any]] = []
-    left_out, patience = 0, Patience(node.env)
-    for topic in list(node.image.topics.values()):
-        config = node.partitions.config_of(topic)
-        for index, state in enumerate(topic.partitions):
-            is_under, is_below = is_under_replicated(state), is_below_min_in_sync(state, config)
-            if not (is_under or is_below or state.is_reassigning):
-                continue
-            if len(rows) >= ROWS_MAX:
-                left_out += 1
-                continue
-            rows.append({
-                "topic": topic.name,
-                "partition": index,
-                "leader": None if state.leader == NO_NODE else state.leader,
-                "replicas": list(state.replicas),
-                "in_sync": list(state.in_sync),
-                "eligible": list(state.eligible),
-                "offline": list(offline_replicas(node.image, state)),
-                "is_under_replicated": is_under,
-                "is_below_min_in_sync": is_below,
-                "is_reassigning": state.is_reassigning,
-            })  # fmt: skip
-        await patience.pause_if_over()
+    left_out, config, configured = 0, node.partitions.defaults, None
+    async for topic, index, state in each_partition(node):
+        if configured is not topic:
+            config, configured = node.partitions.config_of(topic), topic
+        is_under, is_below = is_under_replicated(state), is_below_min_in_sync(state, config)
+        if not (is_under or is_below or state.is_reassigning):
+            continue
+        if len(rows) >= ROWS_MAX:
+            left_out += 1
+            continue
+        rows.append({
+            "topic": topic.name,
+            "partition": index,
+            "leader": None if state.leader == NO_NODE else state.leader,
+            "replicas": list(state.replicas),
+            "in_sync": list(state.in_sync),
+            "eligible": list(state.eligible),
+            "offline": list(offline_replicas(node.image, state)),
+            "is_under_replicated": is_under,
+            "is_below_min_in_sync": is_below,
+            "is_reassigning": state.is_reassigning,
+        })  # fmt: skip
     return Answer(OK, {"partitions": rows, "left_out": left_out}, is_large=True)
