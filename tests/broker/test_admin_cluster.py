@@ -15,7 +15,7 @@ from serving_cluster import ServingCluster, create
 
 from penstock.broker.node import Node
 from penstock.errors import ErrorCode
-from penstock.vocabulary import NodeId
+from penstock.vocabulary import NO_NODE, NodeId
 from penstock.wire.api_keys import ApiKey
 
 METADATA = "__cluster_metadata"
@@ -252,6 +252,7 @@ async def test_an_unclean_election_says_what_may_be_lost(tmp_path: Path) -> None
         await cluster.until(lambda node: node.image.topics["a"].partitions[0].in_sync == (3,))
         await cluster.stop(3)
         await cluster.start(1)
+        await cluster.until(lambda node: node.image.topics["a"].partitions[0].leader == NO_NODE)
         line = await cluster.line(1)
         assert (await elect(line, 0, {"a": [0]}))["a", 0][0] == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         code, said = (await elect(line, 1, {"a": [0]}))["a", 0]
