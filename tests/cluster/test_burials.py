@@ -2,7 +2,8 @@
 
 from cluster.scene import Scene, topic_id
 
-from penstock.cluster.commands import BuryTopic, DeleteTopic, UnregisterNode
+from penstock.cluster.commands import BuryTopic, CreateTopics, DeleteTopic, NewTopic, UnregisterNode
+from penstock.errors import ErrorCode
 from penstock.vocabulary import NodeId
 
 
@@ -37,3 +38,17 @@ def test_a_node_that_is_taken_off_the_list_owes_nothing() -> None:
     scene.fence(2)
     scene.submit(UnregisterNode(NodeId(2)))
     assert scene.image.graveyard == {}
+
+
+def test_an_order_that_comes_late_makes_no_topic_under_the_id_of_one_that_waits_for_its_burial() -> None:
+    """Its asker asks again, having heard no answer; meanwhile somebody deleted what the first try had made."""
+    scene = Scene(2)
+    wish = CreateTopics((NewTopic("t", topic_id(1), 1, 2),))
+    scene.ask(wish)
+    scene.submit(DeleteTopic(topic_id(1)))
+    scene.submit(BuryTopic(topic_id(1), NodeId(1)))
+    assert scene.refuses(wish).code is ErrorCode.UNKNOWN_TOPIC_ID
+    assert scene.image.topics == {}
+    scene.submit(BuryTopic(topic_id(1), NodeId(2)))
+    scene.ask(wish)
+    assert list(scene.image.topics) == ["t"], "nobody has anything of the first any more"

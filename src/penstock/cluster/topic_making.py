@@ -2,6 +2,7 @@
 
 A command for many topics is one decision: those that cannot be made are refused each by itself, the others are made together.
 A topic that is there under the very id that was drawn for it was made by this command before: it is answered as then, and nothing is made.
+If it was deleted since, it is not made again while files of it may lie somewhere: whoever has not buried the first would bury the second.
 """
 
 from collections.abc import Callable, Sequence
@@ -92,6 +93,8 @@ def _created(making: _Making, wish: NewTopic) -> records.TopicCreated:
     name = check_topic_name(wish.name)
     if name in making.image.topics or name in making.taken:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+    if wish.topic_id in making.image.graveyard:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} was made by this request, and has been deleted since")
     overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
     check_internal(name, making.terms.topic_defaults.with_overrides(overrides))
     return records.TopicCreated(name, wish.topic_id, _placements(making, wish), overrides)
