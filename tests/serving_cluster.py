@@ -73,6 +73,10 @@ class ServingCluster:
         self._lines.append(line)
         return line
 
+    def peers_address(self, node_id: int) -> tuple[str, int]:
+        """Where the node listens for the others."""
+        return "127.0.0.1", self._peers[node_id]
+
     @property
     def controller(self) -> int:
         return next(node_id for node_id, node in self.nodes.items() if node.quorum.is_leading)

@@ -1,6 +1,7 @@
 """The REST API of one node of several: every node, the quorum, what is unwell, and who leads and holds what."""
 
 import asyncio
+import re
 import socket
 from pathlib import Path
 
@@ -45,7 +46,13 @@ async def _story(cluster: ServingCluster, http: Http) -> None:
     rows = [(row["partition"], row["leader"], row["in_sync"], row["eligible"], row["offline"]) for row in unwell["partitions"]]
     assert rows == [(0, 1, [1], [4], [4]), (2, None, [], [4], [4])]
     assert (unwell["left_out"], {row["is_below_min_in_sync"] for row in unwell["partitions"]}) == (0, {True})
+    assert "penstock_peers_turned_away_total" not in (await http.get("/metrics")).text
+    reader, writer = await asyncio.open_connection(*cluster.peers_address(1))
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    await reader.read()
+    writer.close()
     metrics = (await http.get("/metrics")).text
+    assert re.search(r'\npenstock_peers_turned_away_total\{reason="\w+"\} 1\n', metrics)
     for name, value in (("under_replicated", 2), ("below_min_in_sync", 2), ("leaderless", 1), ("reassigning", 0)):
         assert f"\npenstock_cluster_partitions_{name} {value}\n" in metrics
     assert "\npenstock_cluster_nodes 4\n" in metrics and "\npenstock_cluster_nodes_fenced 1\n" in metrics

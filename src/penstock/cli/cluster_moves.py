@@ -33,13 +33,16 @@ def print_plan(plan: Plan, picture: Picture) -> None:
 
 
 async def move(client: Client, plan: Plan, *, throttle: int | None, is_watched: bool) -> None:
+    """A throttle is taken back when the move is done or refused; it stays with one that goes on without this command."""
     before = await _throttle(client, throttle) if throttle is not None else None
-    await begin(client, plan)
-    if not is_watched:
-        return
-    await watch(client, list(plan))
-    if throttle is not None:
-        await client.change_settings(Configured.every_node(), {THROTTLE: before})
+    try:
+        await begin(client, plan)
+    except Fault:
+        await _take_back(client, throttle, before)
+        raise
+    if is_watched:
+        await watch(client, list(plan))
+        await _take_back(client, throttle, before)
 
 
 async def begin(client: Client, wishes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
@@ -83,6 +86,11 @@ async def _bytes(client: Client, moving: Mapping[TopicPartition, Moving]) -> tup
             copied += min(full, sizes.get(node, {}).get(where, 0))
             whole += full
     return copied, whole
+
+
+async def _take_back(client: Client, throttle: int | None, before: str | None) -> None:
+    if throttle is not None:
+        await client.change_settings(Configured.every_node(), {THROTTLE: before})
 
 
 async def _throttle(client: Client, rate: int) -> str | None:
