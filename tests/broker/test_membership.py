@@ -71,6 +71,19 @@ def test_a_controller_that_is_killed_is_replaced_and_fenced_within_two_seconds()
         assert all(council.partition(index=index).leader not in (victim, NO_NODE) for index in range(9))
 
 
+def test_a_controller_without_room_on_its_disk_lets_another_fence_who_is_dead() -> None:
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        council.create(1, partitions=8)
+        full = council.leader()
+        assert full is not None
+        disk = council.world.hosts[f"node-{full}"].disk
+        disk.capacity_bytes -= disk.free_bytes() - 20_000
+        council.kill(4)
+        council.until(lambda: council.leader() != full and council.is_fenced(4), within=5)
+        assert all(council.partition(index=index).leader not in (4, NO_NODE) for index in range(8))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_broker_whose_machine_lost_power_is_fenced_when_its_session_ends(seed: int) -> None:
     with Council(seed=seed) as council:

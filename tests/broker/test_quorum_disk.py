@@ -4,6 +4,7 @@ import pytest
 from broker.assembly import Assembly, worlds
 
 from penstock.broker import quorum_files, quorum_snapshots
+from penstock.broker.quorum import ROOM_KEPT_BYTES
 from penstock.broker.quorum_entries import decode, decode_decision, encode, encode_decision
 from penstock.cluster import records
 from penstock.consensus.nouns import Entry, Kind, Term
@@ -315,6 +316,41 @@ def test_a_leader_without_room_hands_its_office_over(monkeypatch: pytest.MonkeyP
         world.run_until(lambda: any(three.is_leading(actor) for actor in three.actors.values() if actor.node != full), 10)
         three.take_blocks(3)
         disk.pacify()
+        three.settle()
+
+
+def test_a_leader_that_has_no_room_left_for_decisions_hands_its_office_over_before_it_proposes_any() -> None:
+    with worlds() as world:
+        three = Assembly(world)
+        three.start_all()
+        three.take_blocks(2)
+        full = three.leader()
+        disk = three.host(full).disk
+        disk.capacity_bytes -= disk.free_bytes() - ROOM_KEPT_BYTES
+        three.ask_soon(full)
+        world.run_until(lambda: any(three.is_leading(actor) for actor in three.actors.values() if actor.node != full), 10)
+        three.take_blocks(3)
+        assert three.leader() != full
+        disk.pacify()
+        three.settle()
+
+
+def test_where_no_voter_has_room_the_office_is_not_passed_round_in_haste() -> None:
+    with worlds() as world:
+        three = Assembly(world)
+        three.start_all()
+        three.take_blocks(2)
+        for number in three.actors:
+            disk = three.host(number).disk
+            disk.capacity_bytes -= disk.free_bytes() - ROOM_KEPT_BYTES
+        term = max(actor.living.term for actor in three.actors.values())
+        for _ in range(600):
+            three.ask_soon(three.leader())
+            world.run_for(0.1)
+        assert max(actor.living.term for actor in three.actors.values()) - term < 20
+        assert len(three.refused) > 300
+        for number in three.actors:
+            three.host(number).disk.pacify()
         three.settle()
 
 

@@ -7,6 +7,7 @@ One node alone is a quorum of one by the same code: it elects itself as soon as 
 Rules:
 - One decision at a time, on an image that has everything before it. It is answered when it is committed, replayed and told here.
 - Whoever leads may decide only when all that leaders before it committed is replayed here (`is_leading`).
+- With less room on the disk than a decision may need, nothing is proposed: it is refused, or left to another voter, to whom the office goes.
 - What was proposed is carried through, whatever becomes of the one who asked. Leadership that goes meanwhile makes it `CommitUnknown`.
 - A disk that fails, a promise that breaks, metadata that this node doesn't understand: `on_failed`, and nothing is stepped any more.
 """
@@ -56,13 +57,15 @@ from penstock.errors import BrokenPromise, DiskFailed, DiskFull, ErrorCode, Refu
 from penstock.log.faults import NewerFormat
 from penstock.log.open_files import OpenFiles
 from penstock.settings import KIB
-from penstock.vocabulary import NodeId, Offset
+from penstock.vocabulary import Instant, NodeId, Offset
 
 __all__ = ["CommitUnknown", "NotLeading", "OrderRefused", "Quorum", "QuorumView"]
 
 log = logging.getLogger("penstock")
 
 ROOM_KEPT_BYTES = 64 * KIB  # No decision is proposed with less room than this: one that was proposed has to be written.
+# Between two tries to give the office to a voter with more room. The first is for one who may just have gone; where nobody has room, seldom.
+HAND_OVER_SECONDS_MIN, HAND_OVER_SECONDS_MAX = 2.0, 32.0
 _ENTRY_BYTES = 128  # What the log adds to a decision, at most.
 _CLOSING_SHARE = 16  # A stop leaves a snapshot if there is more to replay than this part of what one is taken for anyway.
 
@@ -107,6 +110,9 @@ class Quorum:
         self._arriving = bytearray()  # A leader's snapshot, as far as it has come.
         self._is_saved = asyncio.Event()  # No snapshot is on its way to the disk.
         self._is_saved.set()
+        self._hand_over_pause = HAND_OVER_SECONDS_MIN
+        self._hand_over_next_at = env.now()
+        self._is_handing_over_until = env.now()
         self._is_open = True
         self._is_closing = False  # It takes in nothing new.
         self._failure: BaseException | None = None
@@ -281,8 +287,23 @@ class Quorum:
             raise NotLeading(self.leader)
 
     def _check_room(self, size: int) -> None:
-        if self._persister.is_out_of_room or self._env.disk.free_bytes() < size + _ENTRY_BYTES + ROOM_KEPT_BYTES:
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: nothing was changed")
+        if not self._persister.is_out_of_room and self._env.disk.free_bytes() >= size + _ENTRY_BYTES + ROOM_KEPT_BYTES:
+            self._hand_over_pause = HAND_OVER_SECONDS_MIN
+            return
+        if self._hands_over():
+            raise NotLeading(None)
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full: nothing was changed")
+
+    def _hands_over(self) -> bool:
+        """Whether another voter may soon lead instead of this one, which has no room to decide anything."""
+        now = self._env.now()
+        if len(self._core.voters.replicas) > 1 and now >= self._hand_over_next_at:
+            self._report("the disk is too full for a decision: another voter shall lead the metadata quorum")
+            self._is_handing_over_until = Instant(now + HAND_OVER_SECONDS_MIN)
+            self._hand_over_next_at = Instant(now + self._hand_over_pause)
+            self._hand_over_pause = min(2 * self._hand_over_pause, HAND_OVER_SECONDS_MAX)
+            self._stepper.step(TransferLeadership(None))
+        return now < self._is_handing_over_until
 
     # Steps of the core.
 
