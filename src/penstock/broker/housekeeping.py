@@ -120,7 +120,7 @@ class Housekeeper:
 
     async def checkpoint(self, partition: Partition) -> None:
         """Captures now, flushes, writes: the note never claims more than is durable."""
-        if partition.log.failure is not None or partition.is_deleted:
+        if partition.log.failure is not None or partition.is_deleted or partition.log.owner_is_void:
             return
         captured = partition.log.begin_checkpoint(partition.producers.snapshot())
         await self._node.flusher.flush([partition])

@@ -4,17 +4,22 @@ Cutting off what the leader never had takes time: the partition takes no other r
 Not here: who leads (assignments.py).
 """
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from penstock.broker.fetcher import Fetcher
 from penstock.broker.throttle import Throttle
 from penstock.errors import DiskFailed
+from penstock.log.faults import OffsetOutOfRange
 from penstock.partition.follower import Follower, StartOver, Truncate
 from penstock.partition.partition import Partition
 from penstock.vocabulary import NodeId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+
+REBUILT_AGAIN_SECONDS = 1.0
 
 
 class ReplicaFetching:
@@ -55,6 +60,15 @@ class ReplicaFetching:
         self._cutting[partition] = None
         self._node.spawn(self._cut(partition, cut))
 
+    async def _rebuild(self, partition: Partition) -> None:
+        """Until it is done the partition leads nothing: it could take a batch that was cut for one that it has."""
+        while partition.log.owner_is_void and partition.log.failure is None and not partition.is_deleted:
+            try:
+                await partition.remember_producers(self._node.env.wall_ms())
+            except (DiskFailed, OffsetOutOfRange) as failure:
+                self._node.report(f"the producers of {partition.topic}-{partition.index} are not known yet: {failure}")
+                await asyncio.sleep(REBUILT_AGAIN_SECONDS)
+
     async def _cut(self, partition: Partition, cut: Truncate | StartOver) -> None:
         node, name = self._node, f"{partition.topic}-{partition.index}"
         try:
@@ -64,10 +78,11 @@ class ReplicaFetching:
                 await partition.log.truncate_to(cut.offset)
             else:
                 await partition.log.start_over(cut.offset)
-            await partition.remember_producers(node.env.wall_ms())
-        except DiskFailed as failure:
+        except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 node.report(f"{name} cannot be cut to offset {cut.offset}: {failure}")
+        try:
+            await self._rebuild(partition)
         finally:
             del self._cutting[partition]
         if not partition.is_deleted:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 async def trim(node: "Node", partition: Partition, offset: Offset) -> None:
     """Lets the log start at the offset, or where it starts already if that is later. Raises Refusal with nothing changed."""
     log = partition.log
+    if log.owner_is_void:
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the log is being cut")
     try:
         while offset > log.start_offset and not log.has_saved_start(offset):
             captured = log.begin_checkpoint(partition.producers.snapshot(), start_offset=offset)
             await node.flusher.flush([partition])
-            if log.failure is not None:
-                raise DiskFailed(log.failure)
+            if log.failure is not None or log.owner_is_void:
+                raise DiskFailed(log.failure or "the log is being cut")
             await log.write_checkpoint(captured)  # Gives way to a later one, which may not know of the new start.
     except DiskFailed as failure:
         if partition.is_deleted:  # Its log was closed, and its files may be gone.

@@ -43,8 +43,8 @@ class GrowingLog:
     __slots__ = (
         "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
         "_files", "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_swaps", "_turn", "_unflushed", "_write",
-        "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure", "flushed_end", "identity", "report",
-        "start_offset",
+        "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure", "flushed_end", "identity",
+        "owner_is_void", "report", "start_offset",
     )  # fmt: skip
 
     def __init__(self, opening: Opening, found: Found) -> None:
@@ -75,6 +75,9 @@ class GrowingLog:
         self._closed_bytes = self._shelf.size_bytes - self._shelf.active.size
         self._rolled_bytes = 0  # In segments that were closed since this log was opened.
         self._has_news = found.has_news  # Since the last checkpoint a segment was closed or an epoch began.
+        # A cut has begun, and the owner has not said since that what it built from the batches fits them again. No checkpoint is written
+        # meanwhile: it would vouch for the owner's state.
+        self.owner_is_void = False
         self._next_number = 1
         self._written_number = 0
         self._checkpoint_end = found.checkpoint_end  # What the checkpoint on the disk covers, and where it lets the log begin.
@@ -305,7 +308,13 @@ class GrowingLog:
         """Whether a start after a crash would have much to scan, or would have to take a new epoch on trust."""
         unsaved_bytes = self.appended_bytes - self._checkpointed_bytes
         is_due = unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
-        return is_due or self._swaps.is_listed
+        return (is_due or self._swaps.is_listed) and not self.owner_is_void
+
+    def owner_is_rebuilt(self) -> None:
+        """What the owner built from the batches fits them again. What it captured before that is never written."""
+        self.owner_is_void = False
+        self._written_number = self._next_number
+        self._next_number += 1
 
     def has_saved_start(self, offset: int) -> bool:
         """Whether the next start will let the log begin at this offset or later."""
@@ -324,7 +333,8 @@ class GrowingLog:
         """Makes it the one that the next start goes by, unless a later one is already."""
         async with self._taking_turn():
             self._check_alive()
-            if checkpoint.number < self._written_number or checkpoint.start_offset < self._checkpoint_start:
+            is_late = checkpoint.number < self._written_number or checkpoint.start_offset < self._checkpoint_start
+            if is_late or self.owner_is_void:
                 return  # Also one that was captured before a cut, and claims what is gone.
             require(checkpoint.end_offset <= self.flushed_end, "a checkpoint claims only what is flushed")
             await self._replace_checkpoint(checkpoint.content, also=self._shelf.closed_with_index())

@@ -77,22 +77,25 @@ class Log(GrowingLog):
     async def truncate_to(self, offset: int) -> None:
         """Cuts off the batch that holds the offset and everything after it, durably. Nothing is appended meanwhile.
 
-        What the owner built from the batches is its own to rebuild: the checkpoints are gone too.
+        What the owner built from the batches is its own to rebuild (`owner_is_rebuilt`): the checkpoints are gone too.
         """
         async with self._taking_turn():
             self._check_alive()
             require(offset >= self.start_offset, "a log is not cut below its start")
             if offset < self.end_offset:
+                self.owner_is_void = True
                 await self._cut_to(offset)
 
     async def start_over(self, offset: int) -> None:
         """Makes the log empty, durably, to go on at the offset, wherever it began and ended before. Nothing is appended meanwhile.
 
-        A crash leaves the log as it was, cut off somewhere, or empty at the offset. What its owner built from the batches is void.
+        A crash leaves the log as it was, cut off somewhere, or empty at the offset. What its owner built from the batches is void, and
+        its own to rebuild (`owner_is_rebuilt`).
         `DiskFull`: the log may have been cut, and it can be tried again.
         """
         async with self._taking_turn():
             self._check_alive()
+            self.owner_is_void = True
             kept_end = max(offset, self._shelf.segments[0].base_offset)
             if kept_end < self.end_offset:  # No batch may be left that seems to come after what will be written next.
                 await self._cut_to(kept_end)

@@ -181,18 +181,22 @@ class Partition:
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
 
     async def remember_producers(self, wall_ms: int) -> None:
-        """From the log alone, after some of it was cut off: what was cut must not count as seen."""
-        self.producers.forget_all()
+        """From the log alone, after some of it was cut off: what was cut must not count as seen. Until it has ended, what was known before
+        stands, and the log vouches for none of it (`owner_is_void`)."""
+        fresh = self.producers.empty_copy()
         offset = self.log.start_offset
         while offset < self.log.end_offset:
             content = await self.log.read_later(offset, bytes_max=READ_BYTES, end_offset=self.log.end_offset)
             at = 0
             while at < len(content):
                 header = read_header(content, at)
-                self.producers.replay_stored(header, wall_ms=wall_ms)
+                fresh.replay_stored(header, wall_ms=wall_ms)
                 offset, at = Offset(header.end_offset), at + header.size
             if not content:
-                return  # Compaction took what was left.
+                break  # Compaction took what was left.
+        self.producers.forget_all()
+        self.producers = fresh
+        self.log.owner_is_rebuilt()
 
     def begin_flush(self) -> Flush | None:
         """What must be flushed; None when nothing must be."""

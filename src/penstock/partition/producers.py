@@ -64,6 +64,10 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._states)
 
+    def empty_copy(self) -> "ProducerStates":
+        """With the same bounds, in the same room."""
+        return ProducerStates(self.producers_max, self._room)
+
     def decide(self, header: BatchHeader, *, is_first_ever: bool) -> ErrorCode | Duplicate:
         """Whether a batch with a producer id may be appended: NONE, a refusal, or where it stands already.
 
