@@ -102,8 +102,11 @@ class Fetcher:
                 try:
                     await self._fetch_once()
                     pause = PAUSE_SECONDS_MIN
-                except (LinkFailure, MalformedInput) as failure:
-                    log.debug("no fetch from node %d: %s", self._leader, failure)
+                except Exception as failure:
+                    if isinstance(failure, LinkFailure | MalformedInput):
+                        log.debug("no fetch from node %d: %s", self._leader, failure)
+                    else:
+                        log.exception("fetching from node %d failed; it is tried again", self._leader)
                     self._session = None
                     await asyncio.sleep(pause * (0.5 + self._node.env.rng.random() / 2))
                     pause = min(pause * 2, PAUSE_SECONDS_MAX)

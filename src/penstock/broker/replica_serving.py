@@ -51,15 +51,15 @@ class ReplicaServing:
         session.asked(asked, fetch)
 
     def reached(self, follower: NodeId, body: memoryview) -> None:
-        """Raises MalformedInput. Whoever could not join a set is not heard: it reports again, and the controller is spared the asking."""
+        """Raises MalformedInput. Whoever could not join a set is heard only where it is a member: it reports again, and the controller is
+        spared the asking."""
         now = self._node.env.now()
         node_epoch, rows = read_reached(body)
         known = self._node.image.nodes.get(follower)
-        if known is None or known.node_epoch != node_epoch or not known.is_live or known.is_stopping:
-            return
+        may_join = known is not None and known.node_epoch == node_epoch and known.is_live and not known.is_stopping
         for topic_id, index, leader_epoch, end_offset in rows:
             partition = self._node.partitions.find_by_id(TopicId(topic_id), index)
-            if partition is not None and partition.leader is not None:
+            if partition is not None and partition.leader is not None and (may_join or follower in partition.leader.in_sync):
                 reached = Reached(follower, Offset(end_offset), node_epoch, LeaderEpoch(leader_epoch))
                 self._node.carry_out(partition, partition.leader.step(reached, now))
 
@@ -113,6 +113,7 @@ class ReplicaSession:
     def _wish(self, key: Key, wish: Wish) -> None:
         self._wishes[key] = wish
         self._ready[key] = None
+        self._sent.pop(key, None)  # Whoever asks anew is told: a follower may wait to hear that the logs agree.
         partition = self._node.partitions.find_by_id(*key)
         if self._watched.get(key) is not partition:
             self._unwatch(key)

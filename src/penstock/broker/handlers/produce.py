@@ -194,14 +194,14 @@ class Produce:
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "this topic is the cluster's own")
         if self._request.transactional_id is not None:
             raise Refusal(ErrorCode.INVALID_TXN_STATE, "this node does not serve transactions")
+        if partition.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
         if partition.log.failure is not None:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log is offline for writes: {partition.log.failure}")
         if self.node.disk_is_low:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has less room than disk.free.bytes.min")
-        if partition.leader is None:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
-        if acks == ACKS_ALL and len(partition.leader.in_sync) < partition.config.min_insync_replicas:
-            have, need = len(partition.leader.in_sync), partition.config.min_insync_replicas
+        have, need = len(partition.leader.in_sync), partition.config.min_insync_replicas
+        if acks == ACKS_ALL and (have < need or not partition.leader.is_enough):
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{have} replicas are in sync, min.insync.replicas is {need}")
 
     def _append(self, index: int, admitted: Admitted, rows: list[Row]) -> None:
