@@ -7,7 +7,7 @@ One node alone is a quorum of one by the same code: it elects itself as soon as 
 Rules:
 - One decision at a time, on an image that has everything before it. It is answered when it is committed, replayed and told here.
 - Whoever leads may decide only when all that leaders before it committed is replayed here (`is_leading`).
-- With less room on the disk than a decision may need, nothing is proposed: it is refused, or left to another voter, to whom the office goes.
+- With less room on the disk than a decision may need nothing is proposed: it is refused, or left to another voter, who shall lead instead.
 - What was proposed is carried through, whatever becomes of the one who asked. Leadership that goes meanwhile makes it `CommitUnknown`.
 - A disk that fails, a promise that breaks, metadata that this node doesn't understand: `on_failed`, and nothing is stepped any more.
 """
@@ -64,7 +64,7 @@ __all__ = ["CommitUnknown", "NotLeading", "OrderRefused", "Quorum", "QuorumView"
 log = logging.getLogger("penstock")
 
 ROOM_KEPT_BYTES = 64 * KIB  # No decision is proposed with less room than this: one that was proposed has to be written.
-# Between two tries to give the office to a voter with more room. The first is for one who may just have gone; where nobody has room, seldom.
+# Between two tries to give the office to a voter with more room: soon at first, for that one may just have gone; where nobody has, seldom.
 HAND_OVER_SECONDS_MIN, HAND_OVER_SECONDS_MAX = 2.0, 32.0
 _ENTRY_BYTES = 128  # What the log adds to a decision, at most.
 _CLOSING_SHARE = 16  # A stop leaves a snapshot if there is more to replay than this part of what one is taken for anyway.
