@@ -8,9 +8,11 @@ import pytest
 from clusters.scene import BOTH, LEADER_ONLY, TOPIC, Scene, refused
 
 from penstock.errors import ErrorCode
+from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
 from penstock.simulator.workloads.line import LineLost
 from penstock.vocabulary import TopicPartition
+from penstock.wire.api_keys import ApiKey
 
 WHERE = TopicPartition(TOPIC, 0)
 MORE_VOTERS = (BOTH, BOTH, BOTH, "controller", "controller")  # Two of the replicas may be down, and there is still somebody who decides.
@@ -94,6 +96,26 @@ def test_without_anybody_who_decides_records_are_written_and_read():
         cluster.until_available()
         cluster.produce(b"after")
         cluster.check()
+
+
+def test_without_anybody_who_decides_a_new_group_is_put_off_at_once():
+    """Its topic cannot be made now. Whoever waited for that on a connection would hold up all that is asked behind it."""
+
+    async def find(client: Client) -> int:
+        connection = await client.router.any_node(client.router.deadline(5.0))
+        answer = await connection.call(ApiKey.FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": ["new"]}, timeout_s=5.0)
+        return int(answer.coordinators[0].error_code)
+
+    with Scene(("controller", "controller", "controller", "broker", "broker")) as cluster:
+        cluster.create(replicas=2)
+        cluster.kill(1, 2, 3)
+        cluster.run_for(5)
+        began = cluster.world.loop.time()
+        assert cluster.do(find) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert cluster.world.loop.time() < began + 1
+        cluster.start(1, 2, 3)
+        cluster.until_available()
+        cluster.until(lambda: cluster.do(find) == ErrorCode.NONE)
 
 
 def test_a_leader_that_only_the_controller_does_not_hear_gives_way():

@@ -39,13 +39,15 @@ class Plan:
 
 
 def draw_plan(
-    seed: int, seconds: float, *, kinds: Sequence[str] = tuple(HARMLESS), knobs: Mapping[str, Sequence[object]] | None = None
-) -> Plan:
-    """`knobs` names for each knob of the node its usual value first, then the others that are worth a try."""
+    seed: int, seconds: float, *,
+    kinds: Sequence[str] = tuple(HARMLESS), knobs: Mapping[str, Sequence[object]] | None = None, often_seconds: float = 0.1,
+) -> Plan:  # fmt: skip
+    """`knobs` names for each knob of the node its usual value first, then the others that are worth a try. Where trouble comes most often,
+    it comes every `often_seconds`."""
     rng = Random(f"{seed}/plan")
     chosen = tuple(kind for kind in kinds if rng.random() < 0.4) or (rng.choice(tuple(kinds)),)
     weights = [rng.expovariate(1.0) for _ in chosen]
-    pause_mean, lasting = _between(rng, 0.1, 5.0), _between(rng, 0.02, 10.0)
+    pause_mean, lasting = _between(rng, often_seconds, 5.0), _between(rng, 0.02, 10.0)
     faults: list[Fault] = []
     at = rng.random() * min(pause_mean, seconds)  # A plan without any fault would tell nothing.
     while at < seconds:

@@ -76,7 +76,7 @@ def draw_cluster(seed: int) -> ClusterMenu:
         clients.append(ClientPlan("churn", "churn", churned.name, {"pause": _between(rng, 0.02, 0.2), "plan": churned}))
     return ClusterMenu(
         seed=seed,
-        seconds=rng.uniform(4.0, 9.0),
+        seconds=rng.uniform(5.0, 11.0),
         nodes=nodes,
         topics=tuple(topics),
         clients=tuple(clients),

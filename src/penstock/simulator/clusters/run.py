@@ -62,6 +62,7 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "join": ClusterJoining,
 }
 _UP_WITHIN_SECONDS = 60.0
+_OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
 _FINISHED_WITHIN_SECONDS = 200.0
 _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
@@ -283,7 +284,7 @@ def draw_trouble(menu: ClusterMenu, kinds: list[str]) -> Plan:
     usual = [*HARMLESS, damage.READ_FAILURE, *(kind for kind in kinds if kind != "lost disk")]
     if menu.may_lose_a_disk:
         usual += ["lost disk"] * 4
-    plan = draw_plan(menu.seed, menu.seconds, kinds=usual)
+    plan = draw_plan(menu.seed, menu.seconds, kinds=usual, often_seconds=_OFTEN_SECONDS)
     stays = Random(f"{menu.seed}/pages").random() < 0.7
     return replace(plan, disk=replace(plan.disk, failed_pages_stay=stays))
 
