@@ -371,6 +371,49 @@ def test_a_quorum_of_one_on_a_full_disk_does_not_seem_to_start() -> None:
         alone.settle()
 
 
+def test_a_replica_that_was_killed_on_a_full_disk_waits_for_room_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_snapshots, "SNAPSHOT_EVERY_BYTES", 200)
+    with worlds() as world:
+        three = Assembly(world)
+        three.start_all()
+        three.take_blocks(10)
+        full = three.leader() % 3 + 1
+        three.kill(full)
+        disk = three.host(full).disk
+        snapshots = [len(disk.snapshot(f"metadata/{name}")) for name in (quorum_files.PREVIOUS_SNAPSHOT, quorum_files.SNAPSHOT)]
+        for room in (0, snapshots[0], sum(snapshots)):
+            held = disk.list("metadata")
+            disk.capacity_bytes -= disk.free_bytes() - room
+            three[full].reports.clear()
+            three.start(full)
+            world.run_for(5)
+            assert three[full].quorum is None and not world.has_ended(three[full].host)
+            assert "waits for it" in three[full].reports[-1]
+            assert disk.list("metadata") == held, "nothing half-written lies about while it waits"
+            three.kill(full)
+        three.start(full)
+        world.run_for(5)
+        disk.pacify()
+        world.run_until(lambda: three[full].quorum is not None, 5)
+        three.settle()
+
+
+def test_a_node_alone_that_was_killed_on_a_full_disk_ends_with_the_reason() -> None:
+    with worlds() as world:
+        alone = Assembly(world, 1)
+        alone.start_all()
+        alone.take_block()
+        alone.kill(1)
+        disk = alone.host(1).disk
+        disk.capacity_bytes -= disk.free_bytes()
+        alone.start_all()
+        world.run_until(lambda: world.has_ended(alone[1].host), 5)
+        assert "no space left" in alone[1].reasons[0]
+        disk.pacify()
+        alone.start_all()
+        alone.settle()
+
+
 def test_a_stop_without_room_is_not_a_clean_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.broker.quorum.ROOM_KEPT_BYTES", -1_000_000)
     with worlds() as world:

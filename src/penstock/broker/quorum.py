@@ -130,9 +130,12 @@ class Quorum:
     ) -> "Quorum":  # fmt: skip
         """Reads what the directory holds. The image is the snapshot's: whether what the log has after it is committed, is not known yet.
 
-        Raises DiskFailed, NewerFormat or UnknownRecord.
+        Waits for room on the disk if it has none and others are to be met. Raises DiskFailed, NewerFormat or UnknownRecord.
         """
-        opened = await open_replica(env, files, me, is_clean=is_clean, first_voters=first_voters)
+        has_others = any(node != me.node for node in contacts)
+        opened = await open_replica(
+            env, files, me, is_clean=is_clean, first_voters=first_voters, waits_for_room=has_others, report=report
+        )  # fmt: skip
         return cls(
             env, me, opened, contacts=contacts, options=options, on_replayed=on_replayed, tell=tell, on_failed=on_failed, report=report
         )  # fmt: skip

@@ -15,7 +15,7 @@ from penstock.consensus.log_view import SnapshotHead
 from penstock.consensus.nouns import DirectoryId, Replica, Term
 from penstock.consensus.voters import Voters
 from penstock.env import Disk, File
-from penstock.errors import DiskFailed
+from penstock.errors import DiskFailed, DiskFull
 from penstock.log.small_files import TEMPORARY, read_whole, replace_file, seal, unseal, write_fresh
 from penstock.vocabulary import NodeId, Offset
 
@@ -82,15 +82,23 @@ def read_snapshots(disk: Disk, directory: str) -> list[Snapshot]:
 
 
 async def write_anew(disk: Disk, directory: str) -> None:
-    """Gives each of the files its content and its name once more, and flushes that: a flush that failed is not made good by a later one."""
+    """Gives each of the files its content and its name once more, and flushes that: a flush that failed is not made good by a later one.
+
+    `DiskFull`: everything is as it was.
+    """
     paths = [f"{directory}/{name}" for name in (PREVIOUS_SNAPSHOT, SNAPSHOT, VOTE) if disk.exists(f"{directory}/{name}")]
     if not paths:
         return
     with ExitStack() as opened:
         files: list[File] = []
-        for path in paths:
-            files.append(write_fresh(disk, path + TEMPORARY, read_whole(disk, path) or b""))
-            opened.callback(disk.close, files[-1])
+        try:
+            for path in paths:
+                files.append(write_fresh(disk, path + TEMPORARY, read_whole(disk, path) or b""))
+                opened.callback(disk.close, files[-1])
+        except DiskFull:
+            for path in paths[: len(files)]:
+                disk.unlink(path + TEMPORARY)  # Others may need the room.
+            raise
         failures = await disk.sync(files)
     if not failures:
         for path in paths:

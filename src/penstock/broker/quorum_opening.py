@@ -4,8 +4,13 @@ An older Penstock was one node that decided alone. Its log holds the records of 
 checkpoint; there is no vote. All of it is committed. It goes on as the only voter, whatever voters it is told to begin with:
 others, which have nothing of that log, must not be able to outvote it.
 A log of our own without a vote is another matter: the vote was lost, and nobody knows what was promised.
+
+What an unclean end left is written anew before it is believed, and that takes room. A node of a cluster waits for it and says so: others go
+on meanwhile, and without room it could not take part anyway. A node alone ends with that reason, as it does after a clean stop.
 """
 
+import asyncio
+from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
@@ -22,12 +27,14 @@ from penstock.consensus.nouns import DirectoryId, Replica
 from penstock.consensus.options import Options
 from penstock.consensus.voters import Voters
 from penstock.env import Env
-from penstock.errors import DiskFailed
+from penstock.errors import DiskFailed, DiskFull
 from penstock.log.open_files import OpenFiles
 from penstock.settings import NodeSettings
 from penstock.vocabulary import NodeId, Offset
 
 ELECTION_SPREAD = 1.75  # The longest election time-out is this much longer than the shortest.
+
+ROOM_SECONDS = 1.0  # Between two looks for room.
 
 _OLD_SNAPSHOT = Struct(">q")  # the offset that it stands for; then records, each with its length
 
@@ -51,8 +58,18 @@ class Opened(NamedTuple):
     first_voters: Voters
 
 
-async def open_replica(env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, first_voters: Voters) -> Opened:
-    store = await Store.open(env, files, me, is_clean=is_clean)
+async def open_replica(
+    env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, first_voters: Voters, waits_for_room: bool, report: Callable[[str], None]
+) -> Opened:
+    while True:
+        try:
+            store = await Store.open(env, files, me, is_clean=is_clean)
+            break
+        except DiskFull as full:
+            if not waits_for_room:
+                raise
+            report(f"this node cannot start before there is room on the disk, and waits for it: {full}")
+        await asyncio.sleep(ROOM_SECONDS)
     if store.old_snapshot:
         await _adopt_old_snapshot(env, store, me)
     if store.snapshot is None:
