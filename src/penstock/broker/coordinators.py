@@ -35,6 +35,7 @@ LOADED_AT_A_TIME = 4
 LOADED_AGAIN_SECONDS = 1.0
 SAVED_AT_A_TIME = 4
 ROUND_SECONDS = 1.0
+PREPARING_SECONDS = 1.0  # Clients ask again, and what they asked behind this must not wait for a controller that is away.
 
 S = TypeVar("S", bound=ReplayedState[Any, Any])
 C = TypeVar("C")
@@ -84,11 +85,16 @@ class Coordinators(Generic[S, C, R]):
         return None if topic is None else partition_of(key, len(topic.partitions))
 
     async def prepare(self) -> None:
-        """Makes the topic if it isn't there. Raises Refusal when it cannot be made."""
-        if self.topic not in self._node.image.topics:
-            (reply,) = await self._node.submit(CreateTopics((self.new_topic(),)))
-            if isinstance(reply, Refusal) and reply.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Somebody else was quicker.
-                raise reply
+        """Makes the topic if it isn't there. Raises Refusal when it cannot be made, or another node takes its time over it."""
+        if self.topic in self._node.image.topics:
+            return
+        try:
+            async with asyncio.timeout(None if self._node.quorum.is_leading else PREPARING_SECONDS):
+                (reply,) = await self._node.submit(CreateTopics((self.new_topic(),)))
+        except TimeoutError:
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic is being made, or there is no controller to make it") from None
+        if isinstance(reply, Refusal) and reply.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Somebody else was quicker.
+            raise reply
 
     def new_topic(self) -> NewTopic:
         return NewTopic(self.topic, self._node.new_topic_id(), self._partition_count, overrides=dict(self._kind.overrides))
