@@ -5,8 +5,21 @@ import asyncio
 import pytest
 from broker.council import Council, Councillor
 
-from penstock.cluster.commands import CreateTopics, NewTopic, TakeProducerBlock
-from penstock.cluster.records import ProducerBlockTaken, TopicCreated
+from penstock.broker.second_tries import as_if_first
+from penstock.cluster.commands import (
+    AddPartitions,
+    Command,
+    CreateTopics,
+    DeleteTopic,
+    MorePartitions,
+    NewTopic,
+    Reassignment,
+    ReassignPartitions,
+    TakeProducerBlock,
+    UnregisterNode,
+)
+from penstock.cluster.image import ClusterImage
+from penstock.cluster.records import NodeUnregistered, PartitionChange, PartitionsAdded, ProducerBlockTaken, TopicCreated, TopicDeleted
 from penstock.errors import ErrorCode, Refusal
 from penstock.simulator.links import LinkQuality
 from penstock.vocabulary import NodeId, TopicId
@@ -49,6 +62,53 @@ def test_a_command_outlives_the_death_of_the_controller() -> None:
         (made,) = asking.result()
         assert isinstance(made, TopicCreated)
         assert made.topic_id == b"o" * 16
+
+
+ORDERS = TopicId(b"o" * 16)
+
+
+@pytest.mark.parametrize(
+    ("command", "made", "repeated"),
+    [
+        (AddPartitions((MorePartitions("orders", 5),)), PartitionsAdded, ErrorCode.INVALID_PARTITIONS),
+        (DeleteTopic(ORDERS), TopicDeleted, ErrorCode.UNKNOWN_TOPIC_ID),
+        (UnregisterNode(NodeId(4)), NodeUnregistered, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ReassignPartitions((Reassignment("orders", 0, None),)), PartitionChange, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_whoever_succeeded_is_not_refused_because_the_answer_was_lost(command: Command, made: type, repeated: ErrorCode) -> None:
+    """The controller decides, and dies before it answers. Its successor finds that there is nothing to do."""
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        council.submit(1, CreateTopics((NewTopic("orders", ORDERS, -1, assignments=((0, (1, 2)),)),)))
+        council.submit(1, ReassignPartitions((Reassignment("orders", 0, (NodeId(3),)),)))
+        council.kill(4)
+        council.until(lambda: council.is_fenced(4))
+        leader = council.leader()
+        assert leader is not None
+        asker = council.other_than(leader)
+        council.slow_to_replay[leader] = None  # It answers when it has replayed.
+        before = council.nodes[asker].quorum.applied_end
+        asking = council.begin(asker, lambda node: node.submit(command))
+        council.until(lambda: council.nodes[asker].quorum.applied_end > before)
+        council.kill(leader)
+        council.until(asking.done)
+        assert isinstance(asking.result()[0], made)
+        (refusal,) = council.submit(asker, command)
+        assert isinstance(refusal, Refusal) and refusal.code is repeated, "a first try hears what holds"
+
+
+def test_a_second_try_is_refused_where_what_was_asked_for_does_not_hold() -> None:
+    refusal = Refusal(ErrorCode.INVALID_PARTITIONS, "it has more")
+    grow = AddPartitions((MorePartitions("orders", 3),))
+    image = ClusterImage()
+    assert as_if_first(image, grow, (refusal,)) == (refusal,)
+    image.replay(TopicCreated("orders", ORDERS, ()))
+    assert as_if_first(image, grow, (refusal,)) == (refusal,)
+    never = Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, "it never was")
+    assert as_if_first(image, UnregisterNode(NodeId(9)), (never,)) == (never,)
+    other = Refusal(ErrorCode.POLICY_VIOLATION, "too many")
+    assert as_if_first(image, DeleteTopic(ORDERS), (other,)) == (other,)
 
 
 def test_whoever_waits_for_a_controller_that_hangs_asks_its_successor() -> None:

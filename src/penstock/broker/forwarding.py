@@ -1,15 +1,17 @@
 """Commands to the controller from any node: decided here if this node leads the metadata quorum, else carried to the one that does.
 
 Either way a command is answered when the decision is replayed here, so that whoever asked sees it in the image. It is tried again, until
-`DEADLINE_SECONDS` are over, while there is no controller, while it cannot be reached, and when nobody knows whether it was done: every
-command may be decided twice, because the controller looks at what holds. When another node takes the lead, whoever still waits for the old
-one asks the new one at once.
+`DEADLINE_SECONDS` are over, while there is no controller, while it cannot be reached, and when nobody knows whether it was done: deciding a
+command twice does no harm, because the controller looks at what holds. A second try that is refused because the first one was done is
+answered as the first would have been (second_tries.py). When another node takes the lead, whoever still waits for the old one asks the
+new one at once.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from penstock.broker.quorum import CommitUnknown, NotLeading
+from penstock.broker.second_tries import as_if_first
 from penstock.cluster import commands, replies
 from penstock.cluster.commands import Command
 from penstock.cluster.replies import Reply
@@ -31,6 +33,10 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.005, 0.1  # Between tries. An election 
 class NotDone(Exception):
     """This try came to nothing, or nobody knows: another may do better."""
 
+    def __init__(self, problem: str, *, may_have_happened: bool) -> None:
+        super().__init__(problem)
+        self.may_have_happened = may_have_happened
+
 
 class Forwarding:
     def __init__(self, node: "Node") -> None:
@@ -40,10 +46,13 @@ class Forwarding:
     async def submit(self, command: Command, *, deadline_s: float = DEADLINE_SECONDS) -> tuple[Reply, ...]:
         """One reply for each thing asked, once this node has replayed what was decided. Raises Refusal."""
         deadline, pause = self._node.env.now() + deadline_s, PAUSE_SECONDS_MIN
+        may_be_done = False
         while True:
             try:
-                return await (self._try_here(command) if self._node.quorum.is_leading else self._try_elsewhere(command))
+                made = await (self._try_here(command) if self._node.quorum.is_leading else self._try_elsewhere(command))
+                return as_if_first(self._node.image, command, made) if may_be_done else made
             except NotDone as failure:
+                may_be_done |= failure.may_have_happened
                 if self._node.env.now() + pause > deadline:
                     reason = f"the controller did not answer within {deadline_s:g} s: {failure}"
                     raise Refusal(ErrorCode.REQUEST_TIMED_OUT, reason) from None
@@ -102,7 +111,7 @@ class Forwarding:
         try:
             return await self._node.quorum.submit(command, self._node.controller)
         except (NotLeading, CommitUnknown) as failure:
-            raise NotDone(str(failure)) from None
+            raise NotDone(str(failure), may_have_happened=isinstance(failure, CommitUnknown)) from None
         except DiskFailed as failure:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure
 
@@ -111,8 +120,10 @@ class Forwarding:
             answer = await self.ask_controller(Kind.SUBMIT, commands.encode(command), timeout_s=ANSWER_SECONDS)
             submitted = read_submitted(answer)
             made = replies.decode(submitted.replies)
-        except (LinkFailure, MalformedInput) as failure:
-            raise NotDone(str(failure)) from None
+        except LinkFailure as failure:
+            raise NotDone(str(failure), may_have_happened=failure.may_have_happened) from None
+        except MalformedInput as failure:
+            raise NotDone(str(failure), may_have_happened=True) from None
         match submitted.verdict:
             case Verdict.DECIDED:
                 await self._replay(submitted.end)
@@ -120,17 +131,17 @@ class Forwarding:
             case Verdict.REFUSED if made and isinstance(made[0], Refusal):
                 raise made[0]
             case Verdict.NOT_CONTROLLER:
-                raise NotDone("the metadata quorum has another leader")
+                raise NotDone("the metadata quorum has another leader", may_have_happened=False)
             case _:
-                raise NotDone("nobody knows whether it was done")
+                raise NotDone("nobody knows whether it was done", may_have_happened=True)
 
     async def _replay(self, end: Offset) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await self._node.quorum.applied(end)
         except TimeoutError:
-            raise NotDone("it was decided, but this node has not heard of it") from None
+            raise NotDone("it was decided, but this node has not heard of it", may_have_happened=True) from None
         except CommitUnknown as failure:
-            raise NotDone(str(failure)) from None
+            raise NotDone(str(failure), may_have_happened=True) from None
         except DiskFailed as failure:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log failed") from failure

@@ -1,6 +1,7 @@
 """What may be asked of the controller: orders, and how they travel to it from another node.
 
-On a link a command is what a record is on disk: kind, version, JSON. Each may be asked twice: the controller looks at what holds.
+On a link a command is what a record is on disk: kind, version, JSON. To ask twice does no harm, for the controller looks at what holds; but
+some of them are refused then, where there is nothing left to do.
 """
 
 from dataclasses import dataclass, field
