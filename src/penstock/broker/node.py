@@ -228,7 +228,7 @@ class Node:
         await self.flusher.flush(list(self.partitions))
         await self.groups.stop()
         await self.flusher.stop()
-        whole = [partition for partition in self.partitions if partition.log.failure is None]
+        whole = [partition for partition in self.partitions if partition.log.failure is None and not partition.log.owner_is_void]
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
         if self._quorum is not None and not self.stopped.done():
             await self._quorum.close()

@@ -119,6 +119,7 @@ class Store:
         """Durable when this returns."""
         if end < self.end:
             await self._log.truncate_to(end)
+            self._log.owner_is_rebuilt()  # All that is kept of the entries is below.
             require(self._log.end_offset == end, "every entry is a batch of its own")
             del self._entries[end - self.start :]
 
@@ -159,6 +160,7 @@ class Store:
 
     async def _start_over(self, head: SnapshotHead) -> None:
         await self._log.start_over(head.end)
+        self._log.owner_is_rebuilt()
         self.start, self._term_before_start, self._entries = head.end, head.term, []
 
     async def _trim(self) -> None:
