@@ -133,7 +133,7 @@ def test_what_a_full_disk_kept_the_node_from_noting_is_noted_later() -> None:
         await commit(line, "g", "a", {0: 5})
         disk = world.hosts["node"].disk
         roomy, disk.capacity_bytes = disk.capacity_bytes, 0
-        node.groups.topic_deleted("a")
+        node.groups.topic_deleted(node.image.topics["a"].topic_id, "a")
         await node.groups.flush()
         await asyncio.sleep(5)
         assert await offsets_of(line, "g") == {0: 5}

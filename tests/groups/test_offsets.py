@@ -8,6 +8,7 @@ from penstock.groups.bounds import DELETED_AT_ONCE, GOING_MS
 from penstock.groups.commands import DeleteGroup, ForgetTopic, Leaving, NewOffset
 from penstock.groups.replies import DeleteGroupReply, TopicForgotten
 from penstock.groups.states import GroupState
+from penstock.vocabulary import TopicId
 
 
 def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
@@ -162,6 +163,16 @@ def test_a_deleted_topic_is_forgotten_by_every_group(is_restarted: bool) -> None
         scene.restart()
     assert scene.offsets("g") == scene.offsets("h") == {("kept", 0): 2}
     assert [listed.group for listed in scene.coordinator.groups()] == ["g", "h"]
+
+
+def test_forgetting_a_topic_spares_what_was_committed_for_the_next_one_of_its_name() -> None:
+    scene = Scene()
+    old, new = TopicId(b"the one that was"), TopicId(b"the one after it")
+    scene.commit(NewOffset("t", 0, 1, topic_id=old), NewOffset("t", 1, 2, topic_id=new), NewOffset("t", 2, 3))
+    assert scene.coordinator.has_offsets_of("t", old)
+    assert scene.ask(ForgetTopic(token="t", topic="t", topic_id=old)) == TopicForgotten(2)
+    assert not scene.coordinator.has_offsets_of("t", old)
+    assert [(view.partition, view.offset) for view in scene.coordinator.offsets("g", None)] == [(1, 2)]
 
 
 def test_a_large_group_goes_in_pieces_and_nobody_joins_it_meanwhile() -> None:

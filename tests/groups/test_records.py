@@ -16,18 +16,20 @@ from penstock.groups.commands import Leaving, NewOffset
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.image import GroupsImage
 from penstock.settings import NodeSettings
+from penstock.vocabulary import TopicId
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 topics = st.text("abc._-", min_size=1, max_size=20)
 longs = st.integers(-(2**63), 2**63 - 1)
 ints = st.integers(-(2**31), 2**31 - 1)
+ids = st.binary(min_size=16, max_size=16)
 members = st.builds(
     records.MemberSaved,
     member_id=names, instance_id=st.none() | names, client_id=names, client_host=names, session_timeout_ms=ints, rebalance_timeout_ms=ints,
     protocols=st.lists(st.tuples(names, st.binary(max_size=30)), max_size=3).map(tuple), assignment=st.binary(max_size=30),
 )  # fmt: skip
 anything = st.one_of(
-    st.builds(records.OffsetCommitted, names, topics, st.integers(0, 2**31 - 1), longs, ints, names, longs, longs),
+    st.builds(records.OffsetCommitted, names, topics, st.integers(0, 2**31 - 1), longs, ints, names, longs, longs, ids),
     st.builds(records.OffsetDeleted, names, topics, st.integers(0, 2**31 - 1)),
     st.builds(records.GroupDeleted, names),
     st.builds(
@@ -43,6 +45,15 @@ def test_a_record_reads_back_as_it_was_written(record: records.Record) -> None:
     key, value = records.encode(record)
     assert records.decode(key, value) == record
     assert (value is None) == isinstance(record, records.OffsetDeleted | records.GroupDeleted)
+
+
+def test_an_offset_that_was_stored_without_its_topics_id_is_of_any_topic_of_that_name() -> None:
+    key, _ = records.encode(records.OffsetDeleted("g", "t", 3))
+    value = struct.pack(">hqiqq", 1, 42, 5, 1_000, -1) + "ünïcode".encode()
+    assert records.decode(key, value) == records.OffsetCommitted("g", "t", 3, 42, 5, "ünïcode", 1_000, -1, records.NO_TOPIC_ID)
+    image = GroupsImage()
+    image.replay_stored(key, value)
+    assert list(image.committed_for("t", TopicId(b"whichever it was"))) == [("g", 3)]
 
 
 @given(st.lists(anything, max_size=30), st.randoms(use_true_random=False))
@@ -102,7 +113,7 @@ def test_pieces_of_a_snapshot_and_what_was_replayed_since_the_first_give_the_sam
     [
         (struct.pack(">h", 99), b""),
         (records.encode(records.GroupDeleted("g"))[0], struct.pack(">h", 2)),
-        (records.encode(records.OffsetDeleted("g", "t", 0))[0], struct.pack(">hqiqq", 2, 0, 0, 0, 0)),
+        (records.encode(records.OffsetDeleted("g", "t", 0))[0], struct.pack(">hqiqq", 3, 0, 0, 0, 0)),
     ],
 )
 def test_a_record_of_a_newer_penstock_is_refused(key: bytes, value: bytes) -> None:

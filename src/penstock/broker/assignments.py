@@ -250,7 +250,7 @@ class Assignments:
         name = self._names.pop(topic_id, None)
         if name is not None:
             self._node.topic_pieces.forget(name)
-            self._node.groups.topic_deleted(name)
+            self._node.groups.topic_deleted(topic_id, name)
         self.bury_the_rest()
 
     def _removed(self, partition: Partition, reason: str) -> None:

@@ -35,7 +35,7 @@ async def plan_reset(node: "Node", group: str, plan: Mapping[TopicPartition, Res
 
 
 async def carry_out(node: "Node", group: str, moves: Sequence[Move]) -> None:
-    offsets = tuple(NewOffset(move.partition.topic, move.partition.partition, move.target) for move in moves)
+    offsets = tuple(_new_offset(node, move) for move in moves)
     reply = await node.groups.find(group).ask(lambda token: CommitOffsets(token=token, group=group, offsets=offsets))
     assert isinstance(reply, CommitReply)
     for topic, partition, code in reply.offsets:
@@ -43,6 +43,13 @@ async def carry_out(node: "Node", group: str, moves: Sequence[Move]) -> None:
             raise _has_members(group)
         if code is not ErrorCode.NONE:
             raise Refusal(code, f"the offset of {TopicPartition(topic, partition)} was not set for group {group!r}")
+
+
+def _new_offset(node: "Node", move: Move) -> NewOffset:
+    topic = node.image.topics.get(move.partition.topic)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {move.partition}")
+    return NewOffset(topic.name, move.partition.partition, move.target, topic_id=topic.topic_id)
 
 
 async def delete_group(node: "Node", group: str) -> None:

@@ -6,6 +6,7 @@ Not here: what groups do (groups/), what is said on the wire (handlers/).
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from penstock.groups import commands, records
 from penstock.groups.bounds import DELETED_AT_ONCE, GroupSettings
 from penstock.groups.commands import Command
 from penstock.groups.coordinator import GroupCoordinator
-from penstock.groups.records import Record
+from penstock.groups.records import NO_TOPIC_ID, Record
 from penstock.settings import MIB
+from penstock.vocabulary import TopicId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -45,7 +47,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             abandoned=commands.Abandoned,
         )
         super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
-        self._deleted: dict[str, None] = {}  # Topics whose offsets are still to be forgotten.
+        self._deleted: dict[TopicId, str] = {}  # Topics whose offsets are still to be forgotten.
 
     def _new_state(self) -> GroupCoordinator:
         return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes)
@@ -57,28 +59,29 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             if coordinator.state is not None:
                 coordinator.state.settings = settings
 
-    def topic_deleted(self, topic: str) -> None:
+    def topic_deleted(self, topic_id: TopicId, topic: str) -> None:
         """What was committed for it goes too, lest a topic made again under its name is read from the middle."""
         if topic != self.topic:
-            self._deleted[topic] = None
+            self._deleted[topic_id] = topic
 
     async def flush(self) -> None:
         """Also forgets what was committed for deleted topics, in pieces: there may be many groups that read them."""
         deleted, self._deleted = self._deleted, {}
         patience = Patience(self._node.env)
-        for topic in deleted:
+        for topic_id, topic in deleted.items():
             for coordinator in list(self):
-                await self._forget(coordinator, topic, patience)
+                await self._forget(coordinator, commands.ForgetTopic(token=Nobody(), topic=topic, topic_id=topic_id), patience)
         await super().flush()
 
-    async def _forget(self, coordinator: GroupsPartition, topic: str, patience: Patience) -> None:
+    async def _forget(self, coordinator: GroupsPartition, all_of_it: commands.ForgetTopic, patience: Patience) -> None:
+        piece = replace(all_of_it, offsets_max=DELETED_AT_ONCE)
         while coordinator.state is not None:
-            if not coordinator.state.has_offsets_of(topic):
+            if not coordinator.state.has_offsets_of(piece.topic, piece.topic_id):
                 return
-            if not coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic, offsets_max=DELETED_AT_ONCE)):
+            if not coordinator.order(piece):
                 break
             await patience.pause_if_over()
-        coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))  # When it is loaded, or there is room.
+        coordinator.order(all_of_it)  # When it is loaded, or there is room.
 
     async def delete(self, group: str) -> ErrorCode:
         """Deletes a group without members, in pieces; nobody can join it meanwhile. Raises Refusal where no coordinator answers."""
@@ -93,11 +96,12 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             is_begun = True
 
     def loaded(self, coordinator: GroupsPartition, topics: frozenset[str]) -> None:
-        """A topic may have been deleted, and the power gone before its offsets were."""
+        """A topic may have been deleted, and the power gone before its offsets were; or nobody coordinated then. By now there may be
+        another of its name."""
         if coordinator.state is not None:
-            for topic in coordinator.state.committed_topics():
-                if topic not in topics:
-                    coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic))
+            for topic, topic_id in coordinator.state.committed_topics():
+                if topic not in topics or (topic_id != NO_TOPIC_ID and topic_id not in self._node.image.topics_by_id):
+                    coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic, topic_id=topic_id))
 
     def put(
         self, call: Call, group: str, order: Callable[[Asker], Command],

@@ -8,6 +8,9 @@ Not here: what the answers look like (replies.py).
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from penstock.groups.records import NO_TOPIC_ID
+from penstock.vocabulary import TopicId
+
 Token = Hashable
 
 NO_GENERATION = -1  # Of a commit that isn't made by a member: an admin tool, or a consumer that assigns partitions to itself.
@@ -72,6 +75,7 @@ class NewOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str | None = ""
+    topic_id: TopicId = NO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +106,11 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetTopic:
-    """The topic is deleted: no group keeps offsets of it."""
+    """The topic is deleted: no group keeps offsets of it. What was committed for another of its name stays."""
 
     token: Token
     topic: str
+    topic_id: TopicId = NO_TOPIC_ID
     offsets_max: int | None = None  # How many may go in this decision; None: all of them.
 
 

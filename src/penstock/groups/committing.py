@@ -43,9 +43,8 @@ def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
                 answers.append((new.topic, new.partition, ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 continue
             free_bytes -= growth
-        draft.records.append(
-            OffsetCommitted(command.group, new.topic, new.partition, new.offset, new.leader_epoch, metadata, draft.wall_ms, expires_ms)
-        )
+        committed = (new.offset, new.leader_epoch, metadata, draft.wall_ms, expires_ms, new.topic_id)
+        draft.records.append(OffsetCommitted(command.group, new.topic, new.partition, *committed))
         answers.append((new.topic, new.partition, ErrorCode.NONE))
     draft.answer(command.token, CommitReply(tuple(answers)))
 
@@ -99,7 +98,7 @@ def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
 
 
 def forget_topic(command: ForgetTopic, image: GroupsImage, draft: Draft) -> None:
-    held = ((group, partition) for group, topics in image.offsets.items() for partition in topics.get(command.topic, ()))
+    held = image.committed_for(command.topic, command.topic_id)
     found = [OffsetDeleted(group, command.topic, partition) for group, partition in islice(held, command.offsets_max)]
     draft.records += found
     draft.answer(command.token, TopicForgotten(len(found)))

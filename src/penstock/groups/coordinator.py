@@ -22,12 +22,12 @@ from penstock.groups.draft import Decision, Draft, Sessions
 from penstock.groups.expiry import Sweep
 from penstock.groups.group import Group, subscription
 from penstock.groups.image import Committed, GroupsImage
-from penstock.groups.records import GroupDeleted, GroupSaved, Record
+from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
 from penstock.groups.views import GroupListed, GroupView, MemberView, OffsetView
 from penstock.settings import LONG_MAX
-from penstock.vocabulary import Instant
+from penstock.vocabulary import Instant, TopicId
 
 
 class GroupCoordinator:
@@ -129,11 +129,11 @@ class GroupCoordinator:
 
     # Reading
 
-    def committed_topics(self) -> list[str]:
+    def committed_topics(self) -> list[tuple[str, TopicId]]:
         return self._image.committed_topics()
 
-    def has_offsets_of(self, topic: str) -> bool:
-        return any(topic in topics for topics in self._image.offsets.values())
+    def has_offsets_of(self, topic: str, topic_id: TopicId = NO_TOPIC_ID) -> bool:
+        return next(self._image.committed_for(topic, topic_id), None) is not None
 
     def holds(self, name: str) -> bool:
         """Whether there is such a group, or somebody about to join it."""

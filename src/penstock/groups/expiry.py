@@ -70,7 +70,7 @@ class Sweep:
         ]
 
     def _ends_at(self, committed: Committed, empty_since_ms: int) -> int:
-        *_, committed_ms, expires_ms = committed
+        *_, committed_ms, expires_ms, _ = committed
         if expires_ms != BY_RETENTION:
             return expires_ms
         return max(committed_ms, empty_since_ms) + self._retention_ms

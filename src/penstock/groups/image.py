@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from penstock.groups import records
-from penstock.groups.records import OFFSET_KIND
+from penstock.groups.records import NO_TOPIC_ID, OFFSET_KIND
 from penstock.groups.sizes import GROUP_BYTES, TOPIC_BYTES, held_bytes, offset_bytes, text_bytes
+from penstock.vocabulary import TopicId
 
-# offset, leader epoch, metadata, committed at (wall), expires at (wall, or BY_RETENTION)
-Committed = tuple[int, int, str, int, int]
+# offset, leader epoch, metadata, committed at (wall), expires at (wall, or BY_RETENTION), topic id
+Committed = tuple[int, int, str, int, int, TopicId]
 
 _OFFSET_KEY = OFFSET_KIND.to_bytes(2, "big")
 _PIECE_RECORDS = 1_000
@@ -80,9 +81,23 @@ class GroupsImage:
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
-    def committed_topics(self) -> list[str]:
+    def committed_for(self, topic: str, topic_id: TopicId) -> Iterator[tuple[str, int]]:
+        """(group, partition) of what was committed for this very topic, or for nobody knows which one of its name."""
+        for group, topics in self.offsets.items():
+            for partition, committed in topics.get(topic, {}).items():
+                if committed[5] in (topic_id, NO_TOPIC_ID):
+                    yield group, partition
+
+    def committed_topics(self) -> list[tuple[str, TopicId]]:
         """All topics that any group has committed offsets of, each once."""
-        return list(dict.fromkeys(topic for topics in self.offsets.values() for topic in topics))
+        return list(
+            dict.fromkeys(
+                (topic, committed[5])
+                for topics in self.offsets.values()
+                for topic, partitions in topics.items()
+                for committed in partitions.values()
+            )
+        )
 
     def snapshot_pieces(self) -> Iterator[list[records.Record]]:
         """The snapshot in pieces of about a thousand records, between which anything may be replayed."""

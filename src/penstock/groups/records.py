@@ -14,12 +14,14 @@ from typing import NamedTuple, assert_never
 
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise
+from penstock.vocabulary import TopicId
 
 GROUP_KIND = 1
 OFFSET_KIND = 2
 GROUP_VERSION = 1
-OFFSET_VERSION = 1
+OFFSET_VERSION = 2
 BY_RETENTION = -1  # `expires_ms` of an offset that is kept as long as the node's settings say.
+NO_TOPIC_ID = TopicId(bytes(16))  # Of an offset that was committed for whatever topic has this name: all of version 1 were.
 
 NOT_A_RECORD = (struct.error, UnicodeDecodeError)  # What reading raises on bytes that were never written by `encode`.
 
@@ -27,8 +29,8 @@ _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _LENGTH = struct.Struct(">I")
 _LONG = struct.Struct(">q")
-_OFFSET = struct.Struct(">hqiqq")  # version, offset, leader epoch, committed at, expires at; the metadata is the rest
-_OFFSET_BYTES = _OFFSET.size
+_OFFSET_1 = struct.Struct(">hqiqq")  # version, offset, leader epoch, committed at, expires at; the metadata is the rest
+_OFFSET = struct.Struct(">hqiqq16s")  # the same and the topic's id; the metadata is the rest
 _NULL = 0xFFFF_FFFF
 
 
@@ -77,6 +79,7 @@ class OffsetCommitted(NamedTuple):
     metadata: str
     committed_ms: int
     expires_ms: int = BY_RETENTION
+    topic_id: TopicId = NO_TOPIC_ID  # Of the topic that had the name then: one that is made again has another.
 
 
 class OffsetDeleted(NamedTuple):
@@ -92,7 +95,9 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     """The key and the value; None is a tombstone."""
     match record:
         case OffsetCommitted():
-            value = _OFFSET.pack(OFFSET_VERSION, record.offset, record.leader_epoch, record.committed_ms, record.expires_ms)
+            value = _OFFSET.pack(
+                OFFSET_VERSION, record.offset, record.leader_epoch, record.committed_ms, record.expires_ms, record.topic_id
+            )
             return _offset_key(record.group, record.topic, record.partition), value + record.metadata.encode()
         case OffsetDeleted():
             return _offset_key(record.group, record.topic, record.partition), None
@@ -130,12 +135,16 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
     return key[6:group_end].decode(), key[group_end:-4].decode(), int.from_bytes(key[-4:], "big", signed=True)
 
 
-def read_offset(value: bytes) -> tuple[int, int, str, int, int]:
-    """(offset, leader epoch, metadata, committed at, expires at)"""
-    version, offset, leader_epoch, committed_ms, expires_ms = _OFFSET.unpack_from(value)
-    if version != OFFSET_VERSION:
-        raise _unknown("offset", version)
-    return offset, leader_epoch, value[_OFFSET_BYTES:].decode(), committed_ms, expires_ms
+def read_offset(value: bytes) -> tuple[int, int, str, int, int, TopicId]:
+    """(offset, leader epoch, metadata, committed at, expires at, topic id)"""
+    version = _SHORT.unpack_from(value)[0]
+    if version == OFFSET_VERSION:
+        _, offset, leader_epoch, committed_ms, expires_ms, topic_id = _OFFSET.unpack_from(value)
+        return offset, leader_epoch, value[_OFFSET.size :].decode(), committed_ms, expires_ms, topic_id
+    if version == 1:
+        _, offset, leader_epoch, committed_ms, expires_ms = _OFFSET_1.unpack_from(value)
+        return offset, leader_epoch, value[_OFFSET_1.size :].decode(), committed_ms, expires_ms, NO_TOPIC_ID
+    raise _unknown("offset", version)
 
 
 def _offset_key(group: str, topic: str, partition: int) -> bytes:

@@ -1,6 +1,8 @@
 """OffsetCommit, versions 2 to 10 (KIP-211 no retention from 5, KIP-320 leader epochs from 6, KIP-345 from 7, KIP-516 topic ids in 10).
 
 Partitions that don't exist are refused each by itself; the others are committed together, in one batch, and answered when that is durable.
+An offset is committed for the topic that had this name when the request came. If that one is deleted by the time of the answer, the
+offset is gone with it and the answer says so: a client that means the next topic of this name commits again.
 A group that has no members takes commits from anybody (generation -1); in one that has, only its members of this generation may commit.
 """
 
@@ -12,6 +14,7 @@ from penstock.broker.groups import all_with
 from penstock.errors import ErrorCode
 from penstock.groups.commands import NO_RETENTION, CommitOffsets, NewOffset
 from penstock.groups.replies import CommitReply
+from penstock.vocabulary import TopicId
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
@@ -23,11 +26,14 @@ _RETENTION_UNTIL = 4
 
 
 class _TopicRows(NamedTuple):
-    """One topic of the request. `refusal` is of a topic that isn't there; otherwise of each partition whether the coordinator is asked."""
+    """One topic of the request. `refusal` is of a topic that isn't there; otherwise of each partition whether the coordinator is asked.
+
+    `topic_id` is of one that was there."""
 
     named: dict[str, Any]  # As the request names it: by name or by id.
     refusal: ErrorCode
     partitions: list[tuple[int, bool]]
+    topic_id: TopicId | None = None
 
 
 def offset_commit(node: "Node", call: Call) -> None:
@@ -38,13 +44,13 @@ def offset_commit(node: "Node", call: Call) -> None:
         _take(node, call.version, topic, rows, offsets)
 
     def write(version: int, reply: CommitReply) -> dict[str, Any]:
-        return _written(version, rows, reply)
+        return _written(node, version, rows, reply)
 
     def refuse(code: ErrorCode) -> CommitReply:
         return CommitReply(all_with(code, ((new.topic, new.partition) for new in offsets)))
 
     if not offsets:
-        body = _written(call.version, rows, CommitReply(()))
+        body = _written(node, call.version, rows, CommitReply(()))
         call.connection.new_reply().send([schemas.write_response(call.api_key, call.version, call.correlation_id, body)])
         return
 
@@ -79,19 +85,25 @@ def _take(node: "Node", version: int, wish: Any, rows: list[_TopicRows], offsets
         partitions.append((partition.partition_index, is_there))
         if is_there:
             epoch = getattr(partition, "committed_leader_epoch", -1)
-            new = NewOffset(topic.name, partition.partition_index, partition.committed_offset, epoch, partition.committed_metadata)
-            offsets.append(new)
-    rows.append(_TopicRows(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions))
+            row = (partition.partition_index, partition.committed_offset, epoch, partition.committed_metadata)
+            offsets.append(NewOffset(topic.name, *row, topic.topic_id))
+    rows.append(_TopicRows(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions, topic.topic_id))
 
 
-def _written(version: int, rows: list[_TopicRows], reply: CommitReply) -> dict[str, Any]:
+def _written(node: "Node", version: int, rows: list[_TopicRows], reply: CommitReply) -> dict[str, Any]:
     told = (_spoken(version, code) for *_, code in reply.offsets)
+    gone = ErrorCode.UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def code_of(topic: _TopicRows) -> ErrorCode:
+        code = next(told)
+        return gone if code is ErrorCode.NONE and topic.topic_id not in node.image.topics_by_id else code
+
     return {
         "topics": [
             {
                 **topic.named,
                 "partitions": [
-                    {"partition_index": index, "error_code": next(told) if was_asked else topic.refusal}
+                    {"partition_index": index, "error_code": code_of(topic) if was_asked else topic.refusal}
                     for index, was_asked in topic.partitions
                 ],
             }
