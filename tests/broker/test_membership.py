@@ -1,14 +1,19 @@
 """Who belongs to the cluster, who is alive, who leads instead of whom."""
 
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from broker.council import Council
 
-from penstock.cluster.commands import FenceNode, RegisterNode, UnregisterNode
+from penstock.broker.forwarding import Forwarding
+from penstock.cluster.commands import Command, FenceNode, RegisterNode, UnregisterNode
+from penstock.cluster.controller import Controller
 from penstock.cluster.records import NodeFenced
+from penstock.links.kinds import Kind
 from penstock.simulator.links import LinkQuality
-from penstock.vocabulary import NO_NODE, NodeId
+from penstock.vocabulary import NO_NODE, Buffer, NodeId
 
 
 def test_nodes_register_and_are_let_in_when_they_are_ready() -> None:
@@ -212,6 +217,62 @@ def test_a_registration_of_its_own_that_was_late_does_not_end_a_node() -> None:
         council.until(lambda: council.is_let_in(victim))
         assert council.nodes[victim].failures == []
         assert council.nodes[victim].membership.node_epoch == 3
+
+
+def test_a_node_that_must_register_again_and_is_refused_for_good_ends_with_the_reason() -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        victim = council.other_than(leader)
+        membership = council.nodes[victim].membership
+        late = membership._registration
+        assert late is not None
+        membership._registration = replace(late, cluster_id="another")
+        council.submit(leader, late)
+        council.until(lambda: bool(council.nodes[victim].failures))
+        assert "is refused: node" in council.nodes[victim].failures[0] and "belongs to cluster" in council.nodes[victim].failures[0]
+
+
+class Stumble(Exception):
+    """Something that nobody had thought of."""
+
+
+def test_a_controller_that_stumbles_goes_on_and_fences_who_is_dead(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, falls = Controller.owed, iter(range(3))
+
+    def stumbling(*args: Any) -> list[Command]:
+        for fall in falls:
+            raise Stumble(str(fall))
+        return whole(*args)
+
+    with Council(3, observers=1) as council:
+        council.start_and_wait()
+        council.kill(4)
+        monkeypatch.setattr(Controller, "owed", stumbling)
+        council.until(lambda: council.is_fenced(4), within=10)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [Stumble] * 3
+    caplog.clear()
+
+
+def test_a_node_that_stumbles_goes_on_giving_signs_of_life(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    whole, falls = Forwarding.ask_controller, iter(range(2))
+
+    async def stumbling(self: Forwarding, kind: Kind, body: Buffer, *, timeout_s: float) -> memoryview:
+        for fall in falls:
+            raise Stumble(str(fall))
+        return await whole(self, kind, body, timeout_s=timeout_s)
+
+    with Council() as council:
+        council.start_and_wait()
+        monkeypatch.setattr(Forwarding, "ask_controller", stumbling)
+        council.world.run_for(10)
+        assert all(council.is_let_in(number) for number in (1, 2, 3))
+        assert not any("fenced" in report for node in council.nodes.values() for report in node.reports)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [Stumble] * 2
+    caplog.clear()
 
 
 def test_a_node_that_was_taken_off_the_list_says_so_and_ends() -> None:

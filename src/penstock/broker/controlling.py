@@ -7,9 +7,12 @@ nodes that it cannot reach either, and for the leader that it replaces, which mo
 
 A controller that was itself stopped for a while (SIGSTOP, a suspended machine, a busy one) has heard nobody: it must not blame the others
 for that. When its own timer is late by more than `LATE_SECONDS`, all sessions last so much longer.
+
+Whatever fails here, known or not, is told and tried again: a controller that had quietly stopped looking would fence nobody any more.
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -25,9 +28,12 @@ from penstock.vocabulary import Instant, NodeId, Offset
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+log = logging.getLogger("penstock")
+
 LOOK_SECONDS = 0.2  # Between two looks at what is owed; fencing does not wait for it.
 LATE_SECONDS = 0.1
 AGAIN_SECONDS = 0.1  # After something could not be done.
+STUMBLED_SECONDS = 1.0  # After a failure that nobody had thought of.
 
 
 class Controlling:
@@ -158,15 +164,22 @@ class Controlling:
     async def _rule(self, term: int) -> None:
         wakes_at = self._node.env.now()
         while term == self._term and self._node.quorum.is_leading:
-            now = self._node.env.now()
-            if now - wakes_at > LATE_SECONDS:
-                self.sessions.excuse(now - wakes_at)
-            is_done = await self._do_what_is_owed(now)
-            now, due = self._node.env.now(), self.sessions.due()
-            wakes_at = Instant(now + LOOK_SECONDS if is_done else now + AGAIN_SECONDS)
-            if is_done and due is not None:
-                wakes_at = min(wakes_at, due)
+            try:
+                wakes_at = await self._look_round(wakes_at)
+            except Exception as failure:
+                log.error("the controller stumbles, and goes on", exc_info=failure)
+                wakes_at = Instant(self._node.env.now() + STUMBLED_SECONDS)
             await self._sleep_until(wakes_at)
+
+    async def _look_round(self, wakes_at: Instant) -> Instant:
+        """When to look again."""
+        now = self._node.env.now()
+        if now - wakes_at > LATE_SECONDS:
+            self.sessions.excuse(now - wakes_at)
+        is_done = await self._do_what_is_owed(now)
+        now, due = self._node.env.now(), self.sessions.due()
+        wakes_at = Instant(now + LOOK_SECONDS if is_done else now + AGAIN_SECONDS)
+        return min(wakes_at, due) if is_done and due is not None else wakes_at
 
     async def _do_what_is_owed(self, now: Instant) -> bool:
         """Whether all of it could be done."""

@@ -7,9 +7,11 @@ quorum, at once when that changes. Nothing here stops the node from serving what
 A node epoch that is no longer the newest means that somebody else has registered under this node's id. From another data directory: two
 processes have one id, and this one ends. From this one, which no other process can have open: it was an older registration of our own
 that was late on the way, and registering once more puts that right.
+Whatever else fails is told and tried again: a node that had quietly stopped giving signs of life would be fenced for ever.
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,11 +28,14 @@ from penstock.vocabulary import NodeId
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+log = logging.getLogger("penstock")
+
 STOPPING_SECONDS = 10.0  # How long a node that was told to stop waits for others to lead what it leads.
 ASKING_TO_STOP_SECONDS = 3.0  # Without an answer for so long there is nobody left who could take over.
 HANDING_OVER_SECONDS = 3.0
 HURRY_SECONDS = 0.05  # Between signs of life while something is waited for, or none was heard.
 REGISTERING_SECONDS = 1.0  # Between tries.
+STUMBLED_SECONDS = 0.5  # After a failure that nobody had thought of. Shorter than a session.
 
 _TRIED_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 
@@ -123,15 +128,23 @@ class Membership:
 
     async def _live(self) -> None:
         while True:
-            heard = await self._give_sign()
-            if heard is not None:
-                await self._take_note(heard)
-            is_waiting = self._wants_to_stop or (self.is_fenced and self._is_ready)
-            seconds = HURRY_SECONDS if heard is None or is_waiting else self._node.settings.heartbeat_interval_ms / 1000
+            try:
+                seconds = await self._exchange_signs()
+            except Exception as failure:
+                log.error("this node stumbles over a sign of life, and goes on", exc_info=failure)
+                seconds = STUMBLED_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds * (0.75 + self._node.env.rng.random() / 4)):
                     await self._news.wait()
             self._news.clear()
+
+    async def _exchange_signs(self) -> float:
+        """How long to wait before the next."""
+        heard = await self._give_sign()
+        if heard is not None:
+            await self._take_note(heard)
+        is_waiting = self._wants_to_stop or (self.is_fenced and self._is_ready)
+        return HURRY_SECONDS if heard is None or is_waiting else self._node.settings.heartbeat_interval_ms / 1000
 
     async def _give_sign(self) -> Heard | None:
         """What the controller said; None when nobody did."""
@@ -170,11 +183,14 @@ class Membership:
                 "give each process a node id of its own"
             )
         else:
-            await self.register(replace(registration, was_stopped_cleanly=True))  # This life has lost nothing.
+            try:
+                await self.register(replace(registration, was_stopped_cleanly=True))  # This life has lost nothing.
+            except Refusal as refusal:
+                node.fail(f"this node must register again and is refused: {refusal.reason}")
 
     def _may_be_mended(self, refusal: Refusal) -> bool:
-        is_elsewhere = refusal.code is ErrorCode.KAFKA_STORAGE_ERROR and self._node.links is not None and not self._node.quorum.is_leading
-        return refusal.code in _TRIED_AGAIN or is_elsewhere
+        is_for_want_of_room = refusal.code is ErrorCode.KAFKA_STORAGE_ERROR and self._node.links is not None  # Another may lead soon.
+        return refusal.code in _TRIED_AGAIN or is_for_want_of_room
 
     # Taking leave.
 
