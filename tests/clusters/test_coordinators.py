@@ -5,8 +5,10 @@ from typing import Any
 
 from clusters.scene import CLIENT, KAFKA_PORT, TOPIC, Scene
 
+from penstock.broker.groups import CONSUMER_OFFSETS
 from penstock.cluster.commands import CreateTopics, DeleteTopic, NewTopic
 from penstock.errors import ErrorCode
+from penstock.peers.configs import Configured
 from penstock.peers.connection import Address
 from penstock.simulator.workloads.line import Line
 from penstock.vocabulary import TopicId
@@ -52,6 +54,29 @@ def committed(scene: Scene, node: int, group: str = "g") -> int:
     answer = scene.do(lambda client: ask_at(scene, node, ApiKey.OFFSET_FETCH, 7, body))
     assert answer.error_code == ErrorCode.NONE
     return int(answer.topics[0].partitions[0].committed_offset)
+
+
+async def fetching(scene: Scene, node: int) -> ErrorCode:
+    return ErrorCode((await ask_at(scene, node, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})).error_code)
+
+
+async def joining(scene: Scene, node: int) -> str:
+    """The id of the only member of the group."""
+    protocols = [{"name": "range", "metadata": b""}]
+    times = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
+    joined = await ask_at(
+        scene, node, ApiKey.JOIN_GROUP, 3, {"group_id": "g", **times, "member_id": "", "protocol_type": "consumer", "protocols": protocols}
+    )
+    assert joined.error_code == ErrorCode.NONE
+    assignments = [{"member_id": joined.member_id, "assignment": b"all"}]
+    body = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id, "group_instance_id": None, "assignments": assignments}
+    assert (await ask_at(scene, node, ApiKey.SYNC_GROUP, 3, body)).error_code == ErrorCode.NONE
+    return str(joined.member_id)
+
+
+async def beating(scene: Scene, node: int, member: str) -> ErrorCode:
+    body = {"group_id": "g", "generation_id": 1, "member_id": member, "group_instance_id": None}
+    return ErrorCode((await ask_at(scene, node, ApiKey.HEARTBEAT, 3, body)).error_code)
 
 
 def make_again(scene: Scene, topic_id: bytes) -> None:
@@ -101,4 +126,54 @@ def test_what_was_committed_for_a_topic_that_was_deleted_while_nobody_coordinate
         cluster.start(coordinator)
         cluster.until_available()
         assert committed(cluster, coordinator, group) == -1
+        cluster.check()
+
+
+# Groups that cannot be kept
+
+
+def test_a_commit_that_is_not_durable_in_time_is_refused_and_those_after_it_change_nothing():
+    """Two of three nodes are gone: nobody can take them out of the in-sync set either."""
+    with Scene() as cluster:
+        cluster.create(min_insync_replicas=2)
+        coordinator = find(cluster)
+        others = [node for node in (1, 2, 3) if node != coordinator]
+        assert commit(cluster, coordinator, 5) is ErrorCode.NONE
+        cluster.kill(*others)
+        assert commit(cluster, coordinator, 6) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log = cluster.node(coordinator).groups.find("g").partition
+        end_offset = log.log.end_offset
+        for offset in range(7, 27):
+            assert commit(cluster, coordinator, offset) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert cluster.do(lambda client: fetching(cluster, coordinator)) is ErrorCode.NOT_COORDINATOR
+        assert log.log.end_offset == end_offset
+        assert log.leader is not None and log.leader.parked_count == 1
+        cluster.start(*others)
+        cluster.until_available()
+        coordinator = find(cluster)
+        assert commit(cluster, coordinator, 30) is ErrorCode.NONE
+        assert committed(cluster, coordinator) == 30
+        cluster.check()
+
+
+def test_while_too_few_replicas_are_in_sync_nothing_is_appended_and_members_stay_members():
+    with Scene(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0) as cluster:
+        cluster.create()
+        coordinator = find(cluster)
+        cluster.do(lambda client: client.change_settings(Configured.topic(CONSUMER_OFFSETS), {"min.insync.replicas": "3"}))
+        member = cluster.do(lambda client: joining(cluster, coordinator))
+        assert cluster.do(lambda client: beating(cluster, coordinator, member)) is ErrorCode.NONE
+        dead = next(node for node in (1, 2, 3) if node not in (coordinator, cluster.controller()))
+        cluster.kill(dead)
+        partition = cluster.node(coordinator).groups.find("g").partition
+        cluster.until(lambda: len(cluster.in_sync(partition.topic, partition.index)) == 2)
+        cluster.run_for(1)
+        end_offset, began = partition.log.end_offset, cluster.world.loop.time()
+        assert commit(cluster, coordinator, 5, "another") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert cluster.do(lambda client: beating(cluster, coordinator, member)) is ErrorCode.NONE
+        assert cluster.world.loop.time() - began < 1, "nobody waited for anything"
+        assert partition.log.end_offset == end_offset
+        cluster.start(dead)
+        cluster.until_available()
+        assert commit(cluster, find(cluster, "another"), 6, "another") is ErrorCode.NONE
         cluster.check()

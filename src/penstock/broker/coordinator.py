@@ -3,9 +3,11 @@
 A command is decided, its records are appended as one batch, replayed, and only then is the next one decided. Replies leave when everything
 that the state had replayed by then is durable: the state may run ahead of the commit, a reply may not. The same holds for what is merely
 looked up. A log that fails takes the state with it: whoever waits hears NOT_COORDINATOR, and so does everybody who comes later, for
-only a new start makes that log trusted again. A full disk changes nothing and is COORDINATOR_NOT_AVAILABLE; so clients come again.
+only a new start makes that log trusted again. A full disk changes nothing and is COORDINATOR_NOT_AVAILABLE; so clients come again. The
+same is told where too few replicas are in sync, or nothing has been committed for a while: then nothing is appended either.
 Time-outs are the state's own: one timer of the loop stands at the next of them.
-Not here: loading (coordinator_loading.py), snapshots (coordinator_snapshots.py), what any of the commands mean.
+Not here: loading (coordinator_loading.py), snapshots (coordinator_snapshots.py), how long replies wait (coordinator_waiting.py), what any
+of the commands mean.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.broker.askers import Asker, Nobody, WaitingTask
+from penstock.broker.coordinator_waiting import Replies, WaitingReplies
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 TIMER_SECONDS_MIN = 0.001
-OWED_SECONDS = 1.0  # After which what the node itself wants, and a full disk did not take, is tried again.
+OWED_SECONDS = 1.0  # After which what the node itself wants, and the log did not take, is tried again.
 
 C_contra = TypeVar("C_contra", contravariant=True)
 R = TypeVar("R")
@@ -85,8 +88,10 @@ class Coordinator(Generic[S, C, R]):
         self.state: S | None = None  # None: loading, or gone for good.
         self.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # What is answered meanwhile.
         self._asking: dict[Asker, None] = {}  # Parked in the core, or waiting for durability. Ordered: first come, first told.
-        self._owed: list[C] = []  # The node's own commands that came while it was loading, or found no room on the disk.
+        self._owed: list[C] = []  # The node's own commands that came while it was loading, or that the log did not take.
+        self._paying: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting = WaitingReplies(node.env, partition, tell=self.tell, give_up=self._give_up, log_failed=self.log_failed)
 
     # Asking
 
@@ -105,12 +110,13 @@ class Coordinator(Generic[S, C, R]):
         return await asker.heard
 
     def order(self, command: C) -> bool:
-        """Something that the node itself wants; it waits while the state is loading, or the disk is full. True: it is decided."""
+        """Something that the node itself wants; it waits while the state is loading, or the log takes nothing. True: it is decided."""
         if self.state is not None:
             if self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody()):
                 return True
             self._owed.append(command)
-            asyncio.get_running_loop().call_later(OWED_SECONDS, self._pay)
+            if self._paying is None:  # One for all of them.
+                self._paying = asyncio.get_running_loop().call_later(OWED_SECONDS, self._pay)
         elif self.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._owed.append(command)
         return False
@@ -134,13 +140,14 @@ class Coordinator(Generic[S, C, R]):
     # Deciding
 
     def _pay(self) -> None:
+        self._paying = None
         if self.state is not None:
             owed, self._owed = self._owed, []
             for command in owed:
                 self.order(command)
 
     def _carry_out(self, decide: Callable[[S, Instant, int], Decision[R]], asker: Asker) -> bool:
-        """False: the disk is full, and nothing has changed."""
+        """False: the log takes nothing now, and nothing has changed."""
         state = self.state
         assert state is not None
         wall_ms = self._node.env.wall_ms()
@@ -163,20 +170,29 @@ class Coordinator(Generic[S, C, R]):
         return is_stored
 
     def _store(self, state: S, decision: Decision[R], wall_ms: int) -> bool:
-        """Appends and replays. False: there was no room; nothing has changed, and who waited for this may come again."""
+        """Appends and replays. False: that cannot be done now; nothing has changed, and who waited for this may come again."""
         if not decision.records:
             return True
+        reason = self._why_not_now()
         try:
-            self._append(decision.records, wall_ms)
+            if reason is None:
+                self._append(decision.records, wall_ms)
         except DiskFull as full:
             self._node.disk_was_full(full)
-            for asker, _ in decision.replies:
-                if self._asking.pop(asker, self) is None:
-                    asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the disk is full: {full}")
+            reason = f"the disk is full: {full}"
+        if reason is not None:
+            self._refuse(decision.replies, reason)
             return False
         for record in decision.records:
             state.replay(record)
         return True
+
+    def _why_not_now(self) -> str | None:
+        """Why nothing that is appended now would be acknowledged in time. None: it may well be."""
+        leader = self.partition.leader
+        if leader is not None and not leader.is_enough:
+            return "too few replicas of the coordinator's log are in sync"
+        return "nothing that was appended to the coordinator's log of late is committed" if self._waiting.is_stuck else None
 
     def _append(self, records: Sequence[R], wall_ms: int) -> None:
         encode = self._kind.encode
@@ -184,13 +200,18 @@ class Coordinator(Generic[S, C, R]):
         self.partition.append(batch, wall_ms)
         self._node.appended(self.partition)
 
-    def _answer_when_durable(self, replies: Sequence[tuple[Asker, Any]]) -> None:
-        waiting, leader = _Undurable(self, replies), self.partition.leader
-        assert leader is not None, "a coordinator is closed before its partition has another leader"
-        if not leader.park(self.partition.log.end_offset, waiting, needs_all=True):
-            waiting.made_durable()
+    def _answer_when_durable(self, replies: Replies) -> None:
+        self._waiting.add(replies)
 
-    def tell(self, replies: Sequence[tuple[Asker, Any]]) -> None:
+    def _give_up(self, replies: Replies) -> None:
+        self._refuse(replies, "what the answer stands on was not committed in time")
+
+    def _refuse(self, replies: Replies, reason: str) -> None:
+        for asker, _ in replies:
+            if self._asking.pop(asker, self) is None:
+                asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    def tell(self, replies: Replies) -> None:
         for asker, reply in replies:
             if self._asking.pop(asker, self) is None:  # Otherwise it has hung up, or has heard that there is no answer.
                 asker.answered(reply)
@@ -213,6 +234,7 @@ class Coordinator(Generic[S, C, R]):
         self.state = None
         self.unavailable = code
         self._owed.clear()
+        self._waiting.clear()
         self._cancel_timer()
         asking, self._asking = self._asking, {}
         for asker in asking:
@@ -254,19 +276,3 @@ class Coordinator(Generic[S, C, R]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class _Undurable:
-    """Replies that stand behind the end of the log: the token that the partition's leader keeps until it has caught up."""
-
-    __slots__ = ("_coordinator", "_replies")
-
-    def __init__(self, coordinator: Coordinator[Any, Any, Any], replies: Sequence[tuple[Asker, Any]]) -> None:
-        self._coordinator = coordinator
-        self._replies = replies
-
-    def made_durable(self) -> None:
-        self._coordinator.tell(self._replies)
-
-    def refused(self, code: ErrorCode, reason: str) -> None:
-        self._coordinator.log_failed(reason)
