@@ -30,6 +30,7 @@ BOTH = (BROKER, CONTROLLER)
 ABSOLUTE = (
     records.ClusterFormed, records.NodeRegistered, records.NodeFenced, records.NodeUnfenced, records.NodeStopping, records.NodeUnregistered,
     records.PartitionsChanged, records.TopicConfigured, records.NodeConfigured, records.TopicBuried, records.ProducerBlockTaken,
+    records.FlushPromised,
 )  # fmt: skip
 
 
@@ -42,9 +43,7 @@ def code_of(reply: Reply) -> ErrorCode:
 
 
 class Scene:
-    def __init__(
-        self, nodes: int = 3, *, racks: tuple[str | None, ...] = (), partitions_max: int = 100, is_hasty: bool = False
-    ) -> None:
+    def __init__(self, nodes: int = 3, *, racks: tuple[str | None, ...] = (), partitions_max: int = 100, is_hasty: bool = False) -> None:
         """`is_hasty`: commands and records don't travel, and nobody looks whether deciding changes anything: ten times faster."""
         self._is_hasty = is_hasty
         self.controller = Controller(ClusterImage(), TopicConfig(), 3, partitions_max)
@@ -101,17 +100,22 @@ class Scene:
     # Nodes
 
     def register(
-        self, n: int, *, directory: str = "", was_stopped_cleanly: bool = True, rack: str | None = None, roles: tuple[str, ...] = BOTH
-    ) -> RegisterNode:
+        self, n: int, *, directory: str = "", was_stopped_cleanly: bool = True, rack: str | None = None, roles: tuple[str, ...] = BOTH,
+        flush_defaults: dict[str, str] | None = None,
+    ) -> RegisterNode:  # fmt: skip
         return RegisterNode(
-            NodeId(n), "cluster", directory or f"directory-{n}", f"host-{n}", 9092, was_stopped_cleanly, f"peer-{n}", 9093, roles, rack
-        )
+            NodeId(n), "cluster", directory or f"directory-{n}", f"host-{n}", 9092, was_stopped_cleanly, f"peer-{n}", 9093, roles, rack,
+            flush_defaults,
+        )  # fmt: skip
 
     def come_up(
-        self, n: int, *, directory: str = "", was_stopped_cleanly: bool = True, rack: str | None = None, roles: tuple[str, ...] = BOTH
-    ) -> None:
+        self, n: int, *, directory: str = "", was_stopped_cleanly: bool = True, rack: str | None = None, roles: tuple[str, ...] = BOTH,
+        flush_defaults: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """Registers and is let in."""
-        wish = self.register(n, directory=directory, was_stopped_cleanly=was_stopped_cleanly, rack=rack, roles=roles)
+        wish = self.register(
+            n, directory=directory, was_stopped_cleanly=was_stopped_cleanly, rack=rack, roles=roles, flush_defaults=flush_defaults
+        )  # fmt: skip
         assert code_of(self.ask(wish)) is ErrorCode.NONE
         self.unfence(n)
 

@@ -103,6 +103,10 @@ class AnyCluster(RuleBasedStateMachine):
     def configure(self, name: str, min_insync: int) -> None:
         self.world.configure(name, min_insync)
 
+    @rule(name=NAMES, flush=st.sampled_from(["ack", "os"]))
+    def promise(self, name: str, flush: str) -> None:
+        self.world.promise(name, flush)
+
     @rule(name=NAMES, n=NODE)
     def make_again(self, name: str, n: int) -> None:
         self.world.make_again(name, n)
@@ -272,6 +276,10 @@ def a_reassignment_is_given_up_whoever_has_everything(patch: pytest.MonkeyPatch)
     patch.setattr(reassigning, "_given_up", broken)
 
 
+def a_stronger_promise_is_believed_to_hold_from_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(controller, "topic_promises", lambda *_: ())
+
+
 def a_fenced_node_keeps_its_places(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(registering, "_leave_in_sync_sets", lambda draft, n, even_if_last: None)
 
@@ -300,6 +308,7 @@ BREAKS: list[Break] = [
     an_unclean_election_leaves_the_eligible,
     a_reassignment_ends_when_the_first_is_in_sync,
     a_reassignment_is_given_up_whoever_has_everything,
+    a_stronger_promise_is_believed_to_hold_from_ever,
     a_fenced_node_keeps_its_places,
     who_is_back_is_not_elected,
     a_snapshot_forgets_the_eligible,

@@ -50,7 +50,7 @@ STEPS = (
     *("change_controller", "hear", "hear", "hear"),
     *("fence", "fence", "unfence", "unfence", "stop", "unregister", "change_disk", "restart", "come_back", "come_back", "come_back"),
     *("commit", "commit", "commit", "catch_up", "catch_up", "propose", "propose", "deliver", "deliver", "deliver"),
-    *("change_in_sync", "change_in_sync", "change_in_sync", "elect", "reassign", "configure", "make_again", "fail_log"),
+    *("change_in_sync", "change_in_sync", "change_in_sync", "elect", "reassign", "configure", "promise", "make_again", "fail_log"),
 )
 
 
@@ -70,6 +70,7 @@ class Known:
     seen_by: tuple[int, int] = (0, 0)  # The leader epoch, and the life of the leader, in which that was seen.
     outstanding: Outstanding | None = None
     leaders: dict[int, int] = field(default_factory=dict)  # Who led in each epoch.
+    early: set[tuple[int, int]] = field(default_factory=set)  # Lives of nodes that may have acknowledged what was not flushed.
 
 
 class World:
@@ -141,7 +142,8 @@ class World:
         for name, known in self.known.items():
             topic = self.scene.image.topics.get(name)
             if topic is not None:
-                self._lose(known, topic.partitions[0], n, is_lossy=not cleanly and topic.overrides["flush"] == "os", new_disk=new_disk)
+                is_early = topic.overrides["flush"] == "os" or (n, self._life(n)) in known.early
+                self._lose(known, topic.partitions[0], n, is_lossy=not cleanly and is_early, new_disk=new_disk)
         self._submit(command)
 
     def commit(self, name: str) -> None:
@@ -202,6 +204,14 @@ class World:
     def configure(self, name: str, min_insync: int) -> None:
         self._submit(ConfigureTopic(name, (Change("min.insync.replicas", Operation.SET, str(min_insync)),)))
 
+    def promise(self, name: str, flush: str) -> None:
+        """Whoever lives while the flush is not waited for may lose something by the end of that life, whatever is promised by then."""
+        if (topic := self.scene.image.topics.get(name)) is None:
+            return
+        if topic.overrides["flush"] == "os":
+            self.known[name].early |= {(n, self._life(n)) for n in NODES}
+        self._submit(ConfigureTopic(name, (Change("flush", Operation.SET, flush),)))
+
     def change_disk(self, n: int) -> None:
         self.fence(n)
         self.restart(n, cleanly=False, new_disk=True)
@@ -247,10 +257,15 @@ class World:
                 self.reassign(name, some if rng.random() < 0.7 else None)
             case "configure":
                 self.configure(name, rng.randint(1, 3))
+            case "promise":
+                self.promise(name, "ack" if flag else "os")
             case _:
                 self.make_again(name, n)
 
     # What follows
+
+    def _life(self, n: int) -> int:
+        return self.scene.epoch(n) if n in self.scene.image.nodes else 0
 
     def _submit_for_node(self, n: int, what: str) -> None:
         before = self._states()

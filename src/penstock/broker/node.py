@@ -44,6 +44,7 @@ from penstock.cluster import records
 from penstock.cluster.commands import AddPartitions, Command, CreateTopics, RegisterNode, TakeProducerBlock, UnfenceNode
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
+from penstock.cluster.promises import flush_defaults
 from penstock.cluster.replies import Reply
 from penstock.consensus.messages import Message
 from penstock.consensus.voters import Voters
@@ -201,6 +202,7 @@ class Node:
             NodeId(settings.node_id), identity.cluster_id, identity.directory_id, host, port, was_stopped_cleanly=self._was_clean,
             peer_host=peers.host if peers else "", peer_port=peers.port if peers else 0,
             roles=tuple(settings.process_roles.split(",")), rack=settings.rack or None,
+            flush_defaults=flush_defaults(self.started_with.default_topic_config()),
         )  # fmt: skip
 
     async def listen_kafka(self, host: str, port: int) -> tuple[str, int]:

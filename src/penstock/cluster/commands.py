@@ -79,6 +79,7 @@ class RegisterNode:
     peer_port: int = 0
     roles: tuple[str, ...] = (BROKER, CONTROLLER)
     rack: str | None = None
+    flush_defaults: dict[str, str] | None = None  # See promises.py. Before version 2 nobody said so.
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     4: (ConfigureTopic, 1),
     5: (ConfigureNode, 1),
     6: (TakeProducerBlock, 1),
-    7: (RegisterNode, 1),
+    7: (RegisterNode, 2),
     8: (BuryTopic, 1),
     9: (UnfenceNode, 1),
     10: (FenceNode, 1),

@@ -19,6 +19,7 @@ from penstock.vocabulary import NodeId
 from penstock.wire.configs import Operation
 
 MIN_INSYNC = "min.insync.replicas"
+AGREED_ON = (MIN_INSYNC, "flush", "flush.messages")  # Settings of topics that no node has for itself alone.
 VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol.
 
 # Kafka's settings that are lists and that we only keep.
@@ -80,15 +81,14 @@ def node_configured(image: ClusterImage, command: ConfigureNode) -> records.Node
 
     overrides = _changed(held, command, listed)
     NodeSettings().with_changes(overrides)
-    if command.node_id != EVERY_NODE and TOPIC_PREFIX + MIN_INSYNC in overrides:
-        reason = f"{MIN_INSYNC} tells which replicas may lead, so all nodes must agree on it: set it for every node, or for a topic"
-        raise Refusal(ErrorCode.INVALID_CONFIG, reason)
+    for name in AGREED_ON if command.node_id != EVERY_NODE else ():
+        if overrides.get(TOPIC_PREFIX + name) not in (None, held.get(TOPIC_PREFIX + name)):
+            reason = f"{name} tells which replicas may lead, so all nodes must agree on it: set it for every node, or for a topic"
+            raise Refusal(ErrorCode.INVALID_CONFIG, reason)
     return records.NodeConfigured(command.node_id, overrides)
 
 
-def _changed(
-    held: Mapping[str, str], command: ConfigureTopic | ConfigureNode, listed: Callable[[str], str | None]
-) -> dict[str, str]:
+def _changed(held: Mapping[str, str], command: ConfigureTopic | ConfigureNode, listed: Callable[[str], str | None]) -> dict[str, str]:
     """`listed` tells the list that a setting holds now, None for one that is no list."""
     overrides = {} if command.replaces_all else dict(held)
     for name, operation, value in command.changes:

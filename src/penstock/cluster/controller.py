@@ -35,6 +35,7 @@ from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.cluster.in_sync import change_in_sync
 from penstock.cluster.moving import AS_IT_IS
+from penstock.cluster.promises import node_promises, topic_promises
 from penstock.cluster.reassigning import reassign
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.sessions import Sessions
@@ -180,7 +181,8 @@ class Controller:
             for index, state in enumerate(topic.partitions):
                 if state.eligible:
                     draft.move(topic, index, AS_IT_IS)
-        return agreed((*draft.records(), configured), configured)
+        promises = topic_promises(self.image, self.topic_defaults, topic, configured.overrides)
+        return agreed((*draft.records(), *promises, configured), configured)
 
     def _configure_node(self, command: ConfigureNode) -> Decision:
         try:
@@ -194,7 +196,9 @@ class Controller:
         draft = self._draft()
         if configured.overrides.get(name) != held.get(name):
             self._trust_no_eligible(draft)
-        return agreed((*draft.records(), configured), configured)
+        after = {**self.image.node_overrides, command.node_id: configured.overrides}
+        promises = node_promises(self.image, self.topic_defaults, after)
+        return agreed((*draft.records(), *promises, configured), configured)
 
     def _trust_no_eligible(self, draft: Draft) -> None:
         """The least size of in-sync sets is about to change for leaders, and some may hear of it before others: nobody may commit what

@@ -52,6 +52,7 @@ class NodeState:
     roles: tuple[str, ...]
     is_fenced: bool
     has_new_disk: bool = False
+    flush_defaults: dict[str, str] | None = None
     is_stopping: bool = False  # Until it registers again.
 
     @property
@@ -66,7 +67,7 @@ class NodeState:
     def as_record(self) -> records.NodeRegistered:
         return records.NodeRegistered(
             self.node_id, self.node_epoch, self.directory_id, self.host, self.port, self.rack, self.peer_host, self.peer_port,
-            self.roles, self.is_fenced, self.has_new_disk,
+            self.roles, self.is_fenced, self.has_new_disk, self.flush_defaults,
         )  # fmt: skip
 
 
@@ -94,6 +95,7 @@ class ClusterImage:
     topics_by_id: dict[TopicId, Topic] = field(default_factory=dict)
     node_overrides: dict[NodeId, dict[str, str]] = field(default_factory=dict)  # And of EVERY_NODE; none of them empty.
     graveyard: dict[TopicId, tuple[NodeId, ...]] = field(default_factory=dict)  # Who still has files of it; never nobody.
+    early: dict[TopicId, dict[NodeId, int]] = field(default_factory=dict)  # Lives under a weaker promise than now: see FlushPromised.
     next_producer_id: ProducerId = ProducerId(0)  # No id at or above this was ever given to a node.  # noqa: RUF009
     partition_count: int = 0
     unsettled: dict[tuple[TopicId, int], None] = field(default_factory=dict)  # Without a leader, with eligible ones, or being reassigned.
@@ -144,8 +146,9 @@ class ClusterImage:
                 self.retired.pop(record.node_id, None)
                 self.nodes[record.node_id] = NodeState(
                     record.node_id, record.node_epoch, record.directory_id, record.host, record.port, record.rack,
-                    record.peer_host, record.peer_port, record.roles, record.is_fenced, record.has_new_disk,
+                    record.peer_host, record.peer_port, record.roles, record.is_fenced, record.has_new_disk, record.flush_defaults,
                 )  # fmt: skip
+                self._forget_lives(record.node_id, before=record.node_epoch)
             case records.NodeFenced():
                 self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_fenced=True)
             case records.NodeUnfenced():
@@ -172,6 +175,9 @@ class ClusterImage:
                 self._delete(record)
             case records.TopicBuried():
                 self._bury(record.topic_id, record.node_id)
+            case records.FlushPromised():
+                for topic_id in record.topics:
+                    self.early.setdefault(topic_id, {}).update(record.lives)
             case _:
                 assert_never(record)
 
@@ -185,6 +191,7 @@ class ClusterImage:
         for topic in self.topics.values():
             placements = tuple(records.Placement(*state) for state in topic.partitions)
             yield records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides))
+        yield from (records.FlushPromised((topic_id,), tuple(lives.items())) for topic_id, lives in self.early.items())
         for topic_id, holders in self.graveyard.items():
             yield records.TopicCreated(f"deleted {topic_id.hex()}", topic_id, ())
             yield records.TopicDeleted(topic_id, holders)
@@ -226,6 +233,7 @@ class ClusterImage:
 
     def _delete(self, record: records.TopicDeleted) -> None:
         topic = self.topics_by_id.pop(record.topic_id)
+        self.early.pop(record.topic_id, None)
         del self.topics[topic.name]
         self.partition_count -= len(topic.partitions)
         for index, state in enumerate(topic.partitions):
@@ -249,8 +257,16 @@ class ClusterImage:
         self.nodes.pop(record.node_id, None)
         self.node_overrides.pop(record.node_id, None)
         self.retired[record.node_id] = record.node_epoch
+        self._forget_lives(record.node_id, before=record.node_epoch + 1)
         for topic_id in list(self.graveyard):
             self._bury(topic_id, record.node_id)
+
+    def _forget_lives(self, node_id: NodeId, *, before: int) -> None:
+        for topic_id, lives in list(self.early.items()):
+            if lives.get(node_id, before) < before:
+                del lives[node_id]
+            if not lives:
+                del self.early[topic_id]
 
     def _raise_epochs_led_by(self, node_id: NodeId) -> None:
         for topic, index, state in list(self.each_partition()):

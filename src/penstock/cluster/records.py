@@ -40,6 +40,7 @@ class NodeRegistered:
     roles: tuple[str, ...] = (BROKER, CONTROLLER)
     is_fenced: bool = False  # Version 1 knew no fences.
     has_new_disk: bool = False  # It held partitions under this number before, with another data directory.
+    flush_defaults: dict[str, str] | None = None  # What it was started with of what tells when it flushes. Before version 3 none said so.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,14 @@ class TopicConfigured:
 
 
 @dataclass(frozen=True, slots=True)
+class FlushPromised:
+    """From now on these topics are acknowledged after the flush by nodes that did not wait for it until now, each in this life of it."""
+
+    topics: tuple[TopicId, ...]
+    lives: tuple[tuple[NodeId, int], ...]  # (node, its node epoch)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeConfigured:
     """What a node does otherwise than it was started to do: all of it, so that what isn't named holds as it was started again."""
 
@@ -170,13 +179,13 @@ class ProducerBlockTaken:
 
 
 OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeUnregistered
-OfTopic = TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried
+OfTopic = TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
 Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured
 
 # kind number -> (class, newest version this node writes and reads)
 KINDS: dict[int, tuple[type[Any], int]] = {
     1: (ClusterFormed, 1),
-    2: (NodeRegistered, 2),
+    2: (NodeRegistered, 3),
     3: (TopicCreated, 2),
     4: (TopicConfigured, 1),
     5: (TopicDeleted, 2),
@@ -190,6 +199,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     13: (NodeStopping, 1),
     14: (NodeUnregistered, 1),
     15: (PartitionsChanged, 1),
+    16: (FlushPromised, 1),
 }
 _CODEC: Codec[Record] = Codec(KINDS)
 

@@ -13,6 +13,7 @@ from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, NodeState, Topic
 from penstock.cluster.moving import AS_IT_IS, Wish
+from penstock.cluster.promises import may_have_acknowledged_early
 from penstock.cluster.records import BROKER, CONTROLLER
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_NODE, NodeId
@@ -29,7 +30,7 @@ def register(draft: Draft, command: RegisterNode) -> Decision:
     registered = records.NodeRegistered(
         command.node_id, _next_epoch(image, command.node_id), command.directory_id, command.host, command.port, command.rack,
         command.peer_host, command.peer_port, command.roles, is_fenced=True,
-        has_new_disk=has_other_disk or (known is not None and known.has_new_disk),
+        has_new_disk=has_other_disk or (known is not None and known.has_new_disk), flush_defaults=command.flush_defaults,
     )  # fmt: skip
     made.append(registered)
     if known is not None:
@@ -69,7 +70,7 @@ def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> 
     node_id = command.node_id
     for topic, index in _held_by(draft.image, node_id):
         state = draft.state(topic, index)
-        is_lossy = not command.was_stopped_cleanly and not draft.config_of(topic).acknowledges_after_flush
+        is_lossy = not command.was_stopped_cleanly and may_have_acknowledged_early(draft, topic, draft.image.nodes[node_id])
         is_only_one = {*state.in_sync, *state.eligible} == {node_id}
         is_distrusted = has_other_disk or (is_lossy and not is_only_one)
         others = tuple(node for node in state.in_sync if node != node_id)
