@@ -5,6 +5,7 @@ from typing import Any
 
 from clusters.scene import CLIENT, KAFKA_PORT, TOPIC, Scene
 
+from penstock.broker import coordinator_snapshots
 from penstock.broker.groups import CONSUMER_OFFSETS
 from penstock.cluster.commands import CreateTopics, DeleteTopic, NewTopic
 from penstock.errors import ErrorCode
@@ -176,4 +177,61 @@ def test_while_too_few_replicas_are_in_sync_nothing_is_appended_and_members_stay
         cluster.start(dead)
         cluster.until_available()
         assert commit(cluster, find(cluster, "another"), 6, "another") is ErrorCode.NONE
+        cluster.check()
+
+
+# Snapshots
+
+
+def save(scene: Scene, node: int) -> None:
+    """Has the node begin a snapshot of everything that it coordinates."""
+    groups, process = scene.node(node).groups, scene.world.hosts[scene.host(node)].process
+    assert process is not None
+    for coordinator in groups:
+        scene.world.loop.create_task(groups._save(coordinator), context=process.context.copy())
+
+
+def has_snapshot(scene: Scene, node: int, directory: str) -> bool:
+    return coordinator_snapshots.NAME in scene.world.hosts[scene.host(node)].disk.list(directory)
+
+
+def test_a_snapshot_waits_until_all_that_it_holds_is_committed():
+    with Scene(offsets_topic_num_partitions=1) as cluster:
+        cluster.create()
+        coordinator = find(cluster)
+        directory = cluster.node(coordinator).groups.find("g").partition.log.directory
+        assert commit(cluster, coordinator, 5) is ErrorCode.NONE
+        others = [node for node in (1, 2, 3) if node != coordinator]
+        for node in others:
+            cluster.slow_disk(node, 1.5)
+        waiting = cluster.begin(lambda client: committing(cluster, coordinator, 6))
+        cluster.run_for(0.2)
+        save(cluster, coordinator)
+        cluster.run_for(0.8)
+        assert not has_snapshot(cluster, coordinator, directory)
+        for node in others:
+            cluster.slow_disk(node, 0)
+        cluster.until(waiting.done)
+        assert waiting.result() is ErrorCode.NONE
+        cluster.until(lambda: has_snapshot(cluster, coordinator, directory))
+        cluster.check()
+
+
+def test_a_snapshot_of_what_another_leader_cuts_off_is_thrown_away():
+    with Scene(offsets_topic_num_partitions=1) as cluster:
+        cluster.create()
+        coordinator = find(cluster)
+        directory = cluster.node(coordinator).groups.find("g").partition.log.directory
+        assert commit(cluster, coordinator, 5) is ErrorCode.NONE
+        cluster.cut(coordinator)
+        waiting = cluster.begin(lambda client: committing(cluster, coordinator, 6))
+        cluster.run_for(0.2)
+        save(cluster, coordinator)
+        cluster.until(lambda: cluster.leader(CONSUMER_OFFSETS) not in (None, coordinator))
+        cluster.heal()
+        cluster.until(waiting.done)
+        assert waiting.result() in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+        cluster.until_available()
+        assert not has_snapshot(cluster, coordinator, directory)
+        assert committed(cluster, find(cluster)) == 5
         cluster.check()

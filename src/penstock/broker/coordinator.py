@@ -137,6 +137,11 @@ class Coordinator(Generic[S, C, R]):
         await asker.heard
         return seen
 
+    @property
+    def is_stuck(self) -> bool:
+        """Nothing that was appended to its log of late is committed."""
+        return self._waiting.is_stuck
+
     # Deciding
 
     def _pay(self) -> None:
@@ -192,7 +197,7 @@ class Coordinator(Generic[S, C, R]):
         leader = self.partition.leader
         if leader is not None and not leader.is_enough:
             return "too few replicas of the coordinator's log are in sync"
-        return "nothing that was appended to the coordinator's log of late is committed" if self._waiting.is_stuck else None
+        return "nothing that was appended to the coordinator's log of late is committed" if self.is_stuck else None
 
     def _append(self, records: Sequence[R], wall_ms: int) -> None:
         encode = self._kind.encode

@@ -3,7 +3,8 @@
 A cache beside the partition's segments, believed only when every part of it is whole, belongs to this partition and stands for a part of
 this very log; otherwise it is as if it weren't there, and the log alone is read. It is written while the coordinator goes on: each key's
 record is taken at some moment after the noted offset. Since the last record of a key says all about it, replaying the log from that offset
-over the snapshot leads to the same state.
+over the snapshot leads to the same state. What was taken after that offset must not be cut off the log later, for the snapshot would not
+show it: so it is put in place when all that it may hold is committed.
 It is disbelieved when it is ahead of the log, when another leader wrote the record before its offset, and when compaction has been past
 its offset: a key's deletion may have been taken out of the log there, and the snapshot would bring the key back to life.
 In pieces, so that neither writing nor reading it holds up the loop.
@@ -33,6 +34,10 @@ _ENTRY = Struct("<II")  # bytes of the key, bytes of the value
 Entry = tuple[bytes, bytes]
 
 
+class NotKept(Exception):
+    """What the snapshot holds may still be cut off the log: it is thrown away."""
+
+
 class Disbelieved(Exception):
     """The snapshot is not one of this log, or not whole."""
 
@@ -60,9 +65,10 @@ class Mark:
 
 async def write(
     disk: Disk, log: Log, mark: Mark, entries: Iterable[Entry],
-    *, pause: Callable[[], Awaitable[None]], flush: Callable[[], Awaitable[bool]],
+    *, pause: Callable[[], Awaitable[None]], commit: Callable[[], Awaitable[bool]],
 ) -> int:  # fmt: skip
-    """Puts a snapshot in place of the last one; returns its size. `flush` makes durable what the entries stand for, and says whether it is.
+    """Puts a snapshot in place of the last one; returns its size. `commit` waits until what the entries stand for is flushed and committed,
+    and says whether it is. Raises NotKept or DiskFailed with nothing changed.
 
     A crash at any moment leaves the old one or the new one.
     """
@@ -70,8 +76,8 @@ async def write(
     file = disk.open(path + TEMPORARY, create=True)
     try:
         size = await _write_pieces(disk, file, mark, entries, pause)
-        if not await flush():
-            raise DiskFailed("the log could not be flushed")
+        if not await commit():
+            raise NotKept
         failures = await disk.sync([file])
     except BaseException:
         disk.close(file)

@@ -9,13 +9,14 @@ much as writing the log. It is also due when compaction has been past the last o
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from penstock.broker import coordinator_snapshots
 from penstock.broker.coordinator import Coordinator, Kind, ReplayedState
 from penstock.broker.coordinator_loading import load
-from penstock.broker.coordinator_snapshots import Mark
+from penstock.broker.coordinator_snapshots import Mark, NotKept
 from penstock.broker.patience import Patience
 from penstock.broker.together import together
 from penstock.cluster.commands import CreateTopics, NewTopic
@@ -225,19 +226,24 @@ class Coordinators(Generic[S, C, R]):
 
     async def _save(self, coordinator: Coordinator[S, C, R]) -> None:
         partition, state = coordinator.partition, coordinator.state
-        if state is None or partition.is_deleted:
+        if state is None or partition.is_deleted or coordinator.is_stuck:
             return
         mark, appended_bytes = Mark.now(partition.log), partition.log.appended_bytes
 
-        async def flush() -> bool:
+        async def commit() -> bool:
             await self._node.flusher.flush([partition])
-            return partition.log.failure is None and not partition.is_deleted and coordinator.state is state
+            with suppress(Refusal):
+                await coordinator.read(lambda _: None)
+                return partition.log.failure is None and not partition.is_deleted and coordinator.state is state
+            return False
 
         entries, patience = self._entries(state), Patience(self._node.env)
         try:
             size = await coordinator_snapshots.write(
-                self._node.env.disk, partition.log, mark, entries, pause=patience.pause_if_over, flush=flush
+                self._node.env.disk, partition.log, mark, entries, pause=patience.pause_if_over, commit=commit
             )
+        except NotKept:
+            return  # Another node leads, or the log takes its time: a later round tries again.
         except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 self._node.report(f"no snapshot of {partition.topic}-{partition.index}: {failure}")
