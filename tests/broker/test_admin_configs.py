@@ -194,8 +194,8 @@ async def test_settings_are_set_deleted_and_kept_across_a_restart(serving: Servi
     line = await serving.line()
     await line.create("a", flush="os")
     assert await change(line, resource(TOPIC, "a", ("retention.ms", "1000"), ("flush", None, DELETE), ("segment.ms", None, DELETE))) == [0]
-    assert await change(line, resource(BROKER, "", ("num.partitions", "4")), resource(BROKER, "1", ("topic.flush", "interval"))) == [0, 0]
-    expected = {"retention.ms": ("1000", 1), "flush": ("interval", 2)}
+    assert await change(line, resource(BROKER, "", ("num.partitions", "4")), resource(BROKER, "1", ("topic.segment.ms", "70000"))) == [0, 0]
+    expected = {"retention.ms": ("1000", 1), "segment.ms": ("70000", 2)}
     assert await values(line, TOPIC, "a", *expected) == expected
     for end in (serving.stop, serving.crash):
         await end()
@@ -280,6 +280,7 @@ REFUSED = [
     (resource(BROKER, "1", ("node.id", "2")), ErrorCode.INVALID_REQUEST),
     (resource(BROKER, "1", ("num.partitions", "0")), ErrorCode.INVALID_REQUEST),
     (resource(BROKER, "1", ("topic.flush", "never")), ErrorCode.INVALID_REQUEST),
+    (resource(BROKER, "1", ("topic.flush", "interval")), ErrorCode.INVALID_CONFIG),
     (resource(BROKER, "", ("memory.bytes.max", "1")), ErrorCode.INVALID_REQUEST),
     (resource(BROKER, "1", ("log.retention.hours", "1")), ErrorCode.INVALID_CONFIG),
     (resource(BROKER, "2", ("num.partitions", "2")), ErrorCode.INVALID_REQUEST),
