@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.broker import coordinator_loading
+from penstock.broker.assignments import Assignments
 from penstock.broker.connection import Connection
 from penstock.broker.coordinator import Coordinator
 from penstock.broker.node import Node
@@ -291,10 +292,10 @@ def replies_when_ready() -> Patches:
 
 
 def leaves_deleted_topics_on_the_disk() -> Patches:
-    async def bury_nothing(self: Node, topic_id: Any) -> None:
+    async def bury_nothing(self: Assignments, topic_id: Any) -> None:
         return
 
-    return [(Node, "_bury", bury_nothing)]
+    return [(Assignments, "_bury", bury_nothing)]
 
 
 # Groups that are not kept together.
