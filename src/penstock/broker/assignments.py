@@ -8,12 +8,13 @@ records; only opening and removing files take time. Until `open_all` nothing is 
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.configuring import adopt_settings, adopt_topic_config, least_in_sync
-from penstock.broker.partitions import topic_directory
+from penstock.broker.partitions import TOPICS_DIRECTORY, topic_directory
 from penstock.broker.together import together
 from penstock.cluster import records
 from penstock.cluster.commands import BuryTopic
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 PUT_ASIDE = ".damaged"
+_TOPIC_ID = re.compile("[0-9a-f]{32}")
 NEVER_ENOUGH = 1 << 15  # More than a partition has replicas.
 
 
@@ -292,6 +294,32 @@ class Assignments:
             for name in disk.list(topic_directory(topic.topic_id)):
                 if name.isdigit() and int(name) < len(topic.partitions) and self._me not in topic.partitions[int(name)].replicas:
                     self._drop_files(topic.topic_id, int(name))
+        if gone := self._gone_topics():
+            self._node.report(f"{TOPICS_DIRECTORY}/ has files of {len(gone)} topics that the cluster deleted; they are removed")
+            self._node.spawn(self._drop_topics(gone))
+
+    def _gone_topics(self) -> list[TopicId]:
+        """Topics whose files lie here although the cluster has them no more, and does not owe their burial: they were deleted after their
+        replicas had been moved off this node, which did not hear of either.
+
+        Nothing is gone for a node that is alone, since nobody else decides for it; nor for one that the cluster did not know before: what
+        it finds may be another cluster's. The image is not older than this node's registration, so it has every topic that an earlier
+        life of this node has ever had, unless that is deleted."""
+        node, image = self._node, self._node.image
+        registered = image.nodes.get(self._me)
+        if node.neighbours is None or registered is None or not 1 < node.membership.node_epoch <= registered.node_epoch:
+            return []
+        found = [TopicId(bytes.fromhex(name)) for name in node.env.disk.list(TOPICS_DIRECTORY) if _TOPIC_ID.fullmatch(name)]
+        return [topic_id for topic_id in found if topic_id not in image.topics_by_id and self._me not in image.graveyard.get(topic_id, ())]
+
+    async def _drop_topics(self, topic_ids: list[TopicId]) -> None:
+        node = self._node
+        try:
+            for topic_id in topic_ids:
+                await node.env.offload(node.env.disk.unlink, topic_directory(topic_id))
+            await node.env.disk.sync([], [TOPICS_DIRECTORY])
+        except DiskFailed as failure:
+            node.report(f"the files of topics that are gone stay until the next start: {failure}")
 
     # Burying
 
