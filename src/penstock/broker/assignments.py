@@ -32,6 +32,7 @@ log = logging.getLogger("penstock")
 
 PUT_ASIDE = ".damaged"
 _TOPIC_ID = re.compile("[0-9a-f]{32}")
+OPENED_AGAIN_SECONDS = 2.0
 NEVER_ENOUGH = 1 << 15  # More than a partition has replicas.
 
 
@@ -42,6 +43,7 @@ class Assignments:
         self._is_acting = False
         self._names: dict[TopicId, str] = {}  # Of all topics: a record that deletes one names only its id.
         self._opening: dict[tuple[TopicId, int], None] = {}
+        self._retrying: dict[tuple[TopicId, int], None] = {}
         self._dropping: dict[tuple[TopicId, int], asyncio.Event] = {}
         self._burying: dict[TopicId, None] = {}
 
@@ -107,17 +109,43 @@ class Assignments:
             if partition is not None:
                 self.adopt(partition)
             elif self._is_owed(topic, index):
-                node.spawn(self._open_later(topic, index))
+                node.spawn(self._open_later(topic.topic_id, index))
         elif partition is not None:
             self._drop_replica(partition, "the replica was moved to another node")
 
     # Opening
 
-    async def _open_later(self, topic: Topic, index: int) -> None:
+    async def _open_later(self, topic_id: TopicId, index: int, *, delay_s: float = 0.0) -> None:
+        """Until it is open and has its role, or is another node's: a replica that is not there counts for nobody."""
+        if (topic_id, index) in self._retrying:
+            return
+        self._retrying[topic_id, index] = None
         try:
-            await self._open([(topic, index)], is_clean=True)
+            is_first = True
+            await asyncio.sleep(delay_s)
+            while not await self._try_to_open(topic_id, index, is_clean=is_first):
+                is_first = False
+                await asyncio.sleep(OPENED_AGAIN_SECONDS)
+        finally:
+            del self._retrying[topic_id, index]
+
+    async def _try_to_open(self, topic_id: TopicId, index: int, *, is_clean: bool) -> bool:
+        """Whether there is nothing left to do."""
+        topic, partition = self._node.image.topics_by_id.get(topic_id), self._node.partitions.find_by_id(topic_id, index)
+        if topic is None:
+            return True
+        try:
+            if partition is not None:
+                self.adopt(partition)
+            else:
+                await self._open([(topic, index)], is_clean=is_clean)
         except DiskFailed as failure:
-            self._node.report(f"the new replica of {topic.name}-{index} cannot be opened: {failure}")
+            self._node.report(f"the replica of {topic.name}-{index} cannot be opened, and is tried again: {failure}")
+            return False
+        except Exception:
+            log.exception("the replica of %s-%d could not be opened, and is tried again", topic.name, index)
+            return False
+        return not self._is_owed(topic, index)  # It is, where what was opened was of no use.
 
     async def _open(self, wanted: list[tuple[Topic, int]], *, is_clean: bool) -> list[Partition]:
         """Opens those of them that are this node's and not open yet. A recovered tail is flushed before anybody can read it."""
@@ -216,13 +244,14 @@ class Assignments:
         self._removed(partition, "the log is damaged")
         try:
             node.env.disk.unlink(directory + PUT_ASIDE)
-            node.env.disk.rename(directory, directory + PUT_ASIDE)
+            if node.env.disk.exists(directory):
+                node.env.disk.rename(directory, directory + PUT_ASIDE)
         except DiskFailed as failure:
             node.report(f"the damaged files of {partition.topic}-{partition.index} stay in its place until the next start: {failure}")
             return
         topic = node.image.topics_by_id[partition.topic_id]
         if self._is_owed(topic, partition.index):
-            node.spawn(self._open_later(topic, partition.index))
+            node.spawn(self._open_later(topic.topic_id, partition.index, delay_s=OPENED_AGAIN_SECONDS))  # A disk may fail for long.
 
     def _resign(self, partition: Partition) -> None:
         """Whoever waits for an answer here asks the next leader."""
@@ -284,6 +313,8 @@ class Assignments:
             await node.env.disk.sync([], [topic_directory(topic_id)])
         except (DiskFailed, FileNotFoundError) as failure:
             node.report(f"the files of a replica that was moved away stay until the next start: {failure}")
+        except Exception:
+            log.exception("the files of a replica that was moved away stay until the next start")
         finally:
             self._dropping.pop((topic_id, index)).set()
 
@@ -320,6 +351,8 @@ class Assignments:
             await node.env.disk.sync([], [TOPICS_DIRECTORY])
         except DiskFailed as failure:
             node.report(f"the files of topics that are gone stay until the next start: {failure}")
+        except Exception:
+            log.exception("the files of topics that are gone stay until the next start")
 
     # Burying
 
@@ -341,4 +374,6 @@ class Assignments:
             await node.submit(BuryTopic(topic_id, self._me))
         except (DiskFailed, Refusal) as failure:
             node.report(f"a deleted topic is not buried yet: {failure}")
+        except Exception:
+            log.exception("a deleted topic is not buried yet")
         del self._burying[topic_id]

@@ -161,6 +161,11 @@ class Coordinators(Generic[S, C, R]):
             if isinstance(failure, DiskFailed) and partition.log.failure is None:
                 self._node.spawn(self._load_again(coordinator))
             return
+        except Exception:
+            log.exception("the coordinator of %s could not be loaded, and is tried again", name)
+            coordinator.close()
+            self._node.spawn(self._load_again(coordinator))
+            return
         if partition.is_deleted or partition.log.failure is not None or not self._is_here(coordinator):
             coordinator.close()
             return
