@@ -99,6 +99,11 @@ def a_watermark_below_what_was_acknowledged(diary: Diary) -> None:
     diary.watermark(P, 9, began=9.55, ended=9.6)
 
 
+def a_watermark_that_goes_back_for_one_reader(diary: Diary) -> None:
+    diary.watermark(P, 7, began=20.0, ended=21.0, reader="asker")
+    diary.watermark(P, 6, began=22.0, ended=23.0, reader="asker")
+
+
 def a_value_that_nobody_wrote(diary: Diary) -> None:
     diary.finals[P].records.append((10, b"phantom"))
     diary.finals[P].end_offset += 1
@@ -175,6 +180,7 @@ BROKEN: list[tuple[Callable[[Diary], None], str]] = [
     (a_reader_that_goes_back, "reads go on"),
     (a_reader_that_ignores_its_seek, "reads go on"),
     (a_watermark_that_goes_back, "the watermark never goes back"),
+    (a_watermark_that_goes_back_for_one_reader, "the watermark never goes back"),
     (a_watermark_below_what_was_acknowledged, "the watermark never goes back"),
     (a_value_that_nobody_wrote, "nothing comes from nowhere"),
     (a_value_read_before_it_was_written, "nothing comes from nowhere"),
@@ -265,3 +271,11 @@ def test_a_run_that_is_broken_everywhere_gives_a_short_report() -> None:
     violations = check(diary)
     assert len(violations) == VIOLATIONS_PER_RULE_MAX
     assert str(violations[0]).startswith("acknowledged is kept, orders-0: b'v0' was acknowledged at offset 0")
+
+
+def test_a_reader_is_held_to_what_it_was_told_itself() -> None:
+    """A leader of the past may tell it of less than others know."""
+    diary = good_history()
+    diary.watermark(P, 6, began=20.0, ended=21.0, reader="asker")
+    diary.watermark(P, 7, began=22.0, ended=23.0, reader="asker")
+    assert check(diary) == []

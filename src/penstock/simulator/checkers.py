@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek
+from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek, Watermark
 from penstock.simulator.group_rules import GROUP_RULES
 from penstock.vocabulary import TopicPartition
 
@@ -157,6 +157,12 @@ def reads_go_on(diary: Diary) -> Findings:
 
 def watermark_never_goes_back(diary: Diary) -> Findings:
     """An answer that was asked for after another was given is not lower; nor is it below what was read or acknowledged before."""
+    told: dict[tuple[TopicPartition, str], Watermark] = {}
+    for mark in diary.watermarks:
+        before = told.get((mark.partition, mark.reader)) if mark.reader else None
+        if before is not None and mark.end_offset < before.end_offset and mark.partition not in diary.weak:
+            yield mark.partition, f"{mark.reader} was told {before.end_offset}, and {mark.end_offset} at {mark.ended:.6f}"
+        told[mark.partition, mark.reader] = mark
     known: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
     for mark in diary.watermarks:
         known[mark.partition].append((mark.ended, mark.end_offset))
@@ -173,7 +179,7 @@ def watermark_never_goes_back(diary: Diary) -> Findings:
         while floor[0] < len(facts) and facts[floor[0]][0] < mark.began:
             floor[1] = max(floor[1], facts[floor[0]][1])
             floor[0] += 1
-        if mark.end_offset < floor[1] and mark.partition not in diary.weak and mark.partition not in diary.damaged:
+        if mark.end_offset < floor[1] and not mark.reader and mark.partition not in diary.weak and mark.partition not in diary.damaged:
             yield mark.partition, f"asked at {mark.began:.6f} the log ended at {mark.end_offset}, but {floor[1]} was known before"
 
 

@@ -64,6 +64,8 @@ class Watermark:
     end_offset: int
     began: float
     ended: float
+    # Who asked, where only what that one was told before counts: a leader of the past may go on telling others what it knows.
+    reader: str = ""
 
 
 @dataclass(slots=True)
@@ -143,8 +145,8 @@ class Diary:
     def seek(self, partition: TopicPartition, reader: str, offset: int) -> None:
         self.moves.append(Seek(partition, reader, offset))
 
-    def watermark(self, partition: TopicPartition, end_offset: int, *, began: float, ended: float) -> None:
-        self.watermarks.append(Watermark(partition, end_offset, began, ended))
+    def watermark(self, partition: TopicPartition, end_offset: int, *, began: float, ended: float, reader: str = "") -> None:
+        self.watermarks.append(Watermark(partition, end_offset, began, ended, reader))
 
     def final(
         self, partition: TopicPartition, *, start_offset: int, end_offset: int, records: list[tuple[int, bytes]], now: float = 0.0

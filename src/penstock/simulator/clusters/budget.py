@@ -3,20 +3,45 @@
 Processes may die and machines lose their power in any number, all at once too: acknowledgements wait for flushes. Links and clocks may do
 as they like. Disks are different: what a lost disk held is gone, so one is taken only where every partition has another replica that has
 all that was acknowledged, where a majority of voters keeps its disks, and where the last loss has been made good.
+Nor may others fall silent before anybody knows of the loss: where one replica may acknowledge alone (min.insync.replicas 1), the lost one
+would be waited for, since nobody else is known to have everything. There a machine first goes, and its disk when the others go on.
 """
 
+from collections.abc import Iterator
+
+from penstock.broker.node import Node
+from penstock.cluster.image import PartitionState
 from penstock.simulator.clusters.members import Cluster
+from penstock.simulator.clusters.recovering import not_voting
 from penstock.vocabulary import NodeId
 
 
 def may_lose_disk(cluster: Cluster, host: str) -> bool:
     """By what is decided now: the in-sync set, or those eligible where it is empty, has every acknowledged record on each member."""
-    node_id = NodeId(cluster.processes[host].plan.node_id)
-    if cluster.controller() is None or not cluster.all_serve():
-        return False  # What would be decided next cannot be seen.
-    if host in cluster.voters and len(cluster.voters) < 3:
-        return False
-    return all(has_another(state.in_sync or state.eligible, node_id) for _, _, state in cluster.states() if node_id in state.replicas)
+    node_id, controller = NodeId(cluster.processes[host].plan.node_id), cluster.deciding()
+    if controller is None or (host in cluster.voters and len(cluster.voters) < 3):
+        return False  # What is decided cannot be seen, or a majority would be lost.
+    return all(has_another(state.in_sync or state.eligible, node_id) for _, state in _held(controller, node_id))
+
+
+def must_be_known_first(cluster: Cluster, host: str) -> bool:
+    """Whether some partition could be left to the host alone before anybody knows that its disk is gone."""
+    node_id, controller = NodeId(cluster.processes[host].plan.node_id), cluster.deciding()
+    return any(least < 2 and node_id in state.in_sync for least, state in _held(controller, node_id)) if controller is not None else True
+
+
+def is_known_to_be_away(cluster: Cluster, host: str) -> bool:
+    node_id, controller = NodeId(cluster.processes[host].plan.node_id), cluster.deciding()
+    return controller is not None and all(
+        node_id not in state.in_sync and has_another(state.in_sync or state.eligible, node_id) for _, state in _held(controller, node_id)
+    )
+
+
+def _held(controller: Node, node_id: NodeId) -> Iterator[tuple[int, PartitionState]]:
+    """What the node holds, each with the least size of its in-sync set."""
+    for topic, _, state in controller.image.each_partition():
+        if node_id in state.replicas:
+            yield min(controller.controller.config_of(topic).min_insync_replicas, len(state.replicas)), state
 
 
 def has_another(members: tuple[NodeId, ...], node_id: NodeId) -> bool:
@@ -24,5 +49,7 @@ def has_another(members: tuple[NodeId, ...], node_id: NodeId) -> bool:
 
 
 def is_made_good(cluster: Cluster) -> bool:
-    """Every replica of every partition is in sync again."""
-    return all(set(state.in_sync) == set(state.replicas) for _, _, state in cluster.states())
+    """Of the disks that were lost: every replica of every partition is in sync again, and every voter votes."""
+    if not cluster.lost_disks:
+        return True
+    return next(not_voting(cluster), None) is None and all(set(state.in_sync) == set(state.replicas) for _, _, state in cluster.states())

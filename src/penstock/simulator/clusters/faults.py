@@ -13,6 +13,8 @@ from penstock.simulator.clusters.replacing import Replacement
 from penstock.simulator.faults import Fault, Field, Strike
 
 _EVEN = 0.5
+_LOOKED_SECONDS = 0.05
+_LOOKS_FOR_A_LOSS = 80
 
 
 def strikes(cluster: Cluster) -> dict[str, Strike]:
@@ -26,7 +28,7 @@ def strikes(cluster: Cluster) -> dict[str, Strike]:
         "stalled node": stalled_node,
         "long pause": long_pause,
         "rolling restart": lambda field, fault: RollingRestart(cluster, field, fault).go_on(),
-        "lost disk": lambda field, fault: lose_a_disk(cluster, field),
+        "lost disk": lambda field, fault: DiskLoss(cluster, field).begin(),
     }
 
 
@@ -96,12 +98,41 @@ def pause(field: Field, host: str, seconds: float) -> None:
     field.world.at(seconds, lambda: field.world.resume(host))
 
 
-def lose_a_disk(cluster: Cluster, field: Field) -> None:
-    candidates = [host for host in cluster.hosts if budget.may_lose_disk(cluster, host)]
-    if candidates and budget.is_made_good(cluster):
-        host = field.rng.choice(candidates)
-        cluster.lose_disk(host)
-        Replacement(cluster, host)
+class DiskLoss:
+    """A machine goes with its disk, at once where that is promised to be borne, else as soon as the others go on without it."""
+
+    def __init__(self, cluster: Cluster, field: Field) -> None:
+        self._cluster = cluster
+        self._field = field
+        self._host = ""
+        self._looks_left = _LOOKS_FOR_A_LOSS
+
+    def begin(self) -> None:
+        cluster = self._cluster
+        candidates = [host for host in cluster.hosts if host not in cluster.held_down and budget.may_lose_disk(cluster, host)]
+        if not candidates or cluster.held_down or not budget.is_made_good(cluster):
+            return
+        self._host = self._field.rng.choice(candidates)
+        if not budget.must_be_known_first(cluster, self._host):
+            self._lose()
+            return
+        self._field.world.power_cut(self._host)
+        cluster.held_down[self._host] = None
+        self._wait()
+
+    def _wait(self) -> None:
+        if budget.is_known_to_be_away(self._cluster, self._host):
+            del self._cluster.held_down[self._host]
+            self._lose()
+        elif self._looks_left == 0 or self._field.is_calm:
+            del self._cluster.held_down[self._host]
+        else:
+            self._looks_left -= 1
+            self._field.world.at(_LOOKED_SECONDS, self._wait)
+
+    def _lose(self) -> None:
+        self._cluster.lose_disk(self._host)
+        Replacement(self._cluster, self._host)
 
 
 class RollingRestart:

@@ -61,6 +61,7 @@ class Cluster:
         self.plans = {plan.node_id: plan for plan in plans}
         self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in plans}
         self.lost_disks: list[tuple[float, str]] = []
+        self.held_down: dict[str, None] = {}  # Nobody starts these for now.
         self.hosts = [plan.host for plan in plans]
         self.brokers = [plan.host for plan in plans if plan.is_broker]
         self.voters = [plan.host for plan in plans if plan.is_voter or len(plans) == 1]
@@ -68,6 +69,8 @@ class Cluster:
     # Lives.
 
     def start(self, host: str) -> None:
+        if host in self.held_down:
+            return
         self.processes[host].being = None
         self.world.start(host, self.processes[host].run)
 
@@ -104,6 +107,10 @@ class Cluster:
         """Who leads the quorum, of the newest term if several believe to."""
         leading = [(node.quorum.term, host) for host, node in self.living() if node.quorum.is_leading]
         return max(leading)[1] if leading else None
+
+    def deciding(self) -> Node | None:
+        host = self.controller()
+        return None if host is None else self.node(host)
 
     def image(self) -> ClusterImage | None:
         """What is decided, as the node knows it that has applied most."""

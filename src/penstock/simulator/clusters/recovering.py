@@ -33,11 +33,11 @@ def missing(cluster: Cluster) -> Iterator[str]:
             partition = cluster.partition(host, topic, index)
             if partition is None or partition.leader is None or partition.leader.epoch != state.leader_epoch:
                 yield f"{host} does not know that it leads {topic}-{index} in epoch {state.leader_epoch}"
-    yield from _not_voting(cluster)
+    yield from not_voting(cluster)
     yield from _behind(cluster)
 
 
-def _not_voting(cluster: Cluster) -> Iterator[str]:
+def not_voting(cluster: Cluster) -> Iterator[str]:
     host = cluster.controller()
     node = None if host is None else cluster.node(host)
     for voter in cluster.voters if node is not None else ():

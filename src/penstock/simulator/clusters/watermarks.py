@@ -1,4 +1,8 @@
-"""Asks again and again where each partition ends. Whoever leads, and however often that changes, the answer never goes back (KIP-207)."""
+"""Asks again and again where each partition ends. Whoever leads, and however often that changes, the answer never goes back (KIP-207).
+
+For the one who asks: a leader that is cut off from the others, and not from its clients, may go on telling those what it knows. Whoever has
+heard of a later leader does not ask it any more.
+"""
 
 import asyncio
 
@@ -27,5 +31,6 @@ class AskingForEnds:
                     except PeerFailure:
                         await asyncio.sleep(0.02)
                         continue
-                    self._stage.notebook.diary.watermark(where, found[where].offset, began=began, ended=self._env.now())
+                    end, now = found[where].offset, self._env.now()
+                    self._stage.notebook.diary.watermark(where, end, began=began, ended=now, reader=self._plan.name)
                 await self._stage.breathe(self._env, self._plan.options["pause"])
