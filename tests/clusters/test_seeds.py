@@ -20,7 +20,9 @@ pytestmark = pytest.mark.timeout(600)
 KEPT: dict[int, str] = {
     66: "a leader that is cut off goes on telling its clients of an end that others know to be past",
     534: "the same, with a partition of the nodes in halves",
+    147: "a second disk was lost before the first was made good, and with it the majority of voters",
     552: "a disk was lost while the other replica died, before anybody knew: more than min.insync.replicas 1 bears",
+    683: "an operator waited for ever for the answer of a controller that had died",
 }
 
 

@@ -16,6 +16,7 @@ Rules:
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -248,8 +249,12 @@ class World:
             host.disk.is_dark = True
         self.loop.outside.die()
         self.loop.close()
-        for process in (*self._ended, self.loop.outside):
-            process.decompose()
+        logging.disable(logging.CRITICAL)  # What a node has to say about being torn open after its end is nothing to anybody.
+        try:
+            for process in (*self._ended, self.loop.outside):
+                process.decompose()
+        finally:
+            logging.disable(logging.NOTSET)
 
     def __enter__(self) -> "World":
         return self

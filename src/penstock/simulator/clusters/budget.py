@@ -52,4 +52,6 @@ def is_made_good(cluster: Cluster) -> bool:
     """Of the disks that were lost: every replica of every partition is in sync again, and every voter votes."""
     if not cluster.lost_disks:
         return True
+    if not cluster.all_serve():
+        return False
     return next(not_voting(cluster), None) is None and all(set(state.in_sync) == set(state.replicas) for _, _, state in cluster.states())

@@ -17,6 +17,7 @@ from penstock.partition.partition import Partition
 from penstock.simulator.clusters.menu import KAFKA_PORT, PEER_PORT, NodePlan
 from penstock.simulator.env import SimEnv
 from penstock.simulator.node_process import Interrupted, NodeProcess
+from penstock.simulator.process import Process
 from penstock.simulator.world import World
 from penstock.vocabulary import Address, NodeId
 
@@ -159,8 +160,9 @@ class Cluster:
         process = self.processes[host]
         process.settings = replace(process.settings, joins_cluster=is_told)
 
-    def run_at(self, host: str, work: Coroutine[Any, Any, None]) -> None:
-        """Does something inside the host's living process."""
+    def run_at(self, host: str, work: Coroutine[Any, Any, None]) -> Process:
+        """Does something inside the host's living process, which is returned."""
         process = self.world.hosts[host].process
         assert process is not None
         self.world.loop.create_task(work, context=process.context.copy())
+        return process

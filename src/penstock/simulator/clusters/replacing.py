@@ -8,6 +8,7 @@ from penstock.broker.quorum_calls import change_voters
 from penstock.consensus.nouns import Replica
 from penstock.errors import Refusal
 from penstock.simulator.clusters.members import Cluster
+from penstock.simulator.process import Process
 from penstock.vocabulary import NodeId
 
 _TRIED_AGAIN_SECONDS = 0.3
@@ -20,18 +21,17 @@ class Replacement:
         self._cluster = cluster
         self._host = host
         self._node_id = NodeId(cluster.processes[host].plan.node_id)
-        self._is_asking = False
+        self._asking_in: Process | None = None  # If that dies, nobody hears of the answer.
         if host in cluster.voters:
             self._go_on()
 
     def _go_on(self) -> None:
-        if not self._is_asking:
+        if self._asking_in is None or self._asking_in.is_dead:
             host = self._cluster.controller()
             node = None if host is None else self._cluster.node(host)
             wish = None if node is None else self._wish(node)
             if wish is not None and node is not None and host is not None:
-                self._is_asking = True
-                self._cluster.run_at(host, self._ask(node, *wish))
+                self._asking_in = self._cluster.run_at(host, self._ask(node, *wish))
         self._cluster.world.at(_TRIED_AGAIN_SECONDS, self._go_on)
 
     def _wish(self, controller: Node) -> tuple[Replica, bool] | None:
@@ -49,4 +49,4 @@ class Replacement:
         except Refusal:
             pass  # It is tried again.
         finally:
-            self._is_asking = False
+            self._asking_in = None
