@@ -10,7 +10,7 @@ from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.cluster.commands import ElectionKind, ElectLeaders, Reassignment, ReassignPartitions
 from penstock.log.log import Log
 from penstock.partition.partition import Partition
-from penstock.vocabulary import NodeId
+from penstock.vocabulary import NodeId, Offset
 
 PRODUCER = 7
 
@@ -121,3 +121,19 @@ def test_a_follower_of_an_idle_partition_comes_back_though_leadership_went_away_
         cluster.until(lambda: len(done) == 4)
         cluster.until(lambda: cluster.in_sync() == {1, 2, 3} and cluster.end_offset(within=5.0) == 1, within=20)
         cluster.check()
+
+
+def test_a_follower_that_lost_what_was_committed_shows_nothing_in_its_place_before_that_is_committed() -> None:
+    """Where records are acknowledged before they are flushed, a power cut may take them; the watermark of old does not count any more."""
+    with Scene(seed=2) as cluster:
+        cluster.create(min_insync_replicas=1, flush="os")
+        for number in range(5):
+            cluster.produce(b"%d" % number)
+        cluster.run_for(2)
+        follower = held(cluster, cluster.followers()[0])
+        assert follower.high_watermark == 5
+        follower.log.end_offset = Offset(3)  # As after a cut below the watermark.
+        follower.log_was_cut()
+        assert follower.high_watermark == 3
+        follower.log.end_offset = Offset(5)
+        cluster.promised.clear()

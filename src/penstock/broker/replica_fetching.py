@@ -81,6 +81,7 @@ class ReplicaFetching:
         except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 node.report(f"{name} cannot be cut to offset {cut.offset}: {failure}")
+        partition.log_was_cut()
         try:
             await self._rebuild(partition)
         finally:

@@ -143,6 +143,10 @@ class Partition:
         self._watermark = known
         return True
 
+    def log_was_cut(self) -> None:
+        """Where acknowledged records were lost the watermark may stand past the end: what comes there next is not committed yet."""
+        self._watermark = min(self._watermark, self.log.end_offset)
+
     def _set_plain_rules(self) -> None:
         """The straight way of a produce request is for those who lead."""
         self.plain_rules = None if self.is_internal or self.leader is None else plain_rules(self._config)
