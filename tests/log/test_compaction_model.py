@@ -81,6 +81,7 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
         """Nothing below what compaction went by: that was committed."""
         log = self.bench.log
         run(log.truncate_to(int(self.committed + part * (log.end_offset - self.committed))))
+        log.owner_is_rebuilt()
         self.bench.forget_from(log.end_offset)
         self.bench.last_of_producers = {}
 

@@ -90,6 +90,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         log = self.bench.log
         offset = int(log.start_offset + part * (log.end_offset - log.start_offset))
         run(log.truncate_to(offset))
+        log.owner_is_rebuilt()
         if offset < self.model.end:
             self.model.forget_from(max(base for base in self.model.batches if base <= offset))
         self.model.flushed_end = min(self.model.flushed_end, self.model.end)

@@ -91,3 +91,23 @@ def test_a_power_cut_at_any_operation_of_a_cut_leaves_the_old_end_the_new_one_or
     while run(story(moment)):
         moment += 1
     assert moment > 5
+
+
+def test_no_checkpoint_vouches_for_an_owner_whose_batches_were_cut_until_it_is_rebuilt() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk, SMALL)
+        await bench.open()
+        bench.append(5)
+        await bench.log.flush()
+        await bench.log.truncate_to(2)
+        assert bench.log.owner_is_void and not bench.log.wants_checkpoint
+        half_way = bench.log.begin_checkpoint(bench.state())
+        await bench.log.write_checkpoint(half_way)
+        bench.log.owner_is_rebuilt()
+        await bench.log.write_checkpoint(half_way)
+        assert not disk.exists(f"{DIRECTORY}/checkpoint"), "what was captured before it was rebuilt is never written"
+        await bench.log.write_checkpoint(bench.log.begin_checkpoint(bench.state()))
+        assert disk.exists(f"{DIRECTORY}/checkpoint")
+
+    run(story())
