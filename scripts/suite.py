@@ -1,9 +1,10 @@
-"""The whole suite: first what can run side by side, then what wants the machine to itself; one account at the end.
+"""The whole suite: first what can run side by side, then what needs some room, then what wants the machine to itself; then an account.
 
     python scripts/suite.py [--soak] [paths...]
 
-Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run second, one
-by one. The closing lines say what was skipped and why, over both parts.
+Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
+Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
+The closing lines say what was skipped and why, over all parts.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of two parts.
+NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
 WORKERS = "3"  # On two cores: many tests wait for clients and clocks.
 
 
@@ -24,7 +25,11 @@ def main() -> int:
     parser.add_argument("--soak", action="store_true")
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
-    parts = [["-n", WORKERS, "--dist", "worksteal", "-m", "not serial"], ["-m", "serial"]]
+    parts = [
+        ["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired"],
+        ["-n", "2", "--dist", "loadfile", "-m", "paired"],
+        ["-m", "serial"],
+    ]
     if asked.soak:
         parts = [["--soak", "--timeout", "7200"]]
     counts: Counter[str] = Counter()

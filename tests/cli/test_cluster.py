@@ -17,7 +17,7 @@ from system.harness import free_port
 
 from penstock.cli.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 WELL_SECONDS = "40"
 NOT_WELL = 4

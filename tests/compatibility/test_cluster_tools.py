@@ -14,7 +14,7 @@ from system.raw import Line
 
 from penstock.wire.api_keys import ApiKey
 
-pytestmark = [pytest.mark.needs("java"), pytest.mark.serial]
+pytestmark = [pytest.mark.needs("java"), pytest.mark.paired]
 
 QUORUM, REASSIGN = "org.apache.kafka.tools.MetadataQuorumCommand", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT, CLUSTER = "org.apache.kafka.tools.LeaderElectionCommand", "org.apache.kafka.tools.ClusterTool"

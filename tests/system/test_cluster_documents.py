@@ -14,7 +14,7 @@ from system.clusters import BOTH, CONTROLLER, Cluster, until
 from system.harness import ROOT
 from system.java_clients import tools_class_path
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 GUIDE = ROOT / "docs" / "guide" / "durability.md"
 KAFKA_TOPICS = "org.apache.kafka.tools.TopicCommand"

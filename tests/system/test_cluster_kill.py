@@ -18,7 +18,7 @@ from system.reading_along import reading_along
 from system.replica_logs import check_replicas_agree
 from system.writers import with_aiokafka, with_kafka_python, writing_with
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))

@@ -15,7 +15,7 @@ from system.diary import check, writing
 
 from penstock.wire.api_keys import ApiKey
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 PARTITIONS = 6
 SAFE = {"replicas": 3, "min_insync_replicas": 2}

@@ -16,7 +16,7 @@ from system.replica_logs import check_replicas_agree
 
 from penstock.wire.api_keys import ApiKey
 
-pytestmark = [pytest.mark.serial, pytest.mark.needs("netns")]
+pytestmark = [pytest.mark.paired, pytest.mark.needs("netns")]
 
 PARTITIONS = 3
 SAFE = {"replicas": 3, "min_insync_replicas": 2}

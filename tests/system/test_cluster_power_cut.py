@@ -18,7 +18,7 @@ from system.lazy_disk import LazyDisk
 from system.lazy_tree import Cut
 from system.replica_logs import check_replicas_agree
 
-pytestmark = [pytest.mark.serial, pytest.mark.needs("fuse")]
+pytestmark = [pytest.mark.paired, pytest.mark.needs("fuse")]
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "2"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "30"))
