@@ -5,11 +5,11 @@ Times are short, so that a node which is dropped is missed soon. Not here: claim
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
 from serving import DoorEnv, Line
 
 from penstock.broker.node import Node
@@ -117,10 +117,3 @@ async def create(line: Line, topic: str, *replicas: tuple[int, ...], **configs: 
     }  # fmt: skip
     answer = await line.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=10_000)
     assert answer.topics[0].error_code == 0, answer.topics[0].error_message
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

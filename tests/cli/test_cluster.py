@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli.running import Ended, penstock
-from system.harness import free_port
+from ports import free_port
 
 from penstock.cli.local_cluster import LocalCluster
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli.running import PENSTOCK, clean_environment, penstock
-from system.harness import free_port
+from ports import free_port
 
 SECRET = "a secret of sixteen letters and more"
 SAID_SECONDS_MAX = 40

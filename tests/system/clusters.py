@@ -18,7 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from system.harness import Node, free_port
+from ports import free_port
+from system.harness import Node
 from system.raw import Line
 
 from penstock.wire.api_keys import ApiKey

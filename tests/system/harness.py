@@ -5,38 +5,22 @@ conftest.py shows the end of it beside a failed test. Not here: what is done to 
 """
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
 
 running: list["Node"] = []  # Whose logs to show when a test fails.
-
-
-def free_port() -> int:
-    """A port that nobody listens on, below those that the system hands to outgoing connections.
-
-    Clients call a killed node's port all the time: from the system's own range one of them could be given that very port to call from,
-    connect to itself, and keep the node from coming back.
-    """
-    while True:
-        port = random.SystemRandom().randint(12_000, 30_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return port
 
 
 class Node:
