@@ -4,14 +4,13 @@ Where sockets are the point a module says `BOTH_LOOPS = True`, and its tests run
 `serving` is a node's data directory; whatever a test leaves running there is stopped after it, on the same loop.
 """
 
-import asyncio
 import inspect
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
+from loops import on_both_loops, run_coroutine
 from serving import Serving
 
 SECONDS_MAX = 60.0
@@ -28,36 +27,18 @@ def serving(tmp_path: Path) -> Serving:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if getattr(metafunc.module, "BOTH_LOOPS", False) and inspect.iscoroutinefunction(metafunc.function):
-        metafunc.fixturenames.append("loop_kind")
-        metafunc.parametrize("loop_kind", ["asyncio", "uvloop"])
+        on_both_loops(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    complaints: list[str] = []
-    callspec = getattr(pyfuncitem, "callspec", None)
-    is_fast = callspec is not None and callspec.params.get("loop_kind") == "uvloop"
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop if is_fast else None) as runner:
-        runner.run(_run(pyfuncitem.obj, arguments, complaints))
-    assert complaints == [], "the loop complained"
-    return True
+    return run_coroutine(pyfuncitem, SECONDS_MAX, afterwards=_close)
 
 
-async def _run(test: Any, arguments: dict[str, Any], complaints: list[str]) -> None:
-    def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        complaints.append(f"{context['message']}: {context.get('exception')!r}")
-
-    asyncio.get_running_loop().set_exception_handler(complain)
+async def _close(arguments: dict[str, Any]) -> None:
     serving = arguments.get("serving")
-    try:
-        async with asyncio.timeout(SECONDS_MAX):
-            await test(**arguments)
-    finally:
-        if isinstance(serving, Serving):
-            await serving.close()
+    if isinstance(serving, Serving):
+        await serving.close()
 
 
 @pytest.fixture(autouse=True)

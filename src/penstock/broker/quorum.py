@@ -168,9 +168,10 @@ class Quorum:
         self._refuse_all(CommitUnknown("the node stops"))
 
     async def _until_quiet(self) -> None:
-        while not (self._persister.is_idle and self._replayer.is_idle and self._is_saved.is_set()) and self._failure is None:
-            await self._persister.until_idle()
-            await self._replayer.until_idle()
+        written, replayed = self._persister.backlog, self._replayer.backlog
+        while not (written.is_idle and replayed.is_idle and self._is_saved.is_set()) and self._failure is None:
+            await written.until_idle()
+            await replayed.until_idle()
             await self._is_saved.wait()
 
     # For those who look on.
@@ -319,13 +320,13 @@ class Quorum:
             case Send():
                 self._tell(effect.to, effect.message)
             case PersistVote() | PersistEntries():
-                self._persister.add(effect)
+                self._persister.backlog.add(effect)
             case Apply():
-                self._replayer.add(Committed(self._store.applied(effect.first, effect.end)))
+                self._replayer.backlog.add(Committed(self._store.applied(effect.first, effect.end)))
             case Answer():
                 self._asking.answer(effect)
             case Lead():
-                self._replayer.add(Elected(effect.term))
+                self._replayer.backlog.add(Elected(effect.term))
             case Follow():
                 self.is_leading = False
                 self.on_follow()
@@ -370,10 +371,10 @@ class Quorum:
         content, self._arriving = bytes(self._arriving), bytearray()
         quorum_snapshots.check(content)
         self._replayer.installs_under_way += 1
-        self._persister.add(Install(effect.sequence, Snapshot(effect.head, content)))
+        self._persister.backlog.add(Install(effect.sequence, Snapshot(effect.head, content)))
 
     def _snapshot_installed(self, snapshot: Snapshot) -> None:
-        self._replayer.add(Installed(snapshot))
+        self._replayer.backlog.add(Installed(snapshot))
 
     async def _tell_installed(self, image: ClusterImage) -> None:
         await self.on_installed(image)
@@ -388,7 +389,7 @@ class Quorum:
         term, voters = store.term_before(end), self._core.voters_at(end)
         content = await quorum_snapshots.encode(self._env, self.image.snapshot())
         self._is_saved.clear()
-        self._persister.add(Keep(Snapshot(SnapshotHead(end, term, voters, len(content)), content)))
+        self._persister.backlog.add(Keep(Snapshot(SnapshotHead(end, term, voters, len(content)), content)))
 
     def _snapshot_kept(self, end: Offset | None) -> None:
         self._is_saved.set()
@@ -419,7 +420,7 @@ class Quorum:
             if not waiting.done():
                 waiting.set_exception(failure)
         self._awaiting_office.clear()
-        self._persister.give_up()
+        self._persister.backlog.give_up()
         self._is_saved.set()
         self._refuse_all(DiskFailed(str(failure)))
         self.abandon()

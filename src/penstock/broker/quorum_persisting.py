@@ -10,11 +10,11 @@ A snapshot of one's own that finds no room is given up: the log says the same.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar, assert_never
 
+from penstock.broker.backlog import Backlog
 from penstock.broker.quorum_files import Snapshot
 from penstock.broker.quorum_store import Store
 from penstock.consensus.effects import PersistEntries, PersistVote
@@ -54,39 +54,14 @@ class Persister:
         self._on_installed = on_installed
         self._on_kept = on_kept
         self._on_no_room = on_no_room
-        self._jobs: deque[Job] = deque()
-        self._has_work = asyncio.Event()
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self.backlog: Backlog[Job] = Backlog()
         self.is_patient = True  # False: a full disk is a failure.
         self.is_out_of_room = False
 
-    def add(self, job: Job) -> None:
-        self._jobs.append(job)
-        self._is_idle.clear()
-        self._has_work.set()
-
-    @property
-    def is_idle(self) -> bool:
-        return self._is_idle.is_set()
-
-    async def until_idle(self) -> None:
-        await self._is_idle.wait()
-
-    def give_up(self) -> None:
-        """Nothing more is written; nobody need wait for it."""
-        self._is_idle.set()
-
     async def run(self) -> None:
-        while True:
-            while self._jobs:
-                await self._do_next()
-            self._is_idle.set()
-            self._has_work.clear()
-            await self._has_work.wait()
+        await self.backlog.work(self._do)
 
-    async def _do_next(self) -> None:
-        job = self._jobs.popleft()
+    async def _do(self, job: Job) -> None:
         match job:
             case PersistVote():
                 self._on_persisted(await self._write_vote(job))
@@ -102,21 +77,23 @@ class Persister:
                 assert_never(job)
 
     async def _write_vote(self, job: PersistVote) -> int:
-        while self._jobs and isinstance(later := self._jobs[0], PersistVote):
-            self._jobs.popleft()
+        waiting = self.backlog.items
+        while waiting and isinstance(later := waiting[0], PersistVote):
+            waiting.popleft()
             job = later
         await self._when_there_is_room(self._store.write_vote, job)
         return job.sequence
 
     async def _write_entries(self, job: PersistEntries) -> int:
         """As many jobs as there are, and one flush."""
+        waiting = self.backlog.items
         while True:
             await self._store.cut(job.first)
             for entry in job.entries:
                 await self._when_there_is_room(self._append, entry)
-            if not self._jobs or not isinstance(following := self._jobs[0], PersistEntries):
+            if not waiting or not isinstance(following := waiting[0], PersistEntries):
                 break
-            self._jobs.popleft()
+            waiting.popleft()
             job = following
         await self._store.flush()
         return job.sequence

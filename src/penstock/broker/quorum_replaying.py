@@ -6,12 +6,12 @@ replayed ends the node.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
 from typing import NamedTuple, assert_never
 
 from penstock.broker import quorum_snapshots
+from penstock.broker.backlog import Backlog
 from penstock.broker.quorum_entries import decode_decision
 from penstock.broker.quorum_files import Snapshot
 from penstock.cluster import records
@@ -51,28 +51,13 @@ class Replayer:
         self._on_elected = on_elected
         self._on_installed = on_installed
         self._on_unsaved = on_unsaved
-        self._items: deque[Item] = deque()
-        self._has_work = asyncio.Event()
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self.backlog: Backlog[Item] = Backlog()
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self._failure: Exception | None = None
         self.image = image
         self.end = end  # Everything below is in the image, and was told.
         self.unsaved_bytes = 0  # Of entries that no snapshot has.
         self.installs_under_way = 0  # Snapshots of a leader's that are on their way to the image.
-
-    def add(self, item: Item) -> None:
-        self._items.append(item)
-        self._is_idle.clear()
-        self._has_work.set()
-
-    @property
-    def is_idle(self) -> bool:
-        return self._is_idle.is_set()
-
-    async def until_idle(self) -> None:
-        await self._is_idle.wait()
 
     async def until(self, end: Offset) -> None:
         """Everything below `end` is replayed."""
@@ -86,19 +71,14 @@ class Replayer:
     def fail(self, failure: Exception) -> None:
         """Whoever waits, or comes later, waits in vain."""
         self._failure = failure
-        self._is_idle.set()
+        self.backlog.give_up()
         for _, done in self._waiting:
             if not done.done():
                 done.set_exception(failure)
         self._waiting.clear()
 
     async def run(self) -> None:
-        while True:
-            while self._items:
-                await self._take(self._items.popleft())
-            self._is_idle.set()
-            self._has_work.clear()
-            await self._has_work.wait()
+        await self.backlog.work(self._take)
 
     async def _take(self, item: Item) -> None:
         match item:

@@ -127,7 +127,6 @@ class Partition:
 
     def lead(self, leader: Leader[ProduceToken]) -> None:
         self.leader, self.epoch = leader, leader.epoch
-        self.single_replies.clear()
         self._set_plain_rules()
 
     def follow(self, epoch: LeaderEpoch) -> None:

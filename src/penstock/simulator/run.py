@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.simulator import damage
 from penstock.simulator.checkers import Violation, check
-from penstock.simulator.diary import Outcome, Read
+from penstock.simulator.diary import Outcome
 from penstock.simulator.env import SimEnv
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.final import Reckoning
@@ -257,23 +257,11 @@ class Play:
         diary.cuts = [at for at, name in self.world.power_cuts if name == NODE]
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += self.world.hosts[NODE].ended_at  # The machine forgets what a flush has failed to save when its process ends.
-        for life in self.notebook.lives.values():
-            if life.plan.is_weak and diary.cuts:
-                for index in range(life.plan.partitions):
-                    diary.weak[TopicPartition(life.label, index)] = life.plan.config.get("flush", "")
+        self.notebook.excuse_weak_topics()
 
     def _statistics(self) -> Counter[str]:
-        diary, numbers = self.notebook.diary, Counter(self.world.fired())
-        outcomes = Counter(attempt.outcome for attempt in diary.attempts)
-        numbers["records attempted"] = len(diary.attempts)
-        numbers["records acknowledged"] = outcomes[Outcome.ACKNOWLEDGED]
-        numbers["records refused"] = outcomes[Outcome.FAILED]
-        numbers["records read"] = sum(isinstance(move, Read) for move in diary.moves)
-        numbers["records at the end"] = sum(len(final.records) for final in diary.finals.values())
-        numbers["offsets asked for"] = len(diary.watermarks)
-        numbers["assignments"] = len(diary.assignments)
-        numbers["offsets committed"] = sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits)
-        numbers["topics"] = len(self.notebook.lives)
+        numbers = Counter(self.world.fired())
+        numbers.update(self.notebook.account())
         numbers["starts of the node"] = self.world.hosts[NODE].starts
         numbers["faults"] = len(self.nemesis.struck)
         numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)

@@ -35,7 +35,6 @@ from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.clusters.watching import Watcher
 from penstock.simulator.clusters.watermarks import AskingForEnds
-from penstock.simulator.diary import Outcome, Read
 from penstock.simulator.env import SimEnv
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.knobs import replaced, turned
@@ -48,7 +47,6 @@ from penstock.simulator.workloads.notebook import NOWHERE, Notebook
 from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.reading import Reading
 from penstock.simulator.world import World
-from penstock.vocabulary import TopicPartition
 
 ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "produce": Producing,
@@ -237,23 +235,11 @@ class ClusterPlay:
         diary.cuts = [at for at, _ in (*self.world.power_cuts, *self.cluster.lost_disks)]
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += [at for host in self.cluster.hosts for at in self.world.hosts[host].ended_at]
-        for life in self.notebook.lives.values():
-            if life.plan.is_weak and diary.cuts:
-                for index in range(life.plan.partitions):
-                    diary.weak[TopicPartition(life.label, index)] = life.plan.config.get("flush", "")
+        self.notebook.excuse_weak_topics()
 
     def _statistics(self) -> Counter[str]:
-        diary, numbers = self.notebook.diary, Counter(self.world.fired())
-        outcomes = Counter(attempt.outcome for attempt in diary.attempts)
-        numbers["records attempted"] = len(diary.attempts)
-        numbers["records acknowledged"] = outcomes[Outcome.ACKNOWLEDGED]
-        numbers["records refused"] = outcomes[Outcome.FAILED]
-        numbers["records read"] = sum(isinstance(move, Read) for move in diary.moves)
-        numbers["records at the end"] = sum(len(final.records) for final in diary.finals.values())
-        numbers["offsets asked for"] = len(diary.watermarks)
-        numbers["assignments"] = len(diary.assignments)
-        numbers["offsets committed"] = sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits)
-        numbers["topics"] = len(self.notebook.lives)
+        numbers = Counter(self.world.fired())
+        numbers.update(self.notebook.account())
         numbers["starts of the node"] = sum(self.world.hosts[host].starts for host in self.cluster.hosts if host in self.world.hosts)
         numbers["terms"] = len(self.watcher.terms)
         numbers["leader epochs"] = len(self.watcher.epochs)

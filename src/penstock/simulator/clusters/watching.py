@@ -68,7 +68,7 @@ class Watcher:
             if other != host:
                 self.find("a term has one leader", f"{other} and {host} lead in term {quorum.term}")
         before, applied_end = self._seen.get(host), quorum.applied_end
-        if not quorum._replayer.is_idle or (before is not None and before[0] is node and applied_end == before[1]):
+        if not quorum._replayer.backlog.is_idle or (before is not None and before[0] is node and applied_end == before[1]):
             return  # Nothing new, or a decision of which it has replayed only a part.
         if before is not None and before[0] is node and applied_end < before[1]:
             self.find("what is applied stays applied", f"{host} had applied {before[1]} and now {applied_end}")

@@ -7,10 +7,10 @@
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 
 from penstock.consensus.roles import RoleName
 from penstock.errors import BrokenPromise
+from penstock.simulator.core_seeds import Report
 from penstock.simulator.cores.clients import Clients
 from penstock.simulator.cores.diary import Result, check_register
 from penstock.simulator.cores.judging import Violation
@@ -24,15 +24,6 @@ from penstock.simulator.knobs import replaced
 _LOOK_EVERY_SECONDS = 0.5
 # After the trouble, an election or two, and what was left behind is caught up with. In election time-outs.
 _CALM_TIMEOUTS = 40
-
-
-@dataclass(slots=True)
-class Report:
-    seed: int
-    violation: str | None
-    trace: int
-    steps: int
-    statistics: Counter[str] = field(default_factory=Counter)
 
 
 def run_seed(seed: int, *, variant: str | None = None) -> Report:

@@ -7,9 +7,9 @@
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 
 from penstock.errors import BrokenPromise
+from penstock.simulator.core_seeds import Report
 from penstock.simulator.knobs import replaced
 from penstock.simulator.replicas.asked import Result
 from penstock.simulator.replicas.clients import Clients
@@ -20,15 +20,6 @@ from penstock.simulator.replicas.variants import VARIANTS
 from penstock.simulator.replicas.world import World
 
 CALM_SECONDS = 8.0
-
-
-@dataclass(slots=True)
-class Report:
-    seed: int
-    violation: str | None
-    trace: int
-    steps: int
-    statistics: Counter[str] = field(default_factory=Counter)
 
 
 def run_seed(seed: int, *, variant: str | None = None) -> Report:

@@ -6,11 +6,12 @@ checksum, one producer id for two. Those are noted here at once, as findings.
 A topic that is deleted and made again is another topic, so partitions stand in the diary under a label that tells the two apart.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from zlib import crc32
 
 from penstock.simulator.checkers import Violation
-from penstock.simulator.diary import Diary, Outcome
+from penstock.simulator.diary import Diary, Outcome, Read
 from penstock.simulator.menu import TopicPlan
 from penstock.simulator.workloads.values import identity_of, what_is_wrong
 from penstock.vocabulary import TopicId, TopicPartition
@@ -44,6 +45,31 @@ class Notebook:
     def find(self, rule: str, partition: TopicPartition, story: str) -> None:
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(Violation(rule, partition, story))
+
+    # At the end.
+
+    def account(self) -> Counter[str]:
+        """How much was asked and told."""
+        diary = self.diary
+        outcomes = Counter(attempt.outcome for attempt in diary.attempts)
+        return Counter({
+            "records attempted": len(diary.attempts),
+            "records acknowledged": outcomes[Outcome.ACKNOWLEDGED],
+            "records refused": outcomes[Outcome.FAILED],
+            "records read": sum(isinstance(move, Read) for move in diary.moves),
+            "records at the end": sum(len(final.records) for final in diary.finals.values()),
+            "offsets asked for": len(diary.watermarks),
+            "assignments": len(diary.assignments),
+            "offsets committed": sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits),
+            "topics": len(self.lives),
+        })  # fmt: skip
+
+    def excuse_weak_topics(self) -> None:
+        """Topics that promise less may lose their last records in a cut."""
+        for life in self.lives.values():
+            if life.plan.is_weak and self.diary.cuts:
+                for index in range(life.plan.partitions):
+                    self.diary.weak[TopicPartition(life.label, index)] = life.plan.config.get("flush", "")
 
     # Topics.
 
