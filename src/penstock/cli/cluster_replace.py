@@ -17,16 +17,15 @@ from penstock.cli.bar import Bar
 from penstock.cli.cluster_picture import Picture, take_picture
 from penstock.cli.cluster_places import local_option
 from penstock.cli.cluster_processes import bring_up, take_down
-from penstock.cli.cluster_voters import voter_of
+from penstock.cli.cluster_voters import LOOK_SECONDS, follower_of_metadata, voter_of
 from penstock.cli.faults import Fault
 from penstock.cli.local_cluster import LocalCluster, replaced
 from penstock.cli.talking import talk
 from penstock.peers import cluster_changes
 from penstock.peers.client import Client
-from penstock.peers.cluster import QuorumReplica, describe_quorum
+from penstock.peers.cluster import QuorumReplica
 from penstock.peers.failures import PeerFailure
 
-LOOK_SECONDS = 0.3
 JOIN_SECONDS_MAX = 60.0
 
 
@@ -95,23 +94,12 @@ def _taking_vote(voter: QuorumReplica) -> Callable[[Client], Awaitable[None]]:
 
 def _adding_vote(number: int) -> Callable[[Client], Awaitable[None]]:
     async def conversation(client: Client) -> None:
-        joined = await _joined(client, number)
+        joined = await follower_of_metadata(client, number, JOIN_SECONDS_MAX)
+        if joined is None:
+            raise Fault(f"node {number} does not follow the metadata after {JOIN_SECONDS_MAX:.0f} s", "look at its log")
         await cluster_changes.add_voter(client.router, number, joined.directory_id, client.router.deadline(JOIN_SECONDS_MAX))
 
     return conversation
-
-
-async def _joined(client: Client, number: int) -> QuorumReplica:
-    """The new disk as the quorum's leader knows it: the one heard of last, for a disk that was replaced before may still be listed."""
-    deadline = client.router.deadline(JOIN_SECONDS_MAX)
-    while deadline.left_s() > 0:
-        with suppress(PeerFailure):
-            quorum = await describe_quorum(client.router, deadline)
-            found = [each for each in quorum.observers if each.node_id == number and each.last_heard_ms >= 0]
-            if found:
-                return max(found, key=lambda each: each.last_heard_ms)
-        await asyncio.sleep(LOOK_SECONDS)
-    raise Fault(f"node {number} does not follow the metadata after {JOIN_SECONDS_MAX:.0f} s", "look at its log")
 
 
 def _watching(number: int) -> Callable[[Client], Awaitable[None]]:

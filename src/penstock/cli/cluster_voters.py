@@ -1,5 +1,7 @@
 """`penstock cluster add-voter` and `remove-voter`: who votes on the cluster's metadata, one at a time."""
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -10,22 +12,26 @@ from penstock.cli.talking import talk
 from penstock.peers import cluster_changes
 from penstock.peers.client import Client
 from penstock.peers.cluster import DescribedQuorum, QuorumReplica, describe_quorum
+from penstock.peers.failures import PeerFailure
+
+LOOK_SECONDS = 0.3
 
 
 @click.command("add-voter")
 @click.argument("number", type=int, metavar="N")
+@click.option("--wait", "seconds", type=click.FloatRange(min=0.0), default=15.0, show_default=True, help="Seconds to hear of it.")
 @cluster_options
-def add_voter(number: int, directory: Path | None, bootstrap: str | None) -> None:
+def add_voter(number: int, seconds: float, directory: Path | None, bootstrap: str | None) -> None:
     """Let node N vote. It must run with the role controller, and follow the metadata already."""
 
     async def conversation(client: Client) -> None:
         quorum = await describe_quorum(client.router, client.router.deadline(None))
         if any(each.node_id == number for each in quorum.voters):
             raise Fault(f"node {number} votes already")
-        found = [each for each in quorum.observers if each.node_id == number]
-        if not found:
+        follower = await follower_of_metadata(client, number, seconds)
+        if follower is None:
             raise Fault(f"node {number} does not follow the metadata", "start it with --join, and with the role controller")
-        await cluster_changes.add_voter(client.router, number, found[-1].directory_id, client.router.deadline(None))
+        await cluster_changes.add_voter(client.router, number, follower.directory_id, client.router.deadline(None))
 
     talk(bootstrap_of(directory, bootstrap), conversation)
     click.echo(f"node {number} votes")
@@ -52,3 +58,21 @@ def remove_voter(number: int, directory: Path | None, bootstrap: str | None) -> 
 
 def voter_of(quorum: DescribedQuorum, number: int) -> QuorumReplica | None:
     return next((each for each in quorum.voters if each.node_id == number), None)
+
+
+async def follower_of_metadata(client: Client, number: int, seconds: float) -> QuorumReplica | None:
+    """The node as the quorum's leader knows it while it does not vote.
+
+    A leader that was elected a moment ago hears of a follower only when the follower misses it and knocks, so this may take some looks.
+    Of several disks it is the one heard of last, for a disk that was replaced may still be listed.
+    """
+    deadline = client.router.deadline(seconds)
+    while True:
+        with suppress(PeerFailure):
+            quorum = await describe_quorum(client.router, client.router.deadline(None))
+            found = [each for each in quorum.observers if each.node_id == number and each.last_heard_ms >= 0]
+            if found:
+                return max(found, key=lambda each: each.last_heard_ms)
+        if deadline.left_s() <= 0:
+            return None
+        await asyncio.sleep(LOOK_SECONDS)
