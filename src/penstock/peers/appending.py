@@ -10,7 +10,7 @@ from penstock.errors import ErrorCode
 from penstock.peers.failures import BadAnswer, PeerFailure, check_code
 from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
-from penstock.peers.versions import HIGHEST_WITH_TOPIC_NAMES
+from penstock.peers.versions import HIGHEST_WITH_TOPIC_NAMES, HIGHEST_WITHOUT_V2
 from penstock.vocabulary import NO_TOPIC_ID, ProducerId, TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import milliseconds
@@ -24,6 +24,11 @@ _TRANSACTION_TIMEOUT_MS = 60_000  # Must be given; means nothing without a trans
 class ProducerIdentity(NamedTuple):
     producer_id: ProducerId
     epoch: int
+
+
+class TransactionPart(NamedTuple):
+    transactional_id: str
+    is_v2: bool  # Its partitions need not be announced beforehand (KIP-890).
 
 
 class Produced(NamedTuple):
@@ -47,10 +52,14 @@ async def init_producer_id(router: Router, deadline: Deadline) -> ProducerIdenti
     return await router.retry("get a producer id", deadline, attempt)
 
 
-async def produce(router: Router, where: TopicPartition, batch: bytes, deadline: Deadline, *, acks: int) -> Produced:
+async def produce(
+    router: Router, where: TopicPartition, batch: bytes, deadline: Deadline, *, acks: int, part: TransactionPart | None = None
+) -> Produced:
+    """`part` says which transaction a transactional batch belongs to."""
+
     async def attempt() -> Produced:
         try:
-            return await _produce_once(router, where, batch, deadline, acks=acks)
+            return await _produce_once(router, where, batch, deadline, acks=acks, part=part)
         except PeerFailure:
             router.doubt(where.topic)
             raise
@@ -58,7 +67,9 @@ async def produce(router: Router, where: TopicPartition, batch: bytes, deadline:
     return await router.retry(f"produce to {where}", deadline, attempt)
 
 
-async def _produce_once(router: Router, where: TopicPartition, batch: bytes, deadline: Deadline, *, acks: int) -> Produced:
+async def _produce_once(
+    router: Router, where: TopicPartition, batch: bytes, deadline: Deadline, *, acks: int, part: TransactionPart | None
+) -> Produced:
     route = await router.leader(where, deadline, may_create=True)
     timeout_s, at_node_ms = router.timeouts(deadline)
     topic = {
@@ -66,8 +77,10 @@ async def _produce_once(router: Router, where: TopicPartition, batch: bytes, dea
         "topic_id": route.topic.topic_id,
         "partition_data": [{"index": where.partition, "records": batch}],
     }
-    body = {"acks": acks, "timeout_ms": at_node_ms, "topic_data": [topic]}
+    body = {"acks": acks, "timeout_ms": at_node_ms, "topic_data": [topic], "transactional_id": part.transactional_id if part else None}
     version_max = HIGHEST_WITH_TOPIC_NAMES[ApiKey.PRODUCE] if route.topic.topic_id == NO_TOPIC_ID else None
+    if part is not None and not part.is_v2:
+        version_max = HIGHEST_WITHOUT_V2[ApiKey.PRODUCE]
     if acks == ACKS_NONE:
         await route.connection.tell(ApiKey.PRODUCE, body, timeout_s=timeout_s, version_max=version_max)
         return _NOTHING_TOLD

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from penstock.peers import administration, appending, configs, groups, offsets
-from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity
+from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity, TransactionPart
 from penstock.peers.configs import Configured, SettingView
 from penstock.peers.connection import Address
 from penstock.peers.failures import BadAnswer, PeerFailure, check_code
@@ -105,10 +105,14 @@ class Client:
         await administration.delete_topic(self.router, topic, self.router.deadline(deadline_s))
 
     async def list_offsets(
-        self, wishes: Mapping[TopicPartition, int], *, deadline_s: float | None = None
+        self, wishes: Mapping[TopicPartition, int], *, is_committed_only: bool = False, deadline_s: float | None = None
     ) -> dict[TopicPartition, FoundOffset]:
-        """For each partition the offset at EARLIEST, LATEST, MAX_TIMESTAMP, or of the first record not older than a timestamp."""
-        return await offsets.list_offsets(self.router, wishes, self.router.deadline(deadline_s))
+        """For each partition the offset at EARLIEST, LATEST, MAX_TIMESTAMP, or of the first record not older than a timestamp.
+
+        With `is_committed_only` nothing past the first open transaction is seen.
+        """
+        deadline = self.router.deadline(deadline_s)
+        return await offsets.list_offsets(self.router, wishes, deadline, is_committed_only=is_committed_only)
 
     async def list_groups(self, *, deadline_s: float | None = None) -> list[ListedGroup]:
         return await groups.list_groups(self.router, self.router.deadline(deadline_s))
@@ -131,11 +135,12 @@ class Client:
         return await appending.init_producer_id(self.router, self.router.deadline(deadline_s))
 
     async def produce(
-        self, topic: str, partition: int, batch: Buffer, *, acks: int = ACKS_ALL, deadline_s: float | None = None
-    ) -> Produced:
+        self, topic: str, partition: int, batch: Buffer,
+        *, acks: int = ACKS_ALL, part: TransactionPart | None = None, deadline_s: float | None = None,
+    ) -> Produced:  # fmt: skip
         """Appends one encoded batch, exactly as it stands at every try. With acks 0 it is only sent."""
         where = TopicPartition(topic, partition)
-        return await appending.produce(self.router, where, bytes(batch), self.router.deadline(deadline_s), acks=acks)
+        return await appending.produce(self.router, where, bytes(batch), self.router.deadline(deadline_s), acks=acks, part=part)
 
     async def fetch(
         self,

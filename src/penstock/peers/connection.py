@@ -49,6 +49,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, address: Address, *, client_id: str, limits: Limits) -> None:
         self.address = address
         self.theirs: dict[int, Versions] = {}  # What the peer said it speaks, by API key.
+        self.features: dict[str, int] = {}  # What its cluster has agreed on, by name: the level that holds.
         self._client_id = client_id
         self._limits = limits
         self._transport: asyncio.Transport | None = None
@@ -213,6 +214,8 @@ class Connection(asyncio.Protocol):
 
     def _learn(self, answer: Any) -> None:
         self.theirs = {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys}
+        if getattr(answer, "finalized_features_epoch", -1) >= 0:
+            self.features = {str(row.name): int(row.max_version_level) for row in answer.finalized_features}
 
     # Slots.
 

@@ -29,6 +29,8 @@ _RETRIABLE = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.CONCURRENT_TRANSACTIONS,  # The one before is still being ended.
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,  # A transaction holds it, and will end.
     }
 )
 
@@ -126,6 +128,18 @@ class UnknownTopic(PeerFailure):
 
 class ProducerBroken(PeerFailure):
     """This producer cannot go on without risking a gap, a double or a wrong order. A new one can."""
+
+
+class ProducerFenced(ProducerBroken):
+    """Another producer has taken over the transactional id: nothing that this one has not committed ever counts."""
+
+
+class MustAbort(PeerFailure):
+    """This transaction cannot be committed any more. After an abort the producer can go on with the next."""
+
+
+class MemberFenced(PeerFailure):
+    """The group has given up on this member: it owns nothing, and may join anew."""
 
 
 class OffsetLost(PeerFailure):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ErrorCode, MalformedInput
+from penstock.peers.aborted import AbortedTransaction
 from penstock.peers.connection import Connection
 from penstock.peers.failures import BadAnswer, PeerFailure, Refused
 from penstock.peers.fetch_session import NO_SESSION, FetchPlan, FetchSession, FetchWish, full_plan
@@ -23,6 +24,7 @@ class FetchLimits:
     wait_ms: int = 500  # How long the node may hold an answer back for want of `bytes_min`.
     bytes_min: int = 1
     bytes_max: int = 16 << 20  # Of the whole answer; its first batch comes even if it is larger.
+    is_committed_only: bool = False  # Nothing of transactions that are still open, and told which of the others were aborted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Fetched:
     high_watermark: int
     log_start_offset: int
     records: bytes  # Whole batches, the first of which may begin below the offset that was asked for; the last may be cut off.
+    last_stable_offset: int = -1  # Every transaction that began below it has ended.
+    aborted: Sequence[AbortedTransaction] = ()  # Those that reach into the records, if only what is committed was asked for.
 
 
 async def fetch_once(
@@ -89,6 +93,7 @@ def _body(plan: FetchPlan, limits: FetchLimits) -> dict[str, Any]:
         "max_wait_ms": limits.wait_ms,
         "min_bytes": limits.bytes_min,
         "max_bytes": limits.bytes_max,
+        "isolation_level": int(limits.is_committed_only),
         "session_id": plan.session_id,
         "session_epoch": plan.session_epoch,
         "topics": [_topic(group) | {"partitions": [_partition(wish) for wish in group]} for group in _by_topic(plan.ask)],
@@ -116,6 +121,8 @@ def _read_row(topic: str, row: Any) -> Fetched:
         int(row.high_watermark),
         int(getattr(row, "log_start_offset", -1)),
         row.records or b"",
+        int(row.last_stable_offset),
+        tuple(AbortedTransaction(int(one.producer_id), int(one.first_offset)) for one in row.aborted_transactions or ()),
     )
 
 

@@ -6,13 +6,14 @@ Every part of it may be asked twice without harm; a deletion whose first answer 
 Not here: being a member.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Connection
-from penstock.peers.failures import BadAnswer, Refused, Unreachable, check_code
+from penstock.peers.coordinators import Ask, Coordinates, Coordinator, only
+from penstock.peers.failures import Refused, check_code
 from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
 from penstock.vocabulary import TopicPartition
@@ -25,7 +26,6 @@ NO_OFFSET = -1  # What is answered for a partition without a committed offset.
 DEAD = "Dead"
 CONSUMER = "consumer"  # The protocol type whose bytes we can show.
 
-_GROUP_KEYS = 0  # Coordinators of groups, not of transactions.
 _GENERATION_OF_NOBODY = -1
 
 
@@ -89,7 +89,7 @@ async def describe_group(router: Router, group: str, deadline: Deadline) -> Desc
 
     async def ask(connection: Connection, coordinator: int) -> DescribedGroup:
         answer = await connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]}, timeout_s=router.timeouts(deadline).whole_s)
-        row = _only(answer.groups, what)
+        row = only(answer.groups, what)
         check_code(row.error_code, what, getattr(row, "error_message", None))
         if row.group_state == DEAD:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, what)
@@ -106,7 +106,7 @@ async def committed_offsets(router: Router, group: str, deadline: Deadline) -> d
 
     async def ask(connection: Connection, coordinator: int) -> dict[TopicPartition, Committed]:
         answer = await connection.call(ApiKey.OFFSET_FETCH, body, timeout_s=router.timeouts(deadline).whole_s)
-        told = _only(answer.groups, what) if hasattr(answer, "groups") else answer
+        told = only(answer.groups, what) if hasattr(answer, "groups") else answer
         check_code(told.error_code, what)
         found = {}
         for topic in told.topics:
@@ -150,7 +150,7 @@ async def delete_group(router: Router, group: str, deadline: Deadline) -> None:
 
     async def ask(connection: Connection, coordinator: int) -> None:
         answer = await connection.call(ApiKey.DELETE_GROUPS, {"groups_names": [group]}, timeout_s=router.timeouts(deadline).whole_s)
-        check_code(_only(answer.results, what).error_code, what)
+        check_code(only(answer.results, what).error_code, what)
 
     try:
         await _at_coordinator(router, group, what, deadline, ask)
@@ -159,36 +159,8 @@ async def delete_group(router: Router, group: str, deadline: Deadline) -> None:
             raise
 
 
-async def _at_coordinator(
-    router: Router, group: str, what: str, deadline: Deadline, ask: Callable[[Connection, int], Awaitable[T]]
-) -> T:
-    async def attempt() -> T:
-        node_id = await _find_coordinator(router, group, deadline)
-        try:
-            connection = await router.switchboard.to_node(node_id, deadline)
-        except Unreachable:  # Perhaps nobody has asked yet where the nodes are.
-            await router.refresh((), deadline)
-            connection = await router.switchboard.to_node(node_id, deadline)
-        return await ask(connection, node_id)
-
-    return await router.retry(what, deadline, attempt)
-
-
-async def _find_coordinator(router: Router, group: str, deadline: Deadline) -> int:
-    what = f"find the coordinator of group {group!r}"
-    connection = await router.any_node(deadline)
-    body = {"key": group, "key_type": _GROUP_KEYS, "coordinator_keys": [group]}
-    answer = await connection.call(ApiKey.FIND_COORDINATOR, body, timeout_s=router.timeouts(deadline).whole_s)
-    row = _only(answer.coordinators, what) if hasattr(answer, "coordinators") else answer
-    check_code(row.error_code, what, getattr(row, "error_message", None))
-    return int(row.node_id)
-
-
-def _only(rows: Iterable[Any], what: str) -> Any:
-    found = list(rows)
-    if len(found) != 1:
-        raise BadAnswer(f"{what}: the node answered about {len(found)} instead of one")
-    return found[0]
+async def _at_coordinator(router: Router, group: str, what: str, deadline: Deadline, ask: Ask[T]) -> T:
+    return await Coordinator(router, Coordinates.GROUP, group).ask(what, deadline, ask)
 
 
 def _member(row: Any, protocol_type: str) -> Member:

@@ -23,11 +23,16 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-async def list_offsets(router: Router, wishes: Wishes, deadline: Deadline) -> dict[TopicPartition, FoundOffset]:
+async def list_offsets(
+    router: Router, wishes: Wishes, deadline: Deadline, *, is_committed_only: bool = False
+) -> dict[TopicPartition, FoundOffset]:
+    """With `is_committed_only` the latest offset is that of the first record whose transaction is still open."""
     found: dict[TopicPartition, FoundOffset] = {}
 
     async def attempt() -> None:
-        failures = [await _list_at_leader(router, group, found, deadline) for group in await _by_leader(router, wishes, found, deadline)]
+        failures = []
+        for group in await _by_leader(router, wishes, found, deadline):
+            failures.append(await _list_at_leader(router, group, found, deadline, is_committed_only=is_committed_only))
         for failure in failures:
             if failure is not None:
                 raise failure
@@ -53,13 +58,14 @@ async def _by_leader(router: Router, wishes: Wishes, found: Mapping[TopicPartiti
 
 
 async def _list_at_leader(
-    router: Router, group: _Group, found: dict[TopicPartition, FoundOffset], deadline: Deadline
+    router: Router, group: _Group, found: dict[TopicPartition, FoundOffset], deadline: Deadline, *, is_committed_only: bool
 ) -> PeerFailure | None:
     """Adds to `found`; returns the first thing that went wrong."""
     (route, wishes), failure = group, None
     try:
         timeout_s, at_node_ms = router.timeouts(deadline)
-        answer = await route.connection.call(ApiKey.LIST_OFFSETS, _body(wishes, at_node_ms), timeout_s=timeout_s)
+        body = _body(wishes, at_node_ms, is_committed_only)
+        answer = await route.connection.call(ApiKey.LIST_OFFSETS, body, timeout_s=timeout_s)
     except PeerFailure as lost:
         for partition in wishes:
             router.doubt(partition.topic)
@@ -77,13 +83,13 @@ async def _list_at_leader(
     return failure
 
 
-def _body(wishes: Wishes, at_node_ms: int) -> dict[str, Any]:
+def _body(wishes: Wishes, at_node_ms: int, is_committed_only: bool) -> dict[str, Any]:
     topics: dict[str, list[dict[str, int]]] = {}
     for partition, timestamp in wishes.items():
         topics.setdefault(partition.topic, []).append({"partition_index": partition.partition, "timestamp": timestamp})
     return {
         "replica_id": -1,
-        "isolation_level": 0,
+        "isolation_level": int(is_committed_only),
         "timeout_ms": at_node_ms,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }

@@ -4,11 +4,13 @@ A position moves over whole batches, by their last offset: compaction and contro
 below the wanted offset, and reach past the end that was seen at the start; records outside are left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from penstock.errors import MalformedInput
+from penstock.peers.aborted import AbortedRecords, AbortedTransaction
 from penstock.peers.failures import BadAnswer, PeerFailure
 from penstock.peers.fetching import whole_batches
 from penstock.vocabulary import Instant, TopicId, TopicPartition
@@ -83,17 +85,19 @@ class Position:
         if self.failing_since is None:
             self.failing_since = now
 
-    def advance(self, fetched: bytes, *, unpacked_bytes_max: int) -> list[ReadRecord]:
-        """Takes what was fetched from `offset`, and moves past it.
+    def advance(
+        self, fetched: bytes, *, unpacked_bytes_max: int, aborted: Sequence[AbortedTransaction] = ()
+    ) -> list[ReadRecord]:
+        """Takes what was fetched from `offset`, and moves past it. Records of aborted transactions are left out.
 
         Raises only where it could not move at all: what stands before a bad batch is handed out first, and the bad one met again.
         """
         records: list[ReadRecord] = []
-        first = self.offset
+        first, left_out = self.offset, AbortedRecords(aborted)
         try:
             for header, batch in whole_batches(fetched):
                 if header.end_offset > self.offset and not self.is_done:
-                    records += self._take(header, batch, unpacked_bytes_max)
+                    records += self._take(header, batch, unpacked_bytes_max, is_left_out=left_out.has(header, batch))
         except MalformedInput as failure:
             if self.offset == first:
                 raise BadAnswer(f"what was fetched of {self.partition} at offset {first} is damaged: {failure}") from failure
@@ -104,8 +108,8 @@ class Position:
             raise BadAnswer(f"what was fetched of {self.partition} at offset {first} does not reach it")
         return records
 
-    def _take(self, header: BatchHeader, batch: memoryview, unpacked_bytes_max: int) -> list[ReadRecord]:
-        records = [] if header.is_control else self._decode(header, batch, unpacked_bytes_max)
+    def _take(self, header: BatchHeader, batch: memoryview, unpacked_bytes_max: int, *, is_left_out: bool) -> list[ReadRecord]:
+        records = [] if header.is_control or is_left_out else self._decode(header, batch, unpacked_bytes_max)
         first, self.offset = self.offset, header.end_offset
         end = header.end_offset if self.end_offset is None else min(self.end_offset, header.end_offset)
         topic, partition = self.partition

@@ -7,7 +7,7 @@ Rules:
 - Where it stays unknown whether a batch is stored, an idempotent producer ends: going on could store it twice, or leave a gap. Everything
   that was still queued fails with `ProducerBroken`; a new producer can go on.
 - What was accepted and not settled never takes more than `buffer_bytes_max`; `send` waits for room.
-Not here: transactions.
+Not here: transactions (transactions.py).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from penstock.errors import ErrorCode
-from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity
+from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity, TransactionPart
 from penstock.peers.batching import Delivered, Lane, Pending, Room, size_of
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure, ProducerBroken, Refused
@@ -119,6 +119,10 @@ class Producer:
     async def abandon(self) -> None:
         """Drops what is not settled: those futures fail."""
         self._break("the producer was closed", "")
+        await self._drop_unsettled()
+
+    async def _drop_unsettled(self) -> None:
+        """Called when nothing may be sent any more."""
         for lane in self._lanes.values():
             if lane.task is not None:
                 lane.task.cancel()
@@ -126,7 +130,7 @@ class Producer:
             if lane.task is not None:
                 await until_ended(lane.task)
             while lane:
-                await self._settle(lane, lane.take(self.settings.batch_bytes_max))  # Nothing is sent any more.
+                await self._settle(lane, lane.take(self.settings.batch_bytes_max))
 
     async def _identify(self) -> None:
         self._check_going()
@@ -213,17 +217,25 @@ class Producer:
     async def _produce(self, lane: Lane, batch: list[Pending]) -> Produced:
         self._check_going()
         identity = self._identity or _NO_IDENTITY
+        part = await self._join_transaction(lane.where)
         encoded = encode_batch(
             [pending.record for pending in batch],
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=lane.sequence if self.settings.is_idempotent else -1,
             codec=self.settings.codec,
+            is_transactional=part is not None,
         )
         left_s = batch[0].accepted_at + self.settings.delivery_s - self._client.env.now()
         if left_s <= 0:
             raise PeerFailure(f"produce to {lane.where}: the record waited {self.settings.delivery_s:g} s behind others and was not sent")
-        return await self._client.produce(lane.where.topic, lane.where.partition, encoded, acks=self.settings.acks, deadline_s=left_s)
+        return await self._client.produce(
+            lane.where.topic, lane.where.partition, encoded, acks=self.settings.acks, part=part, deadline_s=left_s
+        )
+
+    async def _join_transaction(self, where: TopicPartition) -> TransactionPart | None:
+        """Before each batch: which transaction it belongs to. Here to none."""
+        return None
 
     def _fail(self, lane: Lane, batch: list[Pending], failure: PeerFailure) -> None:
         if self.settings.is_idempotent and self.failure is None:
@@ -243,7 +255,7 @@ class Producer:
 
     def _check_going(self) -> None:
         if self.failure is not None:
-            raise ProducerBroken(self.failure.problem, self.failure.advice)
+            raise type(self.failure)(self.failure.problem, self.failure.advice)
 
 
 def _delivered(where: TopicPartition, place: int, pending: Pending, produced: Produced) -> Delivered:

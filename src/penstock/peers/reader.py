@@ -6,7 +6,8 @@ Rules:
   for `patience_s` ends the reader with the last thing that went wrong.
 - An offset that the partition does not have ends the reader, unless it was told to go on from the earliest or the latest.
 - A topic that was deleted and made again is another topic: its offsets mean nothing here, so the reader ends.
-- All records are read, those of open and aborted transactions too.
+- All records are read, those of open and aborted transactions too; or, with `fetch.is_committed_only`, nothing of aborted transactions,
+  and nothing past the first that is still open.
 `read` may be cancelled at any time without losing a record.
 """
 
@@ -22,7 +23,7 @@ from penstock.peers.client import Client
 from penstock.peers.failures import BadAnswer, GaveUp, OffsetLost, PeerFailure, Refused
 from penstock.peers.fetch_session import FetchSession, FetchWish
 from penstock.peers.fetching import Fetched, FetchLimits
-from penstock.peers.offsets import EARLIEST, LATEST
+from penstock.peers.offsets import EARLIEST, LATEST, FoundOffset
 from penstock.peers.patience import Backoff, until_ended
 from penstock.peers.positions import NOWHERE, Position, ReadRecord, Start, StartKind
 from penstock.vocabulary import TopicPartition
@@ -103,10 +104,8 @@ class Reader:
             count = len(topics[where.topic].partitions)
             if not 0 <= where.partition < count:
                 raise PeerFailure(f"topic {where.topic!r} has no partition {where.partition}: it has {count}, counted from 0")
-        ends = await self._client.list_offsets(dict.fromkeys(self._starts, LATEST))
-        begins = await self._client.list_offsets(
-            {where: _wish(start) for where, start in self._starts.items() if start.kind is not StartKind.OFFSET}
-        )
+        ends = await self._offsets(dict.fromkeys(self._starts, LATEST))
+        begins = await self._offsets({where: _wish(start) for where, start in self._starts.items() if start.kind is not StartKind.OFFSET})
         for where, start in self._starts.items():
             end = ends[where].offset
             offset = start.value if start.kind is StartKind.OFFSET else begins[where].offset
@@ -213,7 +212,7 @@ class Reader:
         if row.error_code != ErrorCode.NONE:
             raise Refused(row.error_code, f"fetch {row.partition} from offset {position.offset}")
         before = position.offset
-        records = position.advance(row.records, unpacked_bytes_max=self.settings.unpacked_bytes_max)
+        records = position.advance(row.records, unpacked_bytes_max=self.settings.unpacked_bytes_max, aborted=row.aborted)
         self._note_answer(position, has_moved=position.offset > before)
         return records
 
@@ -260,11 +259,14 @@ class Reader:
         position.leader_epoch = partition.leader_epoch
         position.node_id = partition.leader
 
+    async def _offsets(self, wishes: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        return await self._client.list_offsets(wishes, is_committed_only=self.settings.fetch.is_committed_only)
+
     async def _find_range(self, position: Position) -> None:
         """Decides where to go on from an offset that the leader did not have."""
         where = position.partition
         first = (await self._client.list_offsets({where: EARLIEST}, deadline_s=self.settings.patience_s))[where].offset
-        end = (await self._client.list_offsets({where: LATEST}, deadline_s=self.settings.patience_s))[where].offset
+        end = (await self._client.list_offsets({where: LATEST}, deadline_s=self.settings.patience_s))[where].offset  # Open ones count.
         position.is_out_of_range = False
         if first <= position.offset <= end:
             return  # A leader that lagged behind; now there is one that does not.

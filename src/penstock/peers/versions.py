@@ -29,6 +29,10 @@ OWN_VERSIONS: Mapping[ApiKey, Versions] = {
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (0, 3),
@@ -40,6 +44,7 @@ OWN_VERSIONS: Mapping[ApiKey, Versions] = {
     ApiKey.DESCRIBE_QUORUM: (0, 2),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (1, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     ApiKey.ADD_RAFT_VOTER: (0, 1),
     ApiKey.REMOVE_RAFT_VOTER: (0, 0),
@@ -47,6 +52,9 @@ OWN_VERSIONS: Mapping[ApiKey, Versions] = {
 
 # From the next version on these name a topic by its id alone, so a topic without an id needs an older one (KIP-516).
 HIGHEST_WITH_TOPIC_NAMES: Mapping[ApiKey, int] = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+
+# From the next version on these belong to transactions whose partitions need not be announced, and whose end raises the epoch (KIP-890).
+HIGHEST_WITHOUT_V2: Mapping[ApiKey, int] = {ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
 
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
