@@ -343,6 +343,26 @@ class NodeSettings:
         "offsets.topic.num.partitions", 50, bounds=(1, 10_000),
         reason="Partitions of `__consumer_offsets`, over which the groups are spread. It holds when that topic is made, and never changes for a data directory.",
     )
+    transaction_partitions: int = _setting(
+        "transaction.state.log.num.partitions", 50, bounds=(1, 10_000),
+        reason="Partitions of `__transaction_state`, over which the transactional ids are spread. It holds when that topic is made, and never changes for a data directory.",
+    )
+    transaction_replication_factor: int = _setting(
+        "transaction.state.log.replication.factor", 3, bounds=(1, 32_767),
+        reason="Replicas of `__transaction_state`; as many as there are brokers when it is made, if those are fewer.",
+    )
+    transaction_max_timeout_ms: int = _setting(
+        "transaction.max.timeout.ms", 15 * MINUTE_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="The longest time-out that a producer may ask for its transactions. Consumers that read committed records only wait behind an open transaction for so long.",
+    )
+    transactional_id_expiration_ms: int = _setting(
+        "transactional.id.expiration.ms", 7 * DAY_MS, bounds=(1, LONG_MAX), dynamic=True,
+        reason="Forget a transactional id that has not been used for this long. A producer that comes back later is told so, and begins anew.",
+    )
+    transaction_abort_interval_ms: int = _setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", 10 * SECOND_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="A transaction is aborted when its time-out is over. Where that could not be recorded (a full disk, too few replicas), it is tried again after this long.",
+    )
     cluster_id: str = _setting(
         "cluster.id", "", reason="The cluster that this node belongs to. It never changes for a data directory; a node alone draws one at its first start.",
     )
