@@ -35,6 +35,9 @@ EMPTY_AGAIN_MS = 5_000
 DELETED_AT_ONCE = 500
 GOING_MS = 5_000
 
+# How many offsets one decision turns into commits when a transaction ends. Only a transaction of more is ever seen in pieces.
+ENDED_AT_ONCE = 1_000
+
 # How much one call of `lapse` does before it lets others go on.
 GROUPS_PER_LAPSE = 500
 OFFSETS_PER_SLICE = 2_000

@@ -8,8 +8,10 @@ Not here: what the answers look like (replies.py).
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from penstock.groups.guards import Guard
+from penstock.groups.pending_records import NO_NUMBER
 from penstock.groups.records import NO_TOPIC_ID
-from penstock.vocabulary import TopicId
+from penstock.vocabulary import ProducerId, TopicId
 
 Token = Hashable
 
@@ -90,6 +92,34 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPending:
+    """Offsets that hold when the producer's transaction is committed."""
+
+    token: Token
+    group: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+    producer_id: ProducerId
+    producer_epoch: int
+    number: int = NO_NUMBER  # Of the transaction, as its coordinator told it. Without one: that which is open here.
+    offsets: tuple[NewOffset, ...]
+    guard: Guard | None = None  # Taken before that coordinator was asked. Without one: more of what is open here.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPending:
+    """The producer's transaction has ended: for all groups of this coordinator. Of a large one a decision takes a piece; to be given again
+    until the reply says that all is over, and as often as anybody likes after that."""
+
+    token: Token
+    producer_id: ProducerId
+    producer_epoch: int  # The marker's, which may be greater than that of the transaction.
+    number: int = NO_NUMBER  # Without one: whichever is open.
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOffsets:
     token: Token
     group: str
@@ -121,4 +151,16 @@ class Abandoned:
     token: Token
 
 
-Command = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteOffsets | DeleteGroup | ForgetTopic | Abandoned
+Command = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | CommitPending
+    | EndPending
+    | DeleteOffsets
+    | DeleteGroup
+    | ForgetTopic
+    | Abandoned
+)

@@ -4,10 +4,11 @@ A commit comes from a member of the current generation, or, when the group has n
 assigns partitions to itself. The first commit under a new name makes a group that is nothing but its offsets.
 Each partition is answered by itself; one whose metadata is too long is refused and the others are kept. When groups may take no more
 memory, what was committed before can be committed again, and what is new must come again: COORDINATOR_NOT_AVAILABLE.
-Not here: whether the topic exists, which the handler knows; offsets inside transactions.
+What goes, goes with all that open transactions would make of it; a later plain commit holds against them.
+Not here: whether the topic exists, which the handler knows; offsets inside transactions (pending.py).
 """
 
-from itertools import islice
+from itertools import chain, islice
 
 from penstock.errors import ErrorCode
 from penstock.groups.bounds import DELETED_AT_ONCE
@@ -15,7 +16,8 @@ from penstock.groups.commands import NO_RETENTION, CommitOffsets, DeleteGroup, D
 from penstock.groups.draft import Draft
 from penstock.groups.group import CONSUMERS, Group
 from penstock.groups.image import GroupsImage
-from penstock.groups.records import BY_RETENTION, GroupDeleted, OffsetCommitted, OffsetDeleted
+from penstock.groups.pending import dropped
+from penstock.groups.records import BY_RETENTION, NO_TOPIC_ID, GroupDeleted, OffsetCommitted, OffsetDeleted
 from penstock.groups.replies import CommitReply, DeleteGroupReply, DeleteOffsetsReply, TopicForgotten
 from penstock.groups.states import GroupState
 from penstock.settings import LONG_MAX
@@ -45,6 +47,7 @@ def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
             free_bytes -= growth
         committed = (new.offset, new.leader_epoch, metadata, draft.wall_ms, expires_ms, new.topic_id)
         draft.records.append(OffsetCommitted(command.group, new.topic, new.partition, *committed))
+        draft.records += dropped(draft.image.pending.at(command.group, new.topic, new.partition).values())
         answers.append((new.topic, new.partition, ErrorCode.NONE))
     draft.answer(command.token, CommitReply(tuple(answers)))
 
@@ -65,8 +68,11 @@ def delete_offsets(group: Group | None, command: DeleteOffsets, image: GroupsIma
     }
     held = image.offsets.get(command.group, {})
     for topic, partition in dict.fromkeys(command.partitions):
-        if faults[topic] is ErrorCode.NONE and partition in held.get(topic, {}):
+        if faults[topic] is not ErrorCode.NONE:
+            continue
+        if partition in held.get(topic, {}):
             draft.records.append(OffsetDeleted(command.group, topic, partition))
+        draft.records += dropped(image.pending.at(command.group, topic, partition).values())
     answers = tuple((topic, partition, faults[topic]) for topic, partition in command.partitions)
     draft.answer(command.token, DeleteOffsetsReply(ErrorCode.NONE, answers))
 
@@ -86,8 +92,9 @@ def delete_group(group: Group | None, command: DeleteGroup, image: GroupsImage, 
 
 def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
     """True: that was all. The group itself goes last, so that a deletion which was cut off can be asked for again."""
-    held = list(islice(image.committed(group), DELETED_AT_ONCE + 1))
-    draft.records += [OffsetDeleted(group, topic, partition) for topic, partition, _ in held[:DELETED_AT_ONCE]]
+    committed = (OffsetDeleted(group, topic, partition) for topic, partition, _ in image.committed(group))
+    held = list(islice(chain(committed, dropped(image.pending.of_group(group))), DELETED_AT_ONCE + 1))
+    draft.records += held[:DELETED_AT_ONCE]
     if len(held) > DELETED_AT_ONCE:
         draft.mark_going(group)
         return False
@@ -98,8 +105,9 @@ def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
 
 
 def forget_topic(command: ForgetTopic, image: GroupsImage, draft: Draft) -> None:
-    held = image.committed_for(command.topic, command.topic_id)
-    found = [OffsetDeleted(group, command.topic, partition) for group, partition in islice(held, command.offsets_max)]
+    committed = (OffsetDeleted(group, command.topic, number) for group, number in image.committed_for(command.topic, command.topic_id))
+    pending = dropped(image.pending.for_topic(command.topic, (command.topic_id, NO_TOPIC_ID)))
+    found = list(islice(chain(committed, pending), command.offsets_max))
     draft.records += found
     draft.answer(command.token, TopicForgotten(len(found)))
 

@@ -12,22 +12,24 @@ Rules for the one who runs it:
 Not here: disks, tokens of the outer world, clocks. Members' subscriptions and assignments are passed on as they came.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import chain
 from typing import assert_never
 
 from penstock.errors import ErrorCode, require
-from penstock.groups import commands, committing, joining, leaving, phases, syncing
+from penstock.groups import commands, committing, joining, leaving, pending, phases, syncing
 from penstock.groups.bounds import GROUPS_MAX, GROUPS_PER_LAPSE, SLICE_PAUSE_MS, GroupSettings
 from penstock.groups.draft import Decision, Draft, Sessions
 from penstock.groups.expiry import Sweep
 from penstock.groups.group import Group, subscription
+from penstock.groups.guards import Guard
 from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
-from penstock.groups.views import GroupListed, GroupView, MemberView, OffsetView
+from penstock.groups.views import GroupListed, GroupView, MemberView, OffsetView, OpenTransaction
 from penstock.settings import LONG_MAX
-from penstock.vocabulary import Instant, TopicId
+from penstock.vocabulary import Instant, ProducerId, TopicId
 
 
 class GroupCoordinator:
@@ -87,6 +89,11 @@ class GroupCoordinator:
                 syncing.heartbeat(self._open(command.group), command, draft)
             case commands.CommitOffsets():
                 committing.commit(self._open(command.group), command, draft)
+            case commands.CommitPending():
+                pending.commit_pending(self._open(command.group), command, draft)
+            case commands.EndPending():
+                pending.end_pending(command, draft)
+                return draft.decision()
             case commands.JoinGroup():
                 self._join(command, draft)
             case commands.SyncGroup():
@@ -107,6 +114,20 @@ class GroupCoordinator:
                 assert_never(command)
         self._tidy(command.group)
         return draft.decision()
+
+    # Transactions
+
+    def guard(self, producer_id: ProducerId) -> Guard:
+        """To be taken before somebody is asked whether a transaction of this producer is open, and shown with its offsets."""
+        return self._sessions.guards.take(producer_id)
+
+    def needs_verification(self, producer_id: ProducerId, producer_epoch: int) -> bool:
+        """Whether somebody must be asked before offsets of this producer are taken. If not, neither guard nor number is needed."""
+        return not pending.is_open(self._sessions, self._image.pending, producer_id, producer_epoch)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those that have offsets pending here."""
+        return [OpenTransaction.of(list(held.values())) for held in self._image.pending.producers()]
 
     def due(self) -> Instant | None:
         """When `lapse` has something to do, at the earliest. None before `begin`."""
@@ -130,10 +151,12 @@ class GroupCoordinator:
     # Reading
 
     def committed_topics(self) -> list[tuple[str, TopicId]]:
-        return self._image.committed_topics()
+        pending = ((each.topic, each.topic_id) for each in self._image.pending.everything())
+        return list(dict.fromkeys(chain(self._image.committed_topics(), pending)))
 
     def has_offsets_of(self, topic: str, topic_id: TopicId = NO_TOPIC_ID) -> bool:
-        return next(self._image.committed_for(topic, topic_id), None) is not None
+        pending = self._image.pending.for_topic(topic, (topic_id, NO_TOPIC_ID))
+        return next(chain(self._image.committed_for(topic, topic_id), pending), None) is not None
 
     def holds(self, name: str) -> bool:
         """Whether there is such a group, or somebody about to join it."""
@@ -142,16 +165,16 @@ class GroupCoordinator:
     @property
     def size(self) -> int:
         """How many groups there are, about: those that only commit, those without offsets and those still forming are not added up."""
-        return max(len(self._image.saved), len(self._image.offsets), len(self._sessions.groups))
+        return max(len(self._image.saved), len(self._image.offsets), len(self._image.pending.groups), len(self._sessions.groups))
 
     @property
     def held_bytes(self) -> int:
         """What all groups take in memory, about: what members say and are given, committed offsets and what was noted with them."""
-        return self._image.held_bytes + self._sessions.held_bytes
+        return self._image.held_bytes + self._image.pending.held_bytes + self._sessions.held_bytes
 
     def groups(self) -> list[GroupListed]:
         """Every group, those that only commit offsets too."""
-        names = dict.fromkeys([*self._image.saved, *self._image.offsets, *self._sessions.groups])
+        names = dict.fromkeys([*self._image.saved, *self._image.offsets, *self._image.pending.groups, *self._sessions.groups])
         return [self._listed(name) for name in names]
 
     def describe(self, name: str) -> GroupView:
@@ -168,13 +191,20 @@ class GroupCoordinator:
         )  # fmt: skip
         return GroupView(name, group.state, group.generation, group.protocol_type or "", chosen or "", group.leader or "", members)
 
-    def offsets(self, name: str, wanted: Iterable[tuple[str, int]] | None) -> list[OffsetView]:
-        """What the group has committed for the wanted partitions, in their order; None wants all that there are."""
+    def offsets(self, name: str, wanted: Iterable[tuple[str, int]] | None, *, require_stable: bool = False) -> list[OffsetView]:
+        """What the group has committed for the wanted partitions, in their order; None wants all that there are.
+
+        `require_stable` tells no offset where an open transaction may still change it, but that it is unstable."""
+        pending = self._image.pending.groups.get(name, {}) if require_stable else {}
         if wanted is None:
-            return [OffsetView(topic, partition, *committed[:4]) for topic, partition, committed in self._image.committed(name)]
+            all_of_them = self._image.committed(name)
+            return [_offset_view(topic, number, committed, pending) for topic, number, committed in all_of_them]
         topics = self._image.offsets.get(name, {})
-        found = ((topic, partition, topics.get(topic, {}).get(partition)) for topic, partition in wanted)
-        return [OffsetView(topic, partition, *(committed or ())[:4]) for topic, partition, committed in found]
+        return [_offset_view(topic, number, topics.get(topic, {}).get(number), pending) for topic, number in wanted]
+
+    def unstable(self, name: str) -> dict[tuple[str, int], None]:
+        """The partitions whose offset an open transaction may still change."""
+        return dict.fromkeys(self._image.pending.groups.get(name, ()))
 
     def all_offsets(self, name: str) -> list[tuple[str, dict[int, Committed]]]:
         """All that the group has committed, by topic and partition: copied quickly, to be looked at in peace."""
@@ -244,7 +274,7 @@ class GroupCoordinator:
         saved = self._image.saved.get(name)
         if saved is not None:
             return Group.loaded(saved, self._began or Instant(0))
-        return Group(name) if name in self._image.offsets else None
+        return Group(name) if self._image.holds(name) else None
 
     def _look_longer(self, name: str) -> Group | None:
         """As `_look`, for one who will ask again: what was made of the record of a group with members is kept."""
@@ -274,3 +304,9 @@ class GroupCoordinator:
             held_bytes = 0
         self._sessions.held_bytes += held_bytes - group.counted_bytes
         group.counted_bytes = held_bytes
+
+
+def _offset_view(topic: str, number: int, committed: Committed | None, pending: Container[tuple[str, int]]) -> OffsetView:
+    if (topic, number) in pending:
+        return OffsetView(topic, number, is_unstable=True)
+    return OffsetView(topic, number, *(committed or ())[:4])

@@ -12,11 +12,12 @@ from penstock.groups.alarms import Alarms
 from penstock.groups.bounds import GOING_MS, NEW_MEMBER_JOIN_MS, GroupSettings
 from penstock.groups.commands import Token
 from penstock.groups.group import NEVER, Group, Member
+from penstock.groups.guards import Guards
 from penstock.groups.image import GroupsImage
 from penstock.groups.records import GroupSaved, Record
 from penstock.groups.replies import Reply
 from penstock.groups.sizes import GROUP_BYTES, assigned_bytes
-from penstock.vocabulary import Instant
+from penstock.vocabulary import Instant, ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Sessions:
     parked: dict[Token, tuple[str, str]] = field(default_factory=dict)  # token -> (group, member id)
     alarms: Alarms = field(default_factory=Alarms)
     going: dict[str, Instant] = field(default_factory=dict)  # Groups that are being deleted in pieces, and how long nobody may join.
+    guards: Guards = field(default_factory=Guards)
+    ending: dict[ProducerId, None] = field(default_factory=dict)  # Whose transactions are being ended in pieces: they take no more.
     held_bytes: int = 0  # What they take in memory, about, beside what is recorded.
 
 

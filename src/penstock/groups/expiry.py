@@ -3,6 +3,7 @@
 As Kafka since KIP-211: a group keeps all its offsets while it has members that read the topic, and for the retention after it became
 empty. In a Stable consumer group the offsets of topics that nobody reads any more go by the time of their last commit, and so do those
 of consumers without a group. An offset that was committed with an end of its own goes then. An empty group goes with its last offset.
+What an open transaction may still change stays, and so does its group.
 Unlike Kafka, what an admin commits for an empty group counts from that commit: a reset would otherwise be lost within the hour.
 
 A sweep looks at everything once, in slices, for there may be much. One topic of one group is looked at in one go, as it is at that moment.
@@ -66,7 +67,7 @@ class Sweep:
         return [
             OffsetDeleted(name, topic, partition)
             for partition, committed in partitions.items()
-            if self._ends_at(committed, empty_since_ms) <= wall_ms
+            if self._ends_at(committed, empty_since_ms) <= wall_ms and not self._image.pending.at(name, topic, partition)
         ]
 
     def _ends_at(self, committed: Committed, empty_since_ms: int) -> int:
@@ -79,7 +80,8 @@ class Sweep:
         group = self._open_group(name)
         if group is None or group.state is not GroupState.EMPTY or group.pending:
             return []
-        return [GroupDeleted(name)] if name in self._image.saved and name not in self._image.offsets else []
+        has_offsets = name in self._image.offsets or name in self._image.pending.groups
+        return [GroupDeleted(name)] if name in self._image.saved and not has_offsets else []
 
     def _opened_once(self, name: str) -> Group | None:
         if self._opened[0] != name:

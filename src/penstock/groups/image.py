@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from penstock.groups import records
+from penstock.groups.pending_image import PendingImage
 from penstock.groups.records import NO_TOPIC_ID, OFFSET_KIND
 from penstock.groups.sizes import GROUP_BYTES, TOPIC_BYTES, held_bytes, offset_bytes, text_bytes
 from penstock.vocabulary import TopicId
@@ -25,7 +26,8 @@ class GroupsImage:
     def __init__(self) -> None:
         self.saved: dict[str, records.GroupSaved] = {}
         self.offsets: dict[str, dict[str, dict[int, Committed]]] = {}  # By group, topic and partition. Nothing empty is kept.
-        self.held_bytes = 0  # What all of it takes in memory, about.
+        self.pending = PendingImage()  # Of transactions that are not over.
+        self.held_bytes = 0  # What all of it takes in memory, about, beside what is pending.
         self._saved_bytes: dict[str, int] = {}  # Of that, each group's record.
 
     def replay(self, record: records.Record) -> None:
@@ -40,6 +42,8 @@ class GroupsImage:
             case records.GroupDeleted():
                 self.saved.pop(record.group, None)
                 self._count_saved(record.group, 0)
+            case records.OffsetPending() | records.PendingDropped():
+                self.pending.replay(record)
             case _:
                 assert_never(record)
 
@@ -58,7 +62,7 @@ class GroupsImage:
             raise records.unreadable(wrong) from None
 
     def holds(self, group: str) -> bool:
-        return group in self.saved or group in self.offsets
+        return group in self.saved or group in self.offsets or group in self.pending.groups
 
     def saved_bytes(self, group: str) -> int:
         """What the group's record takes in memory."""
@@ -116,6 +120,7 @@ class GroupsImage:
                     yield piece
                     piece = []
         yield piece
+        yield from self.pending.snapshot_pieces()
 
     def _put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
         topics = self.offsets.get(group)

@@ -12,8 +12,9 @@ import struct
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
-from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise
+from penstock.groups.packing import INT, LENGTH, LONG, NOT_A_RECORD, SHORT, Reader, blob, text, unknown_form
+from penstock.groups.pending_records import PENDING_KIND, OffsetPending, PendingDropped, decode_pending, encode_pending
 from penstock.vocabulary import TopicId
 
 GROUP_KIND = 1
@@ -23,16 +24,8 @@ OFFSET_VERSION = 2
 BY_RETENTION = -1  # `expires_ms` of an offset that is kept as long as the node's settings say.
 NO_TOPIC_ID = TopicId(bytes(16))  # Of an offset that was committed for whatever topic has this name: all of version 1 were.
 
-NOT_A_RECORD = (struct.error, UnicodeDecodeError)  # What reading raises on bytes that were never written by `encode`.
-
-_SHORT = struct.Struct(">h")
-_INT = struct.Struct(">i")
-_LENGTH = struct.Struct(">I")
-_LONG = struct.Struct(">q")
 _OFFSET_1 = struct.Struct(">hqiqq")  # version, offset, leader epoch, committed at, expires at; the metadata is the rest
 _OFFSET = struct.Struct(">hqiqq16s")  # the same and the topic's id; the metadata is the rest
-_NULL = 0xFFFF_FFFF
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSaved:
@@ -88,7 +81,7 @@ class OffsetDeleted(NamedTuple):
     partition: int
 
 
-Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted
+Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | OffsetPending | PendingDropped
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -105,24 +98,28 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             return _group_key(record.group), _group_value(record)
         case GroupDeleted():
             return _group_key(record.group), None
+        case OffsetPending() | PendingDropped():
+            return encode_pending(record)
         case _:
             assert_never(record)
 
 
 def decode(key: bytes, value: bytes | None) -> Record:
     try:
-        kind = _SHORT.unpack_from(key)[0]
+        kind = SHORT.unpack_from(key)[0]
         if kind == OFFSET_KIND:
             group, topic, partition = read_offset_key(key)
             if value is None:
                 return OffsetDeleted(group, topic, partition)
             return OffsetCommitted(group, topic, partition, *read_offset(value))
         if kind == GROUP_KIND:
-            group = _Reader(key, _SHORT.size).text()
+            group = Reader(key, SHORT.size).text()
             return GroupDeleted(group) if value is None else _read_group(group, value)
+        if kind == PENDING_KIND:
+            return decode_pending(key, value)
     except NOT_A_RECORD as wrong:
         raise unreadable(wrong) from None
-    raise _unknown("key", kind)
+    raise unknown_form("key", kind)
 
 
 def unreadable(wrong: Exception) -> BrokenPromise:
@@ -137,99 +134,54 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
 
 def read_offset(value: bytes) -> tuple[int, int, str, int, int, TopicId]:
     """(offset, leader epoch, metadata, committed at, expires at, topic id)"""
-    version = _SHORT.unpack_from(value)[0]
+    version = SHORT.unpack_from(value)[0]
     if version == OFFSET_VERSION:
         _, offset, leader_epoch, committed_ms, expires_ms, topic_id = _OFFSET.unpack_from(value)
         return offset, leader_epoch, value[_OFFSET.size :].decode(), committed_ms, expires_ms, topic_id
     if version == 1:
         _, offset, leader_epoch, committed_ms, expires_ms = _OFFSET_1.unpack_from(value)
         return offset, leader_epoch, value[_OFFSET_1.size :].decode(), committed_ms, expires_ms, NO_TOPIC_ID
-    raise _unknown("offset", version)
+    raise unknown_form("offset", version)
 
 
 def _offset_key(group: str, topic: str, partition: int) -> bytes:
     name = group.encode()
-    return _SHORT.pack(OFFSET_KIND) + _LENGTH.pack(len(name)) + name + topic.encode() + _INT.pack(partition)
+    return SHORT.pack(OFFSET_KIND) + LENGTH.pack(len(name)) + name + topic.encode() + INT.pack(partition)
 
 
 def _group_key(group: str) -> bytes:
-    return _SHORT.pack(GROUP_KIND) + _text(group)
+    return SHORT.pack(GROUP_KIND) + text(group)
 
 
 def _group_value(record: GroupSaved) -> bytes:
     pieces = [
-        _SHORT.pack(GROUP_VERSION), _INT.pack(record.generation), _LONG.pack(record.since_ms),
-        _text(record.protocol_type), _text(record.protocol), _text(record.leader), _LENGTH.pack(len(record.members)),
+        SHORT.pack(GROUP_VERSION), INT.pack(record.generation), LONG.pack(record.since_ms),
+        text(record.protocol_type), text(record.protocol), text(record.leader), LENGTH.pack(len(record.members)),
     ]  # fmt: skip
     for member in record.members:
-        pieces += (_text(member.member_id), _text(member.instance_id), _text(member.client_id), _text(member.client_host))
-        pieces += (_INT.pack(member.session_timeout_ms), _INT.pack(member.rebalance_timeout_ms), _LENGTH.pack(len(member.protocols)))
+        pieces += (text(member.member_id), text(member.instance_id), text(member.client_id), text(member.client_host))
+        pieces += (INT.pack(member.session_timeout_ms), INT.pack(member.rebalance_timeout_ms), LENGTH.pack(len(member.protocols)))
         for name, subscription in member.protocols:
-            pieces += (_text(name), _blob(subscription))
-        pieces.append(_blob(member.assignment))
+            pieces += (text(name), blob(subscription))
+        pieces.append(blob(member.assignment))
     return b"".join(pieces)
 
 
 def _read_group(group: str, value: bytes) -> GroupSaved:
-    reader = _Reader(value, _SHORT.size)
-    version = _SHORT.unpack_from(value)[0]
+    reader = Reader(value, SHORT.size)
+    version = SHORT.unpack_from(value)[0]
     if version != GROUP_VERSION:
-        raise _unknown("group", version)
+        raise unknown_form("group", version)
     return GroupSaved(
-        group=group, generation=reader.number(_INT), since_ms=reader.number(_LONG),
+        group=group, generation=reader.number(INT), since_ms=reader.number(LONG),
         protocol_type=reader.optional_text(), protocol=reader.optional_text(), leader=reader.optional_text(),
-        members=tuple(_read_member(reader) for _ in range(reader.number(_LENGTH))),
+        members=tuple(_read_member(reader) for _ in range(reader.number(LENGTH))),
     )  # fmt: skip
 
 
-def _read_member(reader: "_Reader") -> MemberSaved:
+def _read_member(reader: Reader) -> MemberSaved:
     return MemberSaved(
         member_id=reader.text(), instance_id=reader.optional_text(), client_id=reader.text(), client_host=reader.text(),
-        session_timeout_ms=reader.number(_INT), rebalance_timeout_ms=reader.number(_INT),
-        protocols=tuple((reader.text(), reader.blob()) for _ in range(reader.number(_LENGTH))), assignment=reader.blob(),
+        session_timeout_ms=reader.number(INT), rebalance_timeout_ms=reader.number(INT),
+        protocols=tuple((reader.text(), reader.blob()) for _ in range(reader.number(LENGTH))), assignment=reader.blob(),
     )  # fmt: skip
-
-
-def _text(text: str | None) -> bytes:
-    return _LENGTH.pack(_NULL) if text is None else _blob(text.encode())
-
-
-def _blob(piece: bytes) -> bytes:
-    return _LENGTH.pack(len(piece)) + piece
-
-
-def _unknown(what: str, number: int) -> UnknownRecord:
-    return UnknownRecord(f"group record with a {what} of form {number}: start a newer Penstock on this data directory")
-
-
-class _Reader:
-    """Walks a value once, from front to back; past its end it raises struct.error."""
-
-    __slots__ = ("_at", "_buffer")
-
-    def __init__(self, buffer: bytes, at: int) -> None:
-        self._buffer = buffer
-        self._at = at
-
-    def number(self, form: struct.Struct) -> int:
-        found: int = form.unpack_from(self._buffer, self._at)[0]
-        self._at += form.size
-        return found
-
-    def blob(self) -> bytes:
-        return self._take(self.number(_LENGTH))
-
-    def text(self) -> str:
-        return str(self.blob(), "utf-8")
-
-    def optional_text(self) -> str | None:
-        size = self.number(_LENGTH)
-        return None if size == _NULL else str(self._take(size), "utf-8")
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._buffer):
-            raise struct.error(f"{size} bytes announced, {len(self._buffer) - self._at} there")
-        piece = self._buffer[self._at : end]
-        self._at = end
-        return piece

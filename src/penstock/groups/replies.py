@@ -76,4 +76,21 @@ class TopicForgotten:
     offsets: int  # How many committed offsets went with it.
 
 
-Reply = JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteOffsetsReply | DeleteGroupReply | TopicForgotten
+@dataclass(frozen=True, slots=True)
+class PendingEnded:
+    error: ErrorCode = NONE
+    offsets: int = 0  # How many are decided by this; none is no error, for it may have been done before.
+    is_over: bool = True  # False: this was a piece of it; there is more to end.
+
+
+Reply = (
+    JoinReply
+    | SyncReply
+    | HeartbeatReply
+    | LeaveReply
+    | CommitReply
+    | DeleteOffsetsReply
+    | DeleteGroupReply
+    | TopicForgotten
+    | PendingEnded
+)

@@ -7,6 +7,7 @@ ASCII counts four bytes for each character, which is the most that it can take i
 from collections.abc import Iterable
 from typing import Protocol
 
+from penstock.groups.pending_records import OffsetPending
 from penstock.groups.records import GroupSaved
 
 MEMBER_BYTES = 500  # Of memory, beside what a member says: its objects and its places in dictionaries.
@@ -14,6 +15,7 @@ PENDING_BYTES = 200
 GROUP_BYTES = 1_000
 TOPIC_BYTES = 350
 OFFSET_BYTES = 300
+PENDING_OFFSET_BYTES = 700  # More than a topic and an offset in it: when its transaction is committed, it takes no more than before.
 _FIELDS_BYTES = 40  # Of the log: lengths and numbers of a member,
 _PROTOCOL_BYTES = 8  # and of each of its protocols.
 
@@ -60,3 +62,7 @@ def held_bytes(saved: GroupSaved) -> int:
 
 def offset_bytes(metadata: str) -> int:
     return OFFSET_BYTES + text_bytes(metadata)
+
+
+def pending_offset_bytes(pending: OffsetPending) -> int:
+    return PENDING_OFFSET_BYTES + text_bytes(pending.group) + text_bytes(pending.topic) + text_bytes(pending.metadata)

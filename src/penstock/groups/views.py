@@ -1,9 +1,12 @@
 """What readers may see of a group, as plain values: for ListGroups, DescribeGroups, OffsetFetch, lag and the admin doors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.groups.pending_records import OffsetPending
 from penstock.groups.states import GroupState
+from penstock.vocabulary import ProducerId
 
 NO_OFFSET = -1
 
@@ -43,3 +46,24 @@ class OffsetView(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     committed_ms: int = -1
+    is_unstable: bool = False  # An open transaction may still change it, and a stable one was asked for: no offset is told.
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """What one producer has pending with a coordinator of groups."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    number: int
+    since_ms: int  # Of the oldest offset that is still pending.
+    groups: tuple[str, ...]
+    offsets: int
+
+    @classmethod
+    def of(cls, pending: Sequence[OffsetPending]) -> "OpenTransaction":
+        first = pending[0]
+        return cls(
+            first.producer_id, first.producer_epoch, first.number, min(each.committed_ms for each in pending),
+            tuple(dict.fromkeys(each.group for each in pending)), len(pending),
+        )  # fmt: skip
