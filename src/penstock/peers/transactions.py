@@ -226,13 +226,15 @@ class TransactionalProducer(Producer):
             return ProducerBroken(failure.problem, _START_ANOTHER, may_have_happened=failure.may_have_happened)
         self._needs_epoch = True
         self._why_doomed = self._why_doomed or failure
+        doomed = self._doomed(failure.problem, may_have_happened=self.state is State.COMMITTING and failure.may_have_happened)
         if self.state is not State.ABORTING:
             self._move(State.DOOMED)
-        return self._doomed(failure.problem)
+        return doomed
 
-    def _doomed(self, problem: str) -> MustAbort:
+    def _doomed(self, problem: str, *, may_have_happened: bool = False) -> MustAbort:
         why = self._why_doomed.problem if self._why_doomed is not None else problem
-        return MustAbort(f"the transaction must be aborted: {why}", "abort it; the next may succeed")
+        advice = "abort it; the next may succeed"
+        return MustAbort(f"the transaction must be aborted: {why}", advice, may_have_happened=may_have_happened)
 
     def _check_state(self, *wanted: State) -> None:
         if self.state in wanted:

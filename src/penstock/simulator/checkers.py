@@ -16,6 +16,8 @@ from heapq import heappop, heappush
 
 from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek, Watermark
 from penstock.simulator.group_rules import GROUP_RULES
+from penstock.simulator.membership_rules import MEMBERSHIP_RULES
+from penstock.simulator.transaction_rules import TRANSACTION_RULES
 from penstock.vocabulary import TopicPartition
 
 _SHOWN_BYTES_MAX = 40
@@ -94,11 +96,11 @@ def weak_loses_a_suffix(diary: Diary) -> Findings:
 
 
 def offsets_are_dense(diary: Diary) -> Findings:
-    """At the end every offset from the log's start to its end holds one record; in a compacted log, one at most."""
+    """At the end every offset from the log's start to its end holds one record; in a compacted log, or with transactions, one at most."""
     for partition, final in diary.finals.items():
         if partition in diary.damaged:
             continue
-        expected, may_have_gaps = final.start_offset, partition in diary.compacted
+        expected, may_have_gaps = final.start_offset, partition in diary.compacted or partition in diary.transactional
         for offset, _ in final.records:
             if offset < expected or (offset != expected and not may_have_gaps):
                 yield partition, f"offset {offset} came where {expected} was due"
@@ -148,7 +150,7 @@ def reads_go_on(diary: Diary) -> Findings:
             due[key] = move.offset
             continue
         expected = due.get(key, move.offset)
-        may_skip = move.partition in diary.compacted and move.offset > expected
+        may_skip = (move.partition in diary.compacted or move.partition in diary.transactional) and move.offset > expected
         if move.offset != expected and not may_skip and move.partition not in diary.damaged:
             word = "skipped to" if move.offset > expected else "went back to"
             yield move.partition, f"{move.reader} was due at offset {expected} and {word} {move.offset}"
@@ -306,4 +308,6 @@ RULES: dict[str, Checker] = {
     "the last of each key is kept": last_of_each_key_is_kept,
     "tombstones are seen in time": tombstones_are_seen_in_time,
     **GROUP_RULES,
+    **{rule: lambda diary, judge=judge: judge(diary.memberships) for rule, judge in MEMBERSHIP_RULES.items()},  # type: ignore[misc]
+    **{rule: lambda diary, judge=judge: judge(diary.transactions) for rule, judge in TRANSACTION_RULES.items()},  # type: ignore[misc]
 }

@@ -9,6 +9,8 @@ Not here: any rule (checkers.py), any client.
 from dataclasses import dataclass, field
 from enum import Enum
 
+from penstock.simulator.membership_diary import MembershipDiary
+from penstock.simulator.transaction_diary import TransactionDiary
 from penstock.vocabulary import TopicPartition
 
 
@@ -120,6 +122,8 @@ class Diary:
         self.assignments: list[Assigned] = []
         self.commits: list[Committing] = []
         self.committed: list[Committed] = []
+        self.transactions = TransactionDiary()
+        self.memberships = MembershipDiary()
         self.group_readers: dict[str, list[str]] = {}  # The readers that are members of a group.
         # Partitions that may lose acknowledged records to a power cut, because they were asked to (flush `os` or `interval`, acks 0).
         self.weak: dict[TopicPartition, str] = {}
@@ -127,6 +131,8 @@ class Diary:
         self.damaged: dict[TopicPartition, str] = {}
         # Partitions of which only the last record of each key must stay, and for how many seconds a tombstone stays at least.
         self.compacted: dict[TopicPartition, float] = {}
+        # Partitions with transactions: their markers take offsets that hold no record.
+        self.transactional: dict[TopicPartition, None] = {}
         self.clocks_are_right = True
         # When whatever was not flushed may have been lost. Weak partitions lose a suffix then, and at no other time.
         self.cuts: list[float] = []

@@ -109,7 +109,8 @@ class Reckoning:
         self._diary.final(target.where, start_offset=start, end_offset=end, records=records, now=self._env.now())
         if not (target.is_damaged or target.plan.forgets or target.plan.is_compacted):  # What goes on changing is not read twice alike.
             await self._read_here_and_there(target, records)
-            await self._check_times(target, timestamps)
+            if not target.plan.is_transactional:  # Markers have times too.
+                await self._check_times(target, timestamps)
 
     async def _read_here_and_there(self, target: Target, records: list[tuple[int, bytes]]) -> None:
         """Single records, last ones first: a reader that goes on where it stopped needs no index, and these do."""

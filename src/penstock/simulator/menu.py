@@ -25,6 +25,7 @@ class TopicPlan:
     config: Mapping[str, str] = field(default_factory=dict)
     is_churned: bool = False  # Deleted and made again, over and over.
     replication_factor: int = 1
+    is_transactional: bool = False  # Written in transactions: markers take offsets of it.
 
     @property
     def is_weak(self) -> bool:

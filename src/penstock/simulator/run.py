@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.simulator import damage
 from penstock.simulator.checkers import Violation, check
+from penstock.simulator.delivery_menu import with_deliveries
 from penstock.simulator.diary import Outcome
 from penstock.simulator.env import SimEnv
 from penstock.simulator.faults import HARMLESS
@@ -26,9 +27,11 @@ from penstock.simulator.loop import FIRST_INSTANT, Stuck
 from penstock.simulator.menu import ClientPlan, Menu, TopicPlan, draw_menu
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import NodeProcess, Reports
+from penstock.simulator.transaction_reckoning import TransactionReckoning
 from penstock.simulator.variants import applied
 from penstock.simulator.workloads.asking import Asking
 from penstock.simulator.workloads.churning import Churning
+from penstock.simulator.workloads.consumer_groups import Belonging
 from penstock.simulator.workloads.fetching import Fetching
 from penstock.simulator.workloads.joining import Joining
 from penstock.simulator.workloads.keeping import Keeping
@@ -38,6 +41,7 @@ from penstock.simulator.workloads.pipelining import Pipelining
 from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.reading import Reading
 from penstock.simulator.workloads.stage import NODE, Stage
+from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.workloads.values import timestamp_of
 from penstock.simulator.world import World
 from penstock.vocabulary import TopicPartition
@@ -52,6 +56,8 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
     "churn": Churning,
     "keep": Keeping,
     "join": Joining,
+    "belong": Belonging,
+    "transact": Transacting,
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -68,7 +74,7 @@ class Report:
 
 
 def run_seed(seed: int, *, variant: str | None = None, record: bool = False) -> Report:
-    menu = draw_menu(seed)
+    menu = with_deliveries(draw_menu(seed))
     with applied(variant) if variant is not None else nullcontext(), turned(menu.knobs):
         return Play(menu, record=record).perform()
 
@@ -153,6 +159,7 @@ class Play:
         async def reckon(env: SimEnv) -> None:
             try:
                 await Reckoning(self.stage, env).run()
+                await TransactionReckoning(self.stage, env).run()
             except LineLost as lost:
                 self.notebook.find("the run goes on", NOWHERE, f"the reckoning lost its connection: {lost}")
 

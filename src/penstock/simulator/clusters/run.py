@@ -23,6 +23,7 @@ from penstock.simulator.checkers import check
 from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.ambushes import Ambushes, draw_ambushes
 from penstock.simulator.clusters.churning import ClusterChurning
+from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.fetching import ClusterFetching
 from penstock.simulator.clusters.joining import ClusterJoining
 from penstock.simulator.clusters.keeping import ClusterKeeping
@@ -43,9 +44,12 @@ from penstock.simulator.menu import ClientPlan
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import Reports
 from penstock.simulator.run import Report
+from penstock.simulator.transaction_reckoning import TransactionReckoning
+from penstock.simulator.workloads.consumer_groups import Belonging
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook
 from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.reading import Reading
+from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.world import World
 
 ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
@@ -58,6 +62,8 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "churn": ClusterChurning,
     "keep": ClusterKeeping,
     "join": ClusterJoining,
+    "belong": Belonging,
+    "transact": Transacting,
 }
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
@@ -66,7 +72,7 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False) -> Report:
-    menu = draw_cluster(seed)
+    menu = with_deliveries(draw_cluster(seed))
     with replaced(VARIANTS[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
 
@@ -165,6 +171,7 @@ class ClusterPlay:
     def _reckon(self) -> None:
         async def reckon(env: SimEnv) -> None:
             await ClusterReckoning(self.stage, env).run()
+            await TransactionReckoning(self.stage, env).run()
 
         self._run_to_its_end("reckoning", reckon)
         self._wait_until_available("in the calm everything is available")

@@ -13,5 +13,7 @@
 | `asking` | where does the log begin and end, and which record is the first of its time |
 | `keeping` | a compacted topic: few keys written over and over, and deleted |
 | `joining` | members of a consumer group that come and go, doze, and commit what they have read |
+| `consumer_groups` | members under the new group protocol that come, go and stall |
+| `transactions` | workers that read, process and write in transactions, and their zombies |
 | `churning` | topics made, filled, deleted and made again |
 """

@@ -115,7 +115,7 @@ def take_records(
         for header, batch in whole_batches(records):
             notebook.saw_batch(where, topic, header.base_offset, batch)
             for record in decode_records(batch, bytes_max=UNPACKED_BYTES_MAX):
-                if record.offset >= offset:
+                if record.offset >= offset and not header.is_control:
                     notebook.saw(where, topic, reader, record, now)
             offset = max(offset, header.end_offset)  # Compaction may have left no record, or not the last.
     except MalformedInput as malformed:

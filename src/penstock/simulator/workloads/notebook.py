@@ -13,6 +13,7 @@ from zlib import crc32
 from penstock.simulator.checkers import Violation
 from penstock.simulator.diary import Diary, Outcome, Read
 from penstock.simulator.menu import TopicPlan
+from penstock.simulator.transaction_diary import Ending
 from penstock.simulator.workloads.values import identity_of, what_is_wrong
 from penstock.vocabulary import TopicId, TopicPartition
 from penstock.wire.batches import Record
@@ -60,6 +61,9 @@ class Notebook:
             "records at the end": sum(len(final.records) for final in diary.finals.values()),
             "offsets asked for": len(diary.watermarks),
             "assignments": len(diary.assignments),
+            "transactions": len(diary.transactions.transactions),
+            "transactions committed": sum(one.ending is Ending.COMMITTED for one in diary.transactions.transactions),
+            "partitions gained": sum(len(member.tenures) for member in diary.memberships.members),
             "offsets committed": sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits),
             "topics": len(self.lives),
         })  # fmt: skip
@@ -79,6 +83,8 @@ class Notebook:
         if life is None:
             label = plan.name if not plan.is_churned else f"{plan.name}~{topic_id[:3].hex()}"
             life = self.lives[topic_id] = TopicLife(label, topic_id, plan)
+            if plan.is_transactional:
+                self.diary.transactional |= dict.fromkeys(TopicPartition(label, index) for index in range(plan.partitions))
             if plan.is_compacted:
                 for index in range(plan.partitions):
                     self.diary.compacted[TopicPartition(label, index)] = int(plan.config["delete.retention.ms"]) / 1_000

@@ -1,4 +1,5 @@
-"""Readers as `peers/` has them: following a topic as it grows, or from its start again and again, with fetch sessions or without.
+"""Readers as `peers/` has them: following a topic as it grows, or from its start again and again, with fetch sessions or without; of all
+records, or only of those that are committed.
 
 Each life of a reader has a name of its own in the diary: within one life nothing may be skipped or seen twice.
 """
@@ -27,6 +28,7 @@ class Reading:
         self._env = env
         self._lives = 0
         self._is_following = plan.kind == "follow"
+        self._is_committed_only = bool(plan.options.get("is_committed_only"))
 
     async def run(self) -> None:
         async with self._stage.client(self._env, self._plan.name) as client:
@@ -45,7 +47,7 @@ class Reading:
         settings = ReaderSettings(
             is_following=self._is_following,
             uses_sessions=self._plan.options["uses_sessions"],
-            fetch=FetchLimits(wait_ms=self._env.rng.choice((0, 50, 500))),
+            fetch=FetchLimits(wait_ms=self._env.rng.choice((0, 50, 500)), is_committed_only=self._is_committed_only),
             partition_bytes_max=self._env.rng.choice((1, 500, 1 << 20)),
             patience_s=_PATIENCE_SECONDS,
         )
@@ -63,8 +65,10 @@ class Reading:
 
     def _see(self, record: ReadRecord) -> None:
         seen = Record(record.key, record.value, record.headers, record.timestamp_ms, record.offset)
-        where = TopicPartition(record.topic, record.partition)
-        self._stage.notebook.saw(where, self._topic, f"{self._plan.name}.{self._lives}", seen, self._env.now())
+        where, reader = TopicPartition(record.topic, record.partition), f"{self._plan.name}.{self._lives}"
+        self._stage.notebook.saw(where, self._topic, reader, seen, self._env.now())
+        if self._is_committed_only:
+            self._stage.notebook.diary.transactions.read(where, reader, record.offset, record.value or b"", self._env.now())
 
     def _lost(self, lost: OffsetLost) -> None:
         if self._stage.notebook.keeps_everything(lost.partition, self._topic):

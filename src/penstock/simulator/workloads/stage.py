@@ -24,6 +24,7 @@ class Stage:
     topics: dict[str, TopicPlan] = field(default_factory=dict)  # Those that stay, by name.
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     is_over: bool = False  # Clients finish what they are at, and end.
+    at_rest: dict[str, dict[str, bool]] = field(default_factory=dict)  # For each group, whether each member's part of it moves no more.
     provoke: Callable[[], None] = lambda: None  # A tender moment: the nemesis is told.
 
     def client(self, env: SimEnv, name: str) -> Client:

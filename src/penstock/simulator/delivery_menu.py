@@ -1,0 +1,122 @@
+"""What a seed chooses for transactions and for groups under the new protocol, beside everything else.
+
+Each by chance of its own, so that the other seeds, and the rest of a menu, stay what they were. The topics are strong and forget nothing:
+what is judged is what a transaction promises, not what a topic was allowed to lose.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from penstock.settings import NodeSettings
+from penstock.simulator.knobs import draw_group_knobs
+from penstock.simulator.menu import CODECS, ClientPlan, Menu, TopicPlan
+
+# How many seeds have workers that transact, and how many have members of the new protocol.
+TRANSACTED, BELONGING = 0.0, 0.0
+
+OFFSETS_TOPIC = "__consumer_offsets"
+SOURCE, SINK, GROUP = "source", "sink", "workers"
+_BELONGED = ("belonged-a", "belonged-b")
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What comes to a menu."""
+
+    topics: tuple[TopicPlan, ...]
+    clients: tuple[ClientPlan, ...]
+    settings: Mapping[str, Any]
+
+
+def with_deliveries(menu: Menu) -> Menu:
+    for chance, draw, stream in ((TRANSACTED, draw_transactions, "transactions"), (BELONGING, draw_members, "members")):
+        rng = Random(f"{menu.seed}/{stream}")
+        if rng.random() < chance and not menu.rots:  # Of a damaged partition the node may refuse to serve what it promised.
+            menu = add(menu, draw(rng), rng)
+    return menu
+
+
+def add(menu: Menu, addition: Addition, rng: Random) -> Menu:
+    offsets_topic = draw_offsets_topic(rng)
+    return replace(
+        menu, topics=(*menu.topics, *addition.topics), clients=(*menu.clients, *addition.clients),
+        settings=replace(menu.settings, **addition.settings), offsets_topic=menu.offsets_topic or offsets_topic,
+        knobs={**menu.knobs, **draw_group_knobs(rng)},
+    )  # fmt: skip
+
+
+def draw_offsets_topic(rng: Random, *, replicas: int = 1) -> TopicPlan:
+    config = {
+        "cleanup.policy": "compact", "segment.bytes": str(rng.choice((1024, 4096, 65536))),
+        "min.cleanable.dirty.ratio": str(rng.choice((0.0, 0.5))), "delete.retention.ms": str(rng.choice((500, 60_000))),
+    }  # fmt: skip
+    return TopicPlan(OFFSETS_TOPIC, rng.choice((1, 2)), config, replication_factor=replicas)
+
+
+def draw_transactions(rng: Random, *, brokers: int = 1) -> Addition:
+    """Workers that carry records from a source to a sink, each input's effects and its offset in one transaction."""
+    source = _strong_topic(rng, SOURCE, rng.choice((1, 2, 3)), brokers)
+    sink = replace(_strong_topic(rng, SINK, rng.choice((1, 2, 4)), brokers), is_transactional=True)
+    ids = rng.randint(1, source.partitions)
+    clients = [ClientPlan("source-producer", "produce", SOURCE, _feeding(rng))]
+    for number in range(ids):
+        options = {
+            "id": f"worker-{number}", "group": GROUP, "source": SOURCE,
+            "partitions": [index for index in range(source.partitions) if index % ids == number],
+            "pause": _between(rng, 0.01, 0.2), "rest": _between(rng, 0.05, 1.0), "timeout_ms": rng.choice((300, 1_000, 3_000)),
+            "may_use_v2": rng.random() < 0.5, "codec": rng.choice(CODECS), "batch_bytes": rng.choice((200, 65_536)),
+            "size": rng.choice((10, 60, 200)), "inputs": rng.choice((1, 3, 8)), "fan_out": rng.choice((1, 2, 3)),
+        }  # fmt: skip
+        clients += [ClientPlan(f"transact-{number}-{twin}", "transact", SINK, options) for twin in range(rng.choice((1, 1, 2, 3)))]
+    for number in range(rng.choice((1, 2))):
+        reading = {"pause": _between(rng, 0.02, 0.2), "uses_sessions": rng.random() < 0.5, "is_committed_only": True}
+        clients.append(ClientPlan(f"committed-{number}", rng.choice(("follow", "reread")), SINK, reading))
+    if rng.random() < 0.3:
+        reading = {"pause": _between(rng, 0.02, 0.2), "uses_sessions": rng.random() < 0.5, "version": 12}
+        clients.append(ClientPlan("sink-reader", rng.choice(("follow", "reread")), SINK, reading))
+    settings = {"transaction_partitions": rng.choice((1, 1, 3)), "transaction_abort_interval_ms": rng.choice((50, 500))}
+    return Addition((source, sink), tuple(clients), settings)
+
+
+def draw_members(rng: Random, *, brokers: int = 1) -> Addition:
+    """A group under the new protocol over one or two topics."""
+    topics = tuple(_strong_topic(rng, name, rng.choice((1, 2, 5)), brokers) for name in _BELONGED[: rng.choice((1, 2))])
+    clients = [ClientPlan(f"{topic.name}-producer", "produce", topic.name, _feeding(rng)) for topic in topics]
+    session_ms = rng.choice((500, 1_500, 3_000))
+    options = {
+        "group": "members", "topics": [topic.name for topic in topics], "pause": _between(rng, 0.01, 0.1), "session_ms": session_ms,
+        "rebalance_ms": rng.choice((300, 1_000, 3_000)), "assignor": rng.choice((None, "uniform", "range")),
+        "uses_regex": rng.random() < 0.3,
+    }  # fmt: skip
+    clients += [ClientPlan(f"belong-{number}", "belong", topics[0].name, options) for number in range(rng.randint(1, 4))]
+    settings = {
+        "group_consumer_session_timeout_ms": session_ms, "group_consumer_min_session_timeout_ms": 100,
+        "group_consumer_heartbeat_interval_ms": session_ms // rng.choice((3, 8)), "group_consumer_min_heartbeat_interval_ms": 10,
+    }  # fmt: skip
+    return Addition(topics, tuple(clients), {name: value for name, value in settings.items() if name in _SETTINGS})
+
+
+_SETTINGS = NodeSettings.__dataclass_fields__
+
+
+def _strong_topic(rng: Random, name: str, partitions: int, brokers: int) -> TopicPlan:
+    replicas = min(brokers, rng.choice((2, 3)))
+    config = {"segment.bytes": str(rng.choice((1024, 8192, 1 << 20)))}
+    if brokers > 1:
+        config["min.insync.replicas"] = str(min(replicas, rng.choice((1, 2))))
+    return TopicPlan(name, partitions, config, replication_factor=replicas)
+
+
+def _feeding(rng: Random) -> dict[str, Any]:
+    return {
+        "pause": _between(rng, 0.02, 0.2), "codec": 0, "size": 40, "acks": -1, "is_idempotent": True, "keys": 0, "linger": 0.005,
+        "batch_bytes": 1_000, "burst": rng.choice((1, 5)),
+    }  # fmt: skip
+
+
+def _between(rng: Random, low: float, high: float) -> float:
+    """Evenly over the orders of magnitude."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
