@@ -27,6 +27,7 @@ NO_TOPIC_ID = TopicId(bytes(16))  # Of an offset that was committed for whatever
 _OFFSET_1 = struct.Struct(">hqiqq")  # version, offset, leader epoch, committed at, expires at; the metadata is the rest
 _OFFSET = struct.Struct(">hqiqq16s")  # the same and the topic's id; the metadata is the rest
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSaved:
     member_id: str
