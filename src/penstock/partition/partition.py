@@ -5,6 +5,11 @@ Whoever has a partition in hand across an `await` looks again whether it still l
 
 `append` takes a batch that admission has let through, stamps offset and epoch into its header, decides on its sequence and hands the
 bytes to the log. What becomes of the producer's answer is the leader machine's business; who is told that more can be read is the broker's.
+
+Transactions. Whoever has a transactional batch asks `needs_verification`. If so it takes a `guard`, asks the transaction's coordinator, notes
+the number that it was told in the guard, and gives the guard to `append`, which refuses the batch if the guard is void by then (guards.py).
+A coordinator ends the transaction here by `append_marker`. Readers of committed records see up to `last_stable_offset`, and are told which
+transactions to pass over (`aborted`): asked after the bytes were read, for the range that they cover.
 Hot path: one `append` per produced batch, one `read` per fetched partition.
 """
 
@@ -15,21 +20,27 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.log.compacted_log import CompactedLog
 from penstock.log.log import FlushTicket
 from penstock.log.streaming import Stream
+from penstock.partition.aborted import Aborted
 from penstock.partition.admission import plain_rules
+from penstock.partition.guards import Guard, Guards
 from penstock.partition.leader import Effect, Leader, LogFailed, Reached
-from penstock.partition.producers import ProducerStates
+from penstock.partition.producers import Duplicate, ProducerStates
+from penstock.partition.transactions import Ending
 from penstock.settings import TopicConfig
 from penstock.vocabulary import Buffer, Instant, LeaderEpoch, Offset, TopicId
-from penstock.wire.batches import BatchHeader, read_header, set_max_timestamp, stamp, stamp_append_time
+from penstock.wire.batches import TRANSACTIONAL_BIT, BatchHeader, read_header, set_max_timestamp, stamp, stamp_append_time
+from penstock.wire.markers import NO_NUMBER, Marker, encode_marker
 from penstock.wire.produce import SingleReply
 
 APPEND_TIME_UNSET = -1
 READ_BYTES = 1 << 20
 NOT_LEADING = "this node does not lead the partition; ask for metadata again"
 
-_SEQUENCE_REASONS = {
+_REASONS = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "a batch before this one is missing",
     ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer has taken over this producer id",
+    ErrorCode.INVALID_TXN_STATE: "the batch is not part of the producer's open transaction",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has taken over its transactions",
 }
 
 
@@ -69,8 +80,8 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "_flushed_bytes", "_readable_bytes", "_watermark", "end_is_known", "epoch", "followers", "index", "is_deleted",
-        "is_internal", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
+        "_config", "_flushed_bytes", "_guards", "_readable_bytes", "_watermark", "end_is_known", "epoch", "followers", "index",
+        "is_deleted", "is_internal", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +103,7 @@ class Partition:
         self.epoch = LeaderEpoch(-1)  # In which somebody leads, as far as this node knows.
         self._watermark = Offset(log.start_offset)  # What is known of the leader's, while another leads. Never goes back.
         self.producers = producers
+        self._guards = Guards(producers.producers_max)
         self.is_internal = is_internal  # The cluster's own: clients may read it, but not write.
         self.config = config
         self.is_deleted = False
@@ -118,6 +130,15 @@ class Partition:
         return self.leader.high_watermark if self.leader is not None else self._watermark
 
     @property
+    def last_stable_offset(self) -> Offset:
+        """Below this no transaction is open, or has ended with a marker that is not below the watermark."""
+        watermark = self.high_watermark
+        unstable = self.producers.transactions.first_unstable(watermark)
+        if unstable is None or unstable >= watermark:
+            return watermark
+        return max(Offset(unstable), self.log.start_offset)  # Retention does not wait for transactions.
+
+    @property
     def durable_end(self) -> Offset:
         """Everything below is here as durable as the topic promises. What is readable of a log that opened damaged was on the disk."""
         needs_flush = self._config.acknowledges_after_flush and self.end_is_known
@@ -127,11 +148,13 @@ class Partition:
 
     def lead(self, leader: Leader[ProduceToken]) -> None:
         self.leader, self.epoch = leader, leader.epoch
+        self._guards.void_all()
         self._set_plain_rules()
 
     def follow(self, epoch: LeaderEpoch) -> None:
         """Another node leads in this epoch, or nobody. Who waited for an answer here must be told before."""
         self._watermark, self.leader, self.epoch = self.high_watermark, None, epoch
+        self._guards.void_all()
         self._set_plain_rules()
 
     def learn_watermark(self, offset: Offset) -> bool:
@@ -163,7 +186,7 @@ class Partition:
         elif header.max_timestamp != max_timestamp:
             set_max_timestamp(batch, max_timestamp)  # The time index believes the header, so a header that lies is put right.
 
-    def append(self, batch: bytearray | memoryview, wall_ms: int) -> Appended:
+    def append(self, batch: bytearray | memoryview, wall_ms: int, guard: Guard | None = None) -> Appended:
         """Appends one admitted batch, or says where it stands already. Raises Refusal, DiskFailed or DiskFull with nothing appended."""
         log = self.log
         base_offset = log.end_offset
@@ -172,16 +195,89 @@ class Partition:
         stamp(batch, base_offset, self.leader.epoch)
         header = read_header(batch)
         if header.producer_id >= 0:
-            verdict = self.producers.decide(header, is_first_ever=log.end_offset == 0)
+            producers = self.producers
+            verdict = producers.decide(header, is_first_ever=log.end_offset == 0)
+            if header.attributes & TRANSACTIONAL_BIT or producers.transactions.by_producer:
+                verdict = self._decide_transactional(header, verdict, guard)
             if not isinstance(verdict, ErrorCode):
                 end_offset = Offset(verdict.base_offset + header.record_count)
                 return Appended(verdict.base_offset, end_offset, self._append_time(verdict.timestamp), True)
             if verdict is not ErrorCode.NONE:
-                raise Refusal(verdict, f"producer {header.producer_id}: {_SEQUENCE_REASONS[verdict]}")
+                raise _refusal(verdict, header.producer_id)
         log.append(batch, header)
         if header.producer_id >= 0:
             self.producers.replay(header, wall_ms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                self._has_begun(header.producer_id, guard)
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
+
+    def replicate(self, batch: Buffer, header: BatchHeader, wall_ms: int) -> None:
+        """Appends one batch of the leader's, as it came. Raises DiskFailed or DiskFull with nothing appended."""
+        self.log.append(batch, header)
+        self.producers.replay_stored(header, batch, wall_ms=wall_ms)
+        if header.is_control:
+            self.producers.transactions.settle(self.high_watermark)
+
+    # Transactions
+
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Whether the coordinator must be asked before this transactional batch is appended: no open transaction of its producer and
+        epoch is known here. A batch that is here already needs none, and is answered by `append`."""
+        return not self.producers.is_open(header) and not isinstance(self.producers.decide(header, is_first_ever=False), Duplicate)
+
+    def guard(self, header: BatchHeader, *, is_v2: bool) -> Guard:
+        """To be held from before the coordinator is asked until the batch is appended. Refuses at once who would be refused anyway."""
+        if self.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
+        if header.producer_epoch < self.producers.epoch_of(header.producer_id):
+            raise _refusal(ErrorCode.INVALID_PRODUCER_EPOCH, header.producer_id)
+        return self._guards.hold(header, is_v2=is_v2)
+
+    def append_marker(
+        self, producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int, number: int, wall_ms: int, is_v2: bool
+    ) -> Appended | None:
+        """Ends the producer's transaction. None: it ended here so long ago that a later one is known; that is as good.
+
+        The marker is written even where the producer has no open transaction: its epoch then fences whoever still writes with an older
+        one. One that comes again is told where it stands: its coordinator must not hear of it before it is as durable as it must be.
+        """
+        if self.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
+        marker = Marker(is_commit, coordinator_epoch, number)
+        verdict = self.producers.decide_marker(producer_id, epoch, marker, is_v2=is_v2)
+        if verdict is None:
+            return None
+        if isinstance(verdict, Ending):
+            return Appended(Offset(verdict.marker_offset), Offset(verdict.marker_offset + 1), self._append_time(wall_ms), True)
+        if verdict is not ErrorCode.NONE:
+            raise _refusal(verdict, producer_id)
+        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=wall_ms)
+        if self.config.message_timestamp_type == "LogAppendTime":
+            stamp_append_time(batch, wall_ms)
+        base_offset = self.log.end_offset
+        stamp(batch, base_offset, self.leader.epoch)
+        header = read_header(batch)
+        self.log.append(batch, header)
+        self.producers.replay_marker(header, marker, wall_ms)
+        self.producers.transactions.settle(self.high_watermark)
+        self._guards.void(producer_id)
+        return Appended(base_offset, self.log.end_offset, self._append_time(wall_ms), False)
+
+    def aborted(self, from_offset: int, end_offset: int) -> list[Aborted]:
+        """(producer, first offset) of the aborted transactions that have records in this range of offsets."""
+        return self.producers.aborted.between(from_offset, end_offset)
+
+    def _decide_transactional(self, header: BatchHeader, verdict: ErrorCode | Duplicate, guard: Guard | None) -> ErrorCode | Duplicate:
+        """A batch that is here already, or of an old epoch, is answered so whatever its transaction is (KAFKA-19690)."""
+        if not isinstance(verdict, ErrorCode) or verdict is ErrorCode.INVALID_PRODUCER_EPOCH:
+            return verdict
+        objection = self.producers.decide_transactional(header, guard)
+        return verdict if objection is ErrorCode.NONE else objection
+
+    def _has_begun(self, producer_id: int, guard: Guard | None) -> None:
+        self._guards.void(producer_id)
+        if guard is not None and guard.number != NO_NUMBER:
+            self.producers.transactions.learn_number(producer_id, guard.number)
 
     async def remember_producers(self, wall_ms: int) -> None:
         """From the log alone, after some of it was cut off: what was cut must not count as seen. Until it has ended, what was known before
@@ -193,8 +289,10 @@ class Partition:
             at = 0
             while at < len(content):
                 header = read_header(content, at)
-                fresh.replay_stored(header, wall_ms=wall_ms)
+                batch = content[at : at + header.size] if header.is_control else b""
+                fresh.replay_stored(header, batch, wall_ms=wall_ms)
                 offset, at = Offset(header.end_offset), at + header.size
+            fresh.transactions.settle(self.high_watermark)
             if not content:
                 break  # Compaction took what was left.
         self.producers.forget_all()
@@ -223,16 +321,24 @@ class Partition:
     def failed(self, reason: str, now: Instant) -> list[Effect[ProduceToken]]:
         return [] if self.leader is None else self.leader.step(LogFailed(reason), now)
 
-    def read(self, offset: Offset, bytes_max: int) -> Buffer | None:
-        """Whole batches below the watermark; None where that would wait for the disk."""
-        return self.log.read(offset, bytes_max=bytes_max, end_offset=self.high_watermark)
+    def read(self, offset: Offset, bytes_max: int, *, reads_committed: bool = False) -> Buffer | None:
+        """Whole batches below the watermark, or the last stable offset; None where that would wait for the disk."""
+        return self.log.read(offset, bytes_max=bytes_max, end_offset=self.readable_end(reads_committed=reads_committed))
 
-    def stream(self, offset: Offset, bytes_max: int) -> Stream | None:
-        """Much at once, below the watermark, to be read while it is sent; None where `read` must do."""
-        return self.log.stream(offset, bytes_max=bytes_max, end_offset=self.high_watermark)
+    def stream(self, offset: Offset, bytes_max: int, *, reads_committed: bool = False) -> Stream | None:
+        """Much at once, as far as `read` goes, to be read while it is sent; None where `read` must do."""
+        return self.log.stream(offset, bytes_max=bytes_max, end_offset=self.readable_end(reads_committed=reads_committed))
 
-    async def read_later(self, offset: Offset, bytes_max: int) -> Buffer:
-        return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.high_watermark)
+    async def read_later(self, offset: Offset, bytes_max: int, *, reads_committed: bool = False) -> Buffer:
+        return await self.log.read_later(offset, bytes_max=bytes_max, end_offset=self.readable_end(reads_committed=reads_committed))
+
+    def readable_end(self, *, reads_committed: bool) -> Offset:
+        """How far such a reader may see."""
+        return self.last_stable_offset if reads_committed else self.high_watermark
 
     def _append_time(self, wall_ms: int) -> int:
         return wall_ms if self.config.message_timestamp_type == "LogAppendTime" else APPEND_TIME_UNSET
+
+
+def _refusal(code: ErrorCode, producer_id: int) -> Refusal:
+    return Refusal(code, f"producer {producer_id}: {_REASONS[code]}")

@@ -20,6 +20,8 @@ from penstock.wire.varints import varint
 
 HEADER_BYTES = 61
 MAGIC = 2
+TRANSACTIONAL_BIT = 0x10  # Of a batch's attributes.
+CONTROL_BIT = 0x20
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _MAGIC_AT = 16
@@ -29,8 +31,6 @@ _PREFIX_BYTES = 12  # Base offset and length: not counted by the length.
 
 _CODEC_BITS = 0x07
 _APPEND_TIME_BIT = 0x08
-_TRANSACTIONAL_BIT = 0x10
-_CONTROL_BIT = 0x20
 _HORIZON_BIT = 0x40  # The base timestamp is a delete horizon; records count their time from it all the same.
 
 _OFFSET = Struct(">q")
@@ -86,11 +86,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -169,7 +169,7 @@ def encode_batch(
         raise ValueError("a batch has at least one record")
     base_timestamp = chosen[0].timestamp_ms
     payload = compress(Codec(codec), b"".join(_encode_record(record, delta, base_timestamp) for delta, record in enumerate(chosen)))
-    attributes = codec | (_TRANSACTIONAL_BIT if is_transactional else 0) | (_CONTROL_BIT if is_control else 0)
+    attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0) | (CONTROL_BIT if is_control else 0)
     batch = bytearray(HEADER_BYTES + len(payload))
     _HEADER.pack_into(
         batch,
