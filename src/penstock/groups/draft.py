@@ -7,8 +7,8 @@ never later than what it stands for.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.alarms import Alarms
 from penstock.errors import require
-from penstock.groups.alarms import Alarms
 from penstock.groups.bounds import GOING_MS, NEW_MEMBER_JOIN_MS, GroupSettings
 from penstock.groups.commands import Token
 from penstock.groups.group import NEVER, Group, Member
