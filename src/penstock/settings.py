@@ -324,6 +324,29 @@ class NodeSettings:
         "group.max.size", 10_000, bounds=(1, INT_MAX), dynamic=True,
         reason="The most members of one consumer group. Every member of a group is told of every change, so large ones are slow to settle; Kafka sets no bound.",
     )
+    group_consumer_session_timeout_ms: int = _setting(
+        "group.consumer.session.timeout.ms", 45 * SECOND_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="A member of the new group protocol that is not heard of for this long is taken for dead, and what it had goes to others.",
+    )
+    group_consumer_heartbeat_interval_ms: int = _setting(
+        "group.consumer.heartbeat.interval.ms", 5 * SECOND_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="How often members of the new group protocol are told to send heartbeats. They hear of a rebalance by them, so shorter settles sooner and costs more requests.",
+    )
+    group_consumer_max_size: int = _setting(
+        "group.consumer.max.size", 10_000, bounds=(1, INT_MAX), dynamic=True, reason="The most members of one group of the new protocol.",
+    )
+    group_consumer_assignors: str = _setting(
+        "group.consumer.assignors", "uniform,range", choices=("uniform,range", "range,uniform", "uniform", "range"),
+        reason="How partitions may be shared out in groups of the new protocol; the first is taken where the members don't ask for one. uniform: evenly, and nothing moves that needn't. range: neighbouring partitions, alike for all topics.",
+    )
+    group_consumer_assignment_interval_ms: int = _setting(
+        "group.consumer.assignment.interval.ms", SECOND_MS, bounds=(0, 15 * SECOND_MS), dynamic=True,
+        reason="The least time between two assignments of one group of the new protocol, so that a service that starts a hundred consumers is assigned a few times and not a hundred.",
+    )
+    group_consumer_migration_policy: str = _setting(
+        "group.consumer.migration.policy", "bidirectional", choices=("bidirectional", "upgrade", "downgrade", "disabled"), dynamic=True,
+        reason="Whether a running classic group becomes one of the new protocol when a member of that joins (upgrade), and goes back when the last such member leaves (downgrade).",
+    )
     groups_max: int = _setting(
         "groups.max", 100_000, bounds=(1, INT_MAX), dynamic=True,
         reason="The most consumer groups this node holds; past it a new group is refused, and those that are there go on. Each takes memory, and anybody can make one by naming it.",

@@ -53,6 +53,12 @@ class GroupSettings:
     offset_metadata_max: int
     offsets_retention_ms: int
     expiry_check_ms: int
+    consumer_session_timeout_ms: int
+    consumer_heartbeat_interval_ms: int
+    consumer_group_size_max: int
+    consumer_assignors: tuple[str, ...]  # The first is the default.
+    consumer_assignment_interval_ms: int
+    consumer_migration_policy: str
 
     @classmethod
     def of(cls, node: NodeSettings) -> "GroupSettings":
@@ -64,4 +70,10 @@ class GroupSettings:
             offset_metadata_max=node.offset_metadata_max_bytes,
             offsets_retention_ms=node.offsets_retention_minutes * MINUTE_MS,
             expiry_check_ms=node.offsets_retention_check_interval_ms,
+            consumer_session_timeout_ms=node.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=node.group_consumer_heartbeat_interval_ms,
+            consumer_group_size_max=node.group_consumer_max_size,
+            consumer_assignors=tuple(node.group_consumer_assignors.split(",")),
+            consumer_assignment_interval_ms=node.group_consumer_assignment_interval_ms,
+            consumer_migration_policy=node.group_consumer_migration_policy,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from penstock.groups.guards import Guard
 from penstock.groups.pending_records import NO_NUMBER
+from penstock.groups.consumer.partitions import Partitions
 from penstock.groups.records import NO_TOPIC_ID
 from penstock.vocabulary import ProducerId, TopicId
 
@@ -34,6 +35,30 @@ class JoinGroup:
     protocols: tuple[tuple[str, bytes], ...]  # (name, subscription) in the order of preference
     needs_known_member_id: bool  # From version 4: a new dynamic member first gets an id and comes back with it (KIP-394).
     can_skip_assignment: bool  # From version 9: a returning static leader may be told not to assign again (KIP-814).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """The one request of the new protocol: a member joins (epoch 0), says what it reads and has, or leaves (-1, or -2 to come back).
+
+    None, and -1 of the time-out, mean what was said last.
+    """
+
+    token: Token
+    group: str
+    member_id: str
+    fresh_member_id: str  # The id this asker gets if it brings none.
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    brings_member_id: bool = True  # From version 1: the member has made its id itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +113,7 @@ class CommitOffsets:
     member_id: str = ""
     instance_id: str | None = None
     offsets: tuple[NewOffset, ...]
+    knows_epochs: bool = True  # From version 9: it may be of a member of the new protocol.
     retention_ms: int = NO_RETENTION  # Versions 2 to 4 only: keep these offsets so long after the commit, whatever becomes of the group.
 
 
@@ -153,6 +179,7 @@ class Abandoned:
 
 Command = (
     JoinGroup
+    | ConsumerHeartbeat
     | SyncGroup
     | Heartbeat
     | LeaveGroup

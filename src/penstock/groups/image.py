@@ -7,9 +7,9 @@ are replayed in between: because each key stands alone, the pieces and then ever
 """
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from penstock.groups import records
+from penstock.groups.consumer.image import ConsumerImage
 from penstock.groups.pending_image import PendingImage
 from penstock.groups.records import NO_TOPIC_ID, OFFSET_KIND
 from penstock.groups.sizes import GROUP_BYTES, TOPIC_BYTES, held_bytes, offset_bytes, text_bytes
@@ -27,6 +27,7 @@ class GroupsImage:
         self.saved: dict[str, records.GroupSaved] = {}
         self.offsets: dict[str, dict[str, dict[int, Committed]]] = {}  # By group, topic and partition. Nothing empty is kept.
         self.pending = PendingImage()  # Of transactions that are not over.
+        self.consumers = ConsumerImage()  # Groups of the new protocol. No group is in both.
         self.held_bytes = 0  # What all of it takes in memory, about, beside what is pending.
         self._saved_bytes: dict[str, int] = {}  # Of that, each group's record.
 
@@ -45,7 +46,7 @@ class GroupsImage:
             case records.OffsetPending() | records.PendingDropped():
                 self.pending.replay(record)
             case _:
-                assert_never(record)
+                self.consumers.replay(record)
 
     def replay_stored(self, key: bytes, value: bytes | None) -> None:
         """Replays a record as it lies in the log, without making an object of an offset: loading is mostly this."""
@@ -121,6 +122,8 @@ class GroupsImage:
                     piece = []
         yield piece
         yield from self.pending.snapshot_pieces()
+        for some in self.consumers.snapshot_pieces():
+            yield list(some)
 
     def _put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
         topics = self.offsets.get(group)

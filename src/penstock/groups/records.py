@@ -10,9 +10,10 @@ else. Committing is the hot path of this room, so that record is a plain tuple a
 
 import struct
 from dataclasses import dataclass, replace
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from penstock.errors import BrokenPromise
+from penstock.groups.consumer.records import KINDS, ConsumerRecord, decode_consumer, encode_consumer
 from penstock.groups.packing import INT, LENGTH, LONG, NOT_A_RECORD, SHORT, Reader, blob, text, unknown_form
 from penstock.groups.pending_records import PENDING_KIND, OffsetPending, PendingDropped, decode_pending, encode_pending
 from penstock.vocabulary import TopicId
@@ -82,7 +83,7 @@ class OffsetDeleted(NamedTuple):
     partition: int
 
 
-Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | OffsetPending | PendingDropped
+Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | OffsetPending | PendingDropped | ConsumerRecord
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -102,7 +103,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         case OffsetPending() | PendingDropped():
             return encode_pending(record)
         case _:
-            assert_never(record)
+            return encode_consumer(record)
 
 
 def decode(key: bytes, value: bytes | None) -> Record:
@@ -118,6 +119,8 @@ def decode(key: bytes, value: bytes | None) -> Record:
             return GroupDeleted(group) if value is None else _read_group(group, value)
         if kind == PENDING_KIND:
             return decode_pending(key, value)
+        if kind in KINDS:
+            return decode_consumer(kind, key, value)
     except NOT_A_RECORD as wrong:
         raise unreadable(wrong) from None
     raise unknown_form("key", kind)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.errors import ErrorCode
+from penstock.groups.consumer.partitions import Partitions
 
 NONE = ErrorCode.NONE
 
@@ -32,6 +33,16 @@ class SyncReply:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatReply:
+    error: ErrorCode = NONE
+    message: str | None = None  # For the person behind the client, with an error.
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None  # None: as it was told last.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,7 @@ class PendingEnded:
 
 Reply = (
     JoinReply
+    | ConsumerHeartbeatReply
     | SyncReply
     | HeartbeatReply
     | LeaveReply

@@ -14,6 +14,8 @@ class GroupState(StrEnum):
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
+    ASSIGNING = "Assigning"  # The new protocol only: the targets are to be computed.
+    RECONCILING = "Reconciling"  # The new protocol only: not everybody has yet what it shall have.
     DEAD = "Dead"
 
 

@@ -9,6 +9,8 @@ from penstock.groups.states import GroupState
 from penstock.vocabulary import ProducerId
 
 NO_OFFSET = -1
+CLASSIC = "classic"  # The kinds of groups, as Kafka names them.
+CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,7 @@ class GroupListed:
     group: str
     state: GroupState
     protocol_type: str  # Empty for a group that only commits offsets.
+    kind: str = CLASSIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class GroupView:
     protocol: str = ""  # Empty unless the group is Stable.
     leader: str = ""
     members: tuple[MemberView, ...] = ()
+    kind: str = CLASSIC
 
 
 class OffsetView(NamedTuple):

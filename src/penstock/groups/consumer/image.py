@@ -1,0 +1,114 @@
+"""What is recorded of all groups of the new protocol that one coordinator has.
+
+As in the rest of the image only `replay` changes it, in any order of the keys, and it never refuses. A group is there as long as any record
+of it is.
+"""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.partitions import Partitions, count
+from penstock.groups.consumer.records import (
+    ConsumerGroupGone,
+    ConsumerGroupSaved,
+    ConsumerMemberGone,
+    ConsumerMemberSaved,
+    ConsumerRecord,
+    CurrentAssigned,
+    CurrentGone,
+    TargetAssigned,
+    TargetGone,
+)
+
+GROUP_BYTES = 2_000  # Of memory, about: a group's objects and dictionaries,
+MEMBER_BYTES = 1_500  # a member's, with its current assignment and its target,
+TEXT_BYTES = 80  # a text beside its characters,
+TOPIC_BYTES = 150  # a topic in an assignment,
+PARTITION_BYTES = 150  # and each partition of it, which also stands among those that have an owner.
+_PIECE_RECORDS = 1_000
+
+
+class ConsumerImage:
+    def __init__(self) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.held_bytes = 0
+
+    def replay(self, record: ConsumerRecord) -> None:
+        group = self.groups.get(record.group)
+        if group is None:
+            group = self.groups[record.group] = ConsumerGroup(record.group)
+            self.held_bytes += GROUP_BYTES
+        self.held_bytes -= _replaced_bytes(group, record)
+        group.replay(record)
+        self.held_bytes += bytes_of(record)
+        if group.is_nothing:
+            del self.groups[record.group]
+            self.held_bytes -= GROUP_BYTES
+
+    def snapshot_pieces(self) -> Iterator[list[ConsumerRecord]]:
+        """In pieces of about a thousand records, between which anything may be replayed."""
+        piece: list[ConsumerRecord] = []
+        for name in list(self.groups):
+            group = self.groups.get(name)
+            if group is None:
+                continue
+            if group.saved is not None:
+                piece.append(group.saved)
+            for member_id in list(dict.fromkeys([*group.members, *group.targets, *group.currents])):
+                piece += _records_of(group, member_id)
+                if len(piece) >= _PIECE_RECORDS:
+                    yield piece
+                    piece = []
+        yield piece
+
+
+def bytes_of(record: ConsumerRecord) -> int:
+    """What a record takes in memory, about."""
+    match record:
+        case ConsumerGroupSaved() | ConsumerGroupGone() | ConsumerMemberGone() | TargetGone() | CurrentGone():
+            return 0
+        case ConsumerMemberSaved():
+            return _said_bytes(record)
+        case TargetAssigned():
+            return _partitions_bytes(record.partitions)
+        case CurrentAssigned():
+            return _partitions_bytes(record.assigned) + _partitions_bytes(record.revoking)
+        case _:
+            assert_never(record)
+
+
+def _replaced_bytes(group: ConsumerGroup, record: ConsumerRecord) -> int:
+    match record:
+        case ConsumerGroupSaved() | ConsumerGroupGone():
+            return 0
+        case ConsumerMemberSaved() | ConsumerMemberGone():
+            member = group.members.get(record.member_id)
+            return 0 if member is None else bytes_of(member)
+        case TargetAssigned() | TargetGone():
+            return _partitions_bytes(group.target(record.member_id))
+        case CurrentAssigned() | CurrentGone():
+            return bytes_of(group.current(record.member_id))
+        case _:
+            assert_never(record)
+
+
+def _said_bytes(record: ConsumerMemberSaved) -> int:
+    texts = (record.member_id, record.instance_id, record.rack_id, record.client_id, record.client_host, record.regex, record.assignor)
+    said = sum(TEXT_BYTES + 4 * len(each) for each in (*texts, *record.topics) if each)
+    if record.classic is not None:
+        said += sum(2 * TEXT_BYTES + len(name) + len(content) for name, content in record.classic.protocols)
+    return MEMBER_BYTES + said
+
+
+def _partitions_bytes(partitions: Partitions) -> int:
+    return TOPIC_BYTES * len(partitions) + PARTITION_BYTES * count(partitions)
+
+
+def _records_of(group: ConsumerGroup, member_id: str) -> Iterator[ConsumerRecord]:
+    if member_id in group.members:
+        yield group.members[member_id]
+    if member_id in group.targets:
+        yield TargetAssigned(group.name, member_id, group.targets[member_id])
+    if member_id in group.currents:
+        yield group.currents[member_id]
