@@ -41,6 +41,7 @@ from penstock.simulator.workloads.pipelining import Pipelining
 from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.reading import Reading
 from penstock.simulator.workloads.stage import NODE, Stage
+from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.workloads.values import timestamp_of
 from penstock.simulator.world import World
@@ -58,6 +59,7 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
     "join": Joining,
     "belong": Belonging,
     "transact": Transacting,
+    "transact as member": TransactingMember,
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from penstock.simulator.clusters.menu import ClusterMenu
-from penstock.simulator.delivery_menu import Addition, draw_members, draw_offsets_topic, draw_transactions
+from penstock.simulator.delivery_menu import Addition, draw_additions, draw_offsets_topic
 from penstock.simulator.knobs import draw_group_knobs
 
 # How many seeds have workers that transact, and how many have members of the new protocol.
@@ -12,10 +12,8 @@ TRANSACTED, BELONGING = 0.0, 0.0
 
 
 def with_deliveries(menu: ClusterMenu) -> ClusterMenu:
-    for chance, draw, stream in ((TRANSACTED, draw_transactions, "transactions"), (BELONGING, draw_members, "members")):
-        rng = Random(f"{menu.seed}/cluster {stream}")
-        if rng.random() < chance:
-            menu = add(menu, draw(rng, brokers=len(menu.brokers)), rng)
+    for addition, rng in draw_additions(menu.seed, TRANSACTED, BELONGING, brokers=len(menu.brokers), world="cluster "):
+        menu = add(menu, addition, rng)
     return menu
 
 

@@ -49,6 +49,7 @@ from penstock.simulator.workloads.consumer_groups import Belonging
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook
 from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.reading import Reading
+from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.world import World
 
@@ -64,6 +65,7 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "join": ClusterJoining,
     "belong": Belonging,
     "transact": Transacting,
+    "transact as member": TransactingMember,
 }
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.

@@ -29,17 +29,18 @@ from penstock.wire.batches import decode_records
 _ABORTS, _LEAVES_IT_OPEN, _DOZES, _STARTS_ANEW = 0.15, 0.03, 0.04, 0.05
 _COMMIT_AGAIN = 0.7  # How often a commit without an answer is asked for again.
 _READ_SECONDS = 1.0
-_CALL_SECONDS = 8.0
+CALL_SECONDS = 8.0
 _UNPACKED_BYTES_MAX = 1 << 24
 EFFECTS_MAX = 600  # Then it goes slowly: a story needs no more.
 
 
 @dataclass(slots=True)
-class _Life:
-    """One producer of the transactional id, and where it has come to."""
+class Life:
+    """One producer of the transactional id, whose input it reads, and where it has come to."""
 
     producer: TransactionalProducer
     takeover: Takeover
+    group: GroupIdentity
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -50,7 +51,7 @@ class Transacting:
         self._stage = stage
         self._told = stage.notebook.diary.transactions
         self._env = env
-        self._group = GroupIdentity(plan.options["group"])
+        self._group: str = plan.options["group"]
         self._sources = [TopicPartition(plan.options["source"], index) for index in plan.options["partitions"]]
         self._lives = 0
         self._number = 0
@@ -68,17 +69,26 @@ class Transacting:
         async with TransactionalProducer(client, self._transaction_settings(), self._producer_settings()) as producer:
             name = f"{self._plan.name}.{self._lives}"
             takeover = self._told.took_over(self._options["id"], name, began=began, ended=self._env.now())
-            life = _Life(producer, takeover, await self._find_places(client))
-            while not self._stage.is_over and self._env.rng.random() >= _STARTS_ANEW:
-                await self._round(client, life)
-                await self._stage.breathe(self._env, self._options["pause"] if self._number < EFFECTS_MAX else 0.5)
+            await self._work(client, Life(producer, takeover, GroupIdentity(self._group)))
+
+    async def _work(self, client: Client, life: Life) -> None:
+        life.positions = await self._find_places(client)
+        while self._goes_on():
+            await self._round(client, life)
+            await self._pause()
+
+    def _goes_on(self) -> bool:
+        return not self._stage.is_over and self._env.rng.random() >= _STARTS_ANEW
+
+    async def _pause(self) -> None:
+        await self._stage.breathe(self._env, self._options["pause"] if self._number < EFFECTS_MAX else 0.5)
 
     def _transaction_settings(self) -> TransactionSettings:
         return TransactionSettings(
             self._options["id"],
             timeout_ms=self._options["timeout_ms"],
             may_use_v2=self._options["may_use_v2"],
-            deadline_s=_CALL_SECONDS,
+            deadline_s=CALL_SECONDS,
             abort_patience_s=self._env.rng.choice((0.0, 0.0, 0.02, 5.0)),
         )
 
@@ -87,19 +97,19 @@ class Transacting:
 
     async def _find_places(self, client: Client) -> dict[TopicPartition, int]:
         """Where the group has come to. Asked after the id was taken over: what the one before left undecided is decided by then."""
-        found = await client.committed_offsets(self._group.group, deadline_s=_CALL_SECONDS)
+        found = await client.committed_offsets(self._group, deadline_s=CALL_SECONDS)
         return {where: found[where].offset if where in found else 0 for where in self._sources}
 
     # One transaction.
 
-    async def _round(self, client: Client, life: _Life) -> None:
-        inputs = [one for where in self._sources for one in await self._read(client, where, life.positions[where])]
+    async def _round(self, client: Client, life: Life) -> None:
+        inputs = [one for where, offset in life.positions.items() for one in await self._read(client, where, offset)]
         if not inputs:
             return
         life.producer.begin()
-        transaction = self._told.begins(life.takeover, self._group.group, self._env.now())
+        transaction = self._told.begins(life.takeover, self._group, self._env.now())
         try:
-            await self._process(life.producer, transaction, inputs)
+            await self._process(life, transaction, inputs)
             if self._env.rng.random() < _ABORTS:
                 await self._abort(life.producer, transaction)
                 return
@@ -120,8 +130,8 @@ class Transacting:
         records = [record for _, batch in whole_batches(row.records) for record in decode_records(batch, bytes_max=_UNPACKED_BYTES_MAX)]
         return [(where, record.offset) for record in records if record.offset >= offset][: self._options["inputs"]]
 
-    async def _process(self, producer: TransactionalProducer, transaction: Transaction, inputs: list[tuple[TopicPartition, int]]) -> None:
-        rng = self._env.rng
+    async def _process(self, life: Life, transaction: Transaction, inputs: list[tuple[TopicPartition, int]]) -> None:
+        rng, producer = self._env.rng, life.producer
         for where, offset in inputs:
             for _ in range(rng.randint(1, self._options["fan_out"])):
                 await self._send(producer, transaction, (where, offset))
@@ -130,7 +140,7 @@ class Transacting:
                 await asyncio.sleep(self._options["timeout_ms"] / 1_000 * rng.uniform(0.3, 1.5))
         if rng.random() < 0.5:
             await producer.flush()
-        await producer.send_offsets(transaction.offsets, self._group)
+        await producer.send_offsets(transaction.offsets, life.group)
 
     async def _send(self, producer: TransactionalProducer, transaction: Transaction, source: tuple[TopicPartition, int]) -> None:
         env, diary = self._env, self._stage.notebook.diary
