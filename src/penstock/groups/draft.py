@@ -37,7 +37,7 @@ class Sessions:
     alarms: Alarms = field(default_factory=Alarms)
     going: dict[str, Instant] = field(default_factory=dict)  # Groups that are being deleted in pieces, and how long nobody may join.
     guards: Guards = field(default_factory=Guards)
-    ending: dict[ProducerId, None] = field(default_factory=dict)  # Whose transactions are being ended in pieces: they take no more.
+    ending: dict[ProducerId, int] = field(default_factory=dict)  # Transactions whose end has begun, by number: they take no more.
     held_bytes: int = 0  # What they take in memory, about, beside what is recorded.
 
 

@@ -8,7 +8,7 @@ waits for the end of all of them.
 Rules:
 - The end of a transaction concerns what is pending under its number. That of an older one, late on its way, changes nothing. Where a newer
   one is open or ends, an older one is over by the word of the coordinator of transactions: what a lost log has left of it is dropped.
-- Nothing is taken for a transaction after its end. A guard sees to that, and while an end goes on in pieces, `ending`.
+- Nothing is taken for a transaction after its end. A guard sees to that, and where the end goes on in pieces, `ending`.
 - A piece is stored whole. Readers who want stable offsets see all of a transaction or are told to come again; others may see a transaction
   of more than `ENDED_AT_ONCE` offsets arrive in pieces.
 - To end a transaction takes no more memory and is never refused.
@@ -60,7 +60,6 @@ def end_pending(command: EndPending, draft: Draft) -> None:
     draft.sessions.guards.ended(command.producer_id, command.producer_epoch, command.number)
     held = draft.image.pending.of_producer(command.producer_id)
     if not held:
-        draft.sessions.ending.pop(command.producer_id, None)
         draft.answer(command.token, PendingEnded())
         return
     of_one = _any(held)
@@ -70,6 +69,7 @@ def end_pending(command: EndPending, draft: Draft) -> None:
     if command.number != NO_NUMBER and command.number < of_one.number:
         draft.answer(command.token, PendingEnded())
         return
+    draft.sessions.ending[command.producer_id] = of_one.number
     piece = list(islice(held.values(), ENDED_AT_ONCE))
     is_commit = command.is_commit and command.number in (NO_NUMBER, of_one.number)
     for pending in piece:
@@ -77,12 +77,13 @@ def end_pending(command: EndPending, draft: Draft) -> None:
             draft.records.append(_committed(pending))
             draft.records += dropped(_older(draft.image.pending, pending))
     draft.records += dropped(piece)  # Last: should only a part of this be stored, the same end has something to come back to.
-    is_over = len(piece) == len(held)
-    if is_over:
-        draft.sessions.ending.pop(command.producer_id, None)
-    else:
-        draft.sessions.ending[command.producer_id] = None
-    draft.answer(command.token, PendingEnded(offsets=len(piece), is_over=is_over))
+    draft.answer(command.token, PendingEnded(offsets=len(piece), is_over=len(piece) == len(held)))
+
+
+def forget_ended(sessions: Sessions, image: PendingImage, producer_id: ProducerId) -> None:
+    """After something of this producer was dropped. Not when that is decided: a decision that isn't stored must be taken again."""
+    if not image.of_producer(producer_id):
+        sessions.ending.pop(producer_id, None)
 
 
 def dropped(pending: Iterable[OffsetPending]) -> Iterator[PendingDropped]:
@@ -92,7 +93,7 @@ def dropped(pending: Iterable[OffsetPending]) -> Iterator[PendingDropped]:
 def is_open(sessions: Sessions, image: PendingImage, producer_id: ProducerId, producer_epoch: int) -> bool:
     """Whether a transaction of this producer and epoch has offsets pending here and may add to them without anybody being asked."""
     held = image.of_producer(producer_id)
-    return bool(held) and _any(held).producer_epoch == producer_epoch and producer_id not in sessions.ending
+    return bool(held) and _any(held).producer_epoch == producer_epoch and sessions.ending.get(producer_id) != _any(held).number
 
 
 def _record(new: NewOffset, command: CommitPending, number: int, draft: Draft) -> OffsetPending:
