@@ -8,6 +8,7 @@ What goes, goes with all that open transactions would make of it; a later plain 
 Not here: whether the topic exists, which the handler knows; offsets inside transactions (pending.py).
 """
 
+from collections.abc import Iterator
 from itertools import chain, islice
 
 from penstock.errors import ErrorCode
@@ -17,7 +18,7 @@ from penstock.groups.draft import Draft
 from penstock.groups.group import CONSUMERS, Group
 from penstock.groups.image import GroupsImage
 from penstock.groups.pending import dropped
-from penstock.groups.records import BY_RETENTION, NO_TOPIC_ID, GroupDeleted, OffsetCommitted, OffsetDeleted
+from penstock.groups.records import BY_RETENTION, NO_TOPIC_ID, GroupDeleted, OffsetCommitted, OffsetDeleted, Record
 from penstock.groups.replies import CommitReply, DeleteGroupReply, DeleteOffsetsReply, TopicForgotten
 from penstock.groups.states import GroupState
 from penstock.settings import LONG_MAX
@@ -92,7 +93,7 @@ def delete_group(group: Group | None, command: DeleteGroup, image: GroupsImage, 
 
 def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
     """True: that was all. The group itself goes last, so that a deletion which was cut off can be asked for again."""
-    committed = (OffsetDeleted(group, topic, partition) for topic, partition, _ in image.committed(group))
+    committed: Iterator[Record] = (OffsetDeleted(group, topic, partition) for topic, partition, _ in image.committed(group))
     held = list(islice(chain(committed, dropped(image.pending.of_group(group))), DELETED_AT_ONCE + 1))
     draft.records += held[:DELETED_AT_ONCE]
     if len(held) > DELETED_AT_ONCE:
@@ -105,9 +106,10 @@ def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
 
 
 def forget_topic(command: ForgetTopic, image: GroupsImage, draft: Draft) -> None:
-    committed = (OffsetDeleted(group, command.topic, number) for group, number in image.committed_for(command.topic, command.topic_id))
+    committed = image.committed_for(command.topic, command.topic_id)
+    deleted: Iterator[Record] = (OffsetDeleted(group, command.topic, partition) for group, partition in committed)
     pending = dropped(image.pending.for_topic(command.topic, (command.topic_id, NO_TOPIC_ID)))
-    found = list(islice(chain(committed, pending), command.offsets_max))
+    found = list(islice(chain(deleted, pending), command.offsets_max))
     draft.records += found
     draft.answer(command.token, TopicForgotten(len(found)))
 

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from penstock.groups import records
 from penstock.groups.consumer.image import ConsumerImage
+from penstock.groups.packing import NOT_A_RECORD
 from penstock.groups.pending_image import PendingImage
+from penstock.groups.pending_records import OffsetPending, PendingDropped
 from penstock.groups.records import NO_TOPIC_ID, OFFSET_KIND
 from penstock.groups.sizes import GROUP_BYTES, TOPIC_BYTES, held_bytes, offset_bytes, text_bytes
 from penstock.vocabulary import TopicId
@@ -43,7 +45,7 @@ class GroupsImage:
             case records.GroupDeleted():
                 self.saved.pop(record.group, None)
                 self._count_saved(record.group, 0)
-            case records.OffsetPending() | records.PendingDropped():
+            case OffsetPending() | PendingDropped():
                 self.pending.replay(record)
             case _:
                 self.consumers.replay(record)
@@ -59,7 +61,7 @@ class GroupsImage:
                 self._remove(group, topic, partition)
             else:
                 self._put(group, topic, partition, records.read_offset(value))
-        except records.NOT_A_RECORD as wrong:
+        except NOT_A_RECORD as wrong:
             raise records.unreadable(wrong) from None
 
     def holds(self, group: str) -> bool:
@@ -121,7 +123,7 @@ class GroupsImage:
                     yield piece
                     piece = []
         yield piece
-        yield from self.pending.snapshot_pieces()
+        yield from map(list, self.pending.snapshot_pieces())
         for some in self.consumers.snapshot_pieces():
             yield list(some)
 
