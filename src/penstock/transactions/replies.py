@@ -1,6 +1,6 @@
 """What the askers hear: one shape for each API, with the fields of its newest version. All that was asked is answered, in that order.
 
-A producer that is not, or not any more, the one who holds the id hears PRODUCER_FENCED; what older versions call it is the handler's affair.
+Who does not hold the id any more hears PRODUCER_FENCED; what older versions of an API call that is the handler's affair.
 """
 
 from dataclasses import dataclass

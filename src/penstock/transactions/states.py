@@ -59,7 +59,7 @@ MOVES: dict[tuple[TransactionState, TransactionState], str] = {
     (TransactionState.EMPTY, TransactionState.DEAD): "the id was not used for transactional.id.expiration.ms",
     (TransactionState.ONGOING, TransactionState.ONGOING): "another partition is added",
     (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT): "the producer commits",
-    (TransactionState.ONGOING, TransactionState.PREPARE_ABORT): "the producer aborts, its time-out is over, or another producer begins with this id",
+    (TransactionState.ONGOING, TransactionState.PREPARE_ABORT): "the producer aborts, its time-out is over, or another one begins",
     (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT): "every partition has its marker",
     (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT): "every partition has its marker",
     (TransactionState.COMPLETE_COMMIT, TransactionState.EMPTY): _INIT,
