@@ -258,21 +258,6 @@ def test_compressed_batches_keep_their_codec(codec: Codec) -> None:
     run(story())
 
 
-def test_transactional_and_control_batches_are_left_alone() -> None:
-    async def story() -> None:
-        bench = Keyed(SimDisk())
-        await bench.open()
-        bench.put((b"a", b"1"))
-        bench.put((b"a", b"in a transaction"), is_transactional=True)
-        bench.put((b"a", b"marker"), is_transactional=True, is_control=True)
-        for number in range(30):
-            bench.put((b"k%d" % number, VALUE))
-        await bench.compact()
-        assert [record.offset for record in await bench.records()][:3] == [0, 1, 2], "nobody here knows whether it was committed"
-
-    run(story())
-
-
 # Bounds
 
 

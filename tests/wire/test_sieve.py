@@ -205,7 +205,7 @@ def test_a_batch_can_be_unpacked_and_packed_again(codec):
     plain = unpacked(batch, bytes_max=1 << 20)
     assert read_header(plain).codec == 0
     assert crc_is_right(plain, 0, len(plain))
-    again = packed(plain, codec)
+    again = packed(plain, read_header(batch))
     assert decode_records(again, bytes_max=1 << 20) == decode_records(batch, bytes_max=1 << 20)
     assert read_header(again)._replace(batch_length=0, crc=0) == read_header(batch)._replace(batch_length=0, crc=0)
 

@@ -207,8 +207,7 @@ class Fetcher:
             case Append(batches):
                 wall_ms = self._node.env.wall_ms()
                 for content, header in batches:
-                    partition.log.append(content, header)
-                    partition.producers.replay_stored(header, wall_ms=wall_ms)
+                    partition.replicate(content, header, wall_ms)
                     self._node.metrics.replica_bytes_in += header.size
                 self._node.appended(partition)
             case AdvanceWatermark(high_watermark):

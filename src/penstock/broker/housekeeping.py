@@ -139,7 +139,7 @@ class Housekeeper:
                 await asyncio.sleep(0)
             if partition.log.failure is not None or partition.is_deleted:
                 continue
-            partition.producers.forget_silent_since(forgotten_before)
+            partition.forget_old(forgotten_before)
             try:
                 partition.log.roll_if_old(node.env.wall_ms())  # Appends do it too, but a quiet topic has none.
                 plan = partition.log.expired(node.env.wall_ms(), partition.high_watermark)

@@ -72,6 +72,7 @@ class Partitions:
             is_clean=is_clean,
             restore=producers.restore,
             replay=partial(producers.replay_stored, wall_ms=self._env.wall_ms()),
+            replay_control=partial(producers.replay_stored, wall_ms=self._env.wall_ms()),
             epoch_max=topic.partitions[index].leader_epoch,
         )
         is_internal = topic.name in INTERNAL_TOPICS

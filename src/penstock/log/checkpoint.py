@@ -5,7 +5,8 @@ facts some bytes of its owner (`extra`: what the owner would otherwise have to r
 Two are kept. The older one serves when the newer one is damaged.
 
 What it lists of segments may be older than a swap of compaction: the names in the directory tell (recovery.py).
-Format 2 has names of compacted segments and how far compaction came; format 1 is read as if there were none.
+Format 2 has names of compacted segments and how far compaction came; format 1 is read as if there were none. Format 3 is laid out like 2:
+the owner's bytes may tell of transactions, and who does not know of those must not open the log.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from penstock.log.small_files import read_whole, replace_file, seal, unseal, ver
 
 CHECKPOINT = "checkpoint"
 PREVIOUS = "checkpoint.previous"
-VERSION = 2
+VERSION = 3
 
 _KIND = b"pnstk-cp"
 _HEAD = Struct("<16siqqqqI")  # topic id, partition, start offset, end offset, gaps below, clean end, segments
@@ -41,6 +42,7 @@ class Checkpoint:
     start_offset: int
     last_base: int  # Of the segment that was active.
     appended_bytes: int
+    extra_bytes: int
     content: bytes
 
 
@@ -65,7 +67,7 @@ def capture(
     # Segments wholly below the start are on their way out; a start must not miss them.
     segments = shelf.segments[shelf.place_of(start_offset) :]
     content = encode(identity, Remembered(start_offset, end_offset, gaps_below, segments, epochs, extra, clean_end))
-    return Checkpoint(number, end_offset, start_offset, shelf.active.base_offset, appended_bytes, content)
+    return Checkpoint(number, end_offset, start_offset, shelf.active.base_offset, appended_bytes, len(extra), content)
 
 
 def encode(identity: LogIdentity, remembered: Remembered) -> bytes:

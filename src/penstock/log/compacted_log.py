@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from penstock.errors import DiskFailed, require
 from penstock.log.compaction import Account, Compaction, CopyFailed, Order, pack_ends
+from penstock.log.decided import NO_SPANS, Spans
 from penstock.log.dirt import Dirt, find_dirt
 from penstock.log.faults import LogDamaged
 from penstock.log.log import Log
@@ -37,6 +38,7 @@ class CompactedLog(Log):
         dirt: Dirt,
         *,
         last_offsets: Sequence[int],
+        aborted: Spans = NO_SPANS,
         keys_bytes_max: int,
         spare_bytes: int = 0,
         replaced_stay_seconds: float = 0.0,
@@ -44,11 +46,13 @@ class CompactedLog(Log):
     ) -> Account:
         """One round of compaction, told in `account` as it goes. The checkpoint must cover the dirt.
 
-        The batches with these last offsets stay, though perhaps empty: their producers are known by them.
+        The batches with these last offsets stay, though perhaps empty: their producers are known by them. What belongs to the aborted
+        transactions goes. All that began before the dirt ends must be decided, and the aborted ones among them be given.
         """
         order = Order(
             dirt, self.directory, self.clean_end, self._env.wall_ms(), self._config.delete_retention_ms, self._config.segment_bytes,
             self._config.index_interval_bytes, keys_bytes_max, spare_bytes, pack_ends([*last_offsets, dirt.end_offset - 1]),
+            aborted,
         )  # fmt: skip
         lineage = self._unflushed.lineage
 
@@ -56,9 +60,7 @@ class CompactedLog(Log):
             return await self._swap(group, compacted, lineage, replaced_stay_seconds)
 
         account = account or Account()
-        compaction = Compaction(
-            self._env, self._reader, self.epochs, order, generation=self._next_generation, swap=swap, account=account
-        )
+        compaction = Compaction(self._env, self._reader, self.epochs, order, generation=self._next_generation, swap=swap, account=account)
         try:
             await compaction.run()
         except CopyFailed as failure:

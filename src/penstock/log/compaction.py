@@ -18,12 +18,12 @@ Invariants:
   that stand for it the one with the highest generation (`segment.standing`), and generations are never given twice.
 - An old file goes only when the name of the new one is durable. A start that finds both makes sure of that first (sweeping.py).
 - For each key the record with the highest offset below the map's end stays, unless it is a tombstone whose horizon has passed. A record
-  that the map cannot judge stays.
+  that the map cannot judge stays. Records of aborted transactions are none: they go, and take no other's place (decided.py).
 - Groups are swapped in the order of their offsets, each durably before the next. A tombstone therefore never goes before the values that it
   deletes: those stand before it, and went with an earlier group, with the same one, or in an earlier round.
 - The clean end moves only after the last group: a round that is broken off is simply done again.
-- Only closed segments take part that are flushed, committed, and listed as closed by the checkpoint on the disk. So no start ever looks
-  for a torn write in them, and the checkpoint's own tail never lies inside of them.
+- Only closed segments take part that are flushed, committed, before every open transaction, and listed as closed by the checkpoint on the
+  disk. So no start ever looks for a torn write in them, and the checkpoint's own tail never lies inside of them.
 - Nothing damaged is copied. Where a walk finds damage the round ends, the old files stay, and readers are told as ever.
 
 The map and the chunk at hand are all that a round holds in memory. When the map is full the round ends where it ends; the next one goes on
@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from penstock.env import Env, File
 from penstock.errors import DiskFailed, DiskFull
 from penstock.log.chunks import ChunkWalk
+from penstock.log.decided import Decided, Spans
 from penstock.log.dirt import Dirt
 from penstock.log.epochs import Epochs
 from penstock.log.index import SparseIndex
@@ -78,6 +79,7 @@ class Order:
     keys_bytes_max: int
     spare_bytes: int  # So much room is left on the disk for others.
     kept_ends: bytes  # Packed by `pack_ends`.
+    aborted: Spans
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class Compaction:
         self._order = order
         self._generation = generation
         self._swap = swap
+        self._decided = Decided(order.aborted)
         self.account = account
         account.clean_end = order.clean_end
 
@@ -132,7 +135,7 @@ class Compaction:
         order = self._order
         keys = await self._map_keys()
         horizon_ms = min(TIME_MAX, order.wall_ms + order.delete_retention_ms)
-        sieve = Sieve(keys, order.wall_ms, horizon_ms, order.kept_ends)
+        sieve = Sieve(keys, order.wall_ms, horizon_ms, order.kept_ends, self._decided)
         for group, end_offset in self._groups(keys.end_offset):
             if not await self._replace(group, end_offset, sieve):
                 return
@@ -150,7 +153,7 @@ class Compaction:
             walk = self._walk(segment)
             try:
                 while not walk.is_done:
-                    if await walk.step(note, keys):
+                    if await walk.step(note, keys, self._decided):
                         if not keys.count:
                             raise MapTooSmall(f"{segment.path}: the batch at offset {walk.offset} has more keys than the map may hold")
                         keys.end_offset = walk.offset

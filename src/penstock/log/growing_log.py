@@ -37,14 +37,15 @@ from penstock.wire.batches import BatchHeader
 
 CLOSED = "the log is closed"
 NEVER = -1
+EXTRA_PER_APPENDED = 4  # So many bytes of the owner's may be written again, with a checkpoint, for one that was appended.
 
 
 class GrowingLog:
     __slots__ = (
         "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
-        "_files", "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_swaps", "_turn", "_unflushed", "_write",
-        "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure", "flushed_end", "identity",
-        "owner_is_void", "report", "start_offset",
+        "_extra_bytes", "_files", "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_swaps", "_turn",
+        "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure",
+        "flushed_end", "identity", "owner_is_void", "report", "start_offset",
     )  # fmt: skip
 
     def __init__(self, opening: Opening, found: Found) -> None:
@@ -84,6 +85,7 @@ class GrowingLog:
         self._checkpoint_start = found.start_offset if found.is_saved else NEVER
         self._checkpoint_base = found.checkpoint_bases[-1] if found.checkpoint_bases else NEVER  # The last segment that it lists.
         self._checkpointed_bytes = self._shelf.active.size - found.report.scanned_bytes
+        self._extra_bytes = 0  # Of its owner's in the last checkpoint.
         self._turn: asyncio.Lock | None = None  # Checkpoints, deletions, swaps and truncations take turns.
 
     @classmethod
@@ -98,11 +100,13 @@ class GrowingLog:
         is_clean: bool,
         restore: Callable[[bytes], None],
         replay: Callable[[BatchHeader], None],
+        replay_control: Callable[[BatchHeader, Buffer], None] | None = None,
         epoch_max: int = EPOCH_MAX,
     ) -> Self:
         """Opens the log, or makes it. Calls `restore` once with what the last checkpoint kept for its owner, then `replay` for each batch
-        that came after it. Everything in a log that was opened is flushed. No batch of a later epoch than `epoch_max` is believed."""
-        opening = Opening(env, directory, identity, config, files, is_clean, restore, replay, epoch_max)
+        that came after it; for control batches `replay_control`, if there is one, with the whole batch. Everything in a log that was
+        opened is flushed. No batch of a later epoch than `epoch_max` is believed."""
+        opening = Opening(env, directory, identity, config, files, is_clean, restore, replay, epoch_max, replay_control)
         return cls(opening, await recover(opening))
 
     @property
@@ -307,7 +311,9 @@ class GrowingLog:
     def wants_checkpoint(self) -> bool:
         """Whether a start after a crash would have much to scan, or would have to take a new epoch on trust."""
         unsaved_bytes = self.appended_bytes - self._checkpointed_bytes
-        is_due = unsaved_bytes > 0 and (self._has_news or unsaved_bytes >= self._config.checkpoint_bytes)
+        # One with much of its owner's waits until a part of that was appended: so what all of them cost grows with the log alone.
+        is_much = unsaved_bytes >= max(self._config.checkpoint_bytes, self._extra_bytes // EXTRA_PER_APPENDED)
+        is_due = unsaved_bytes > 0 and (self._has_news or is_much)
         return (is_due or self._swaps.is_listed) and not self.owner_is_void
 
     def owner_is_rebuilt(self) -> None:
@@ -342,6 +348,7 @@ class GrowingLog:
             self._checkpoint_end, self._checkpoint_start = checkpoint.end_offset, checkpoint.start_offset
             self._checkpoint_base = checkpoint.last_base
             self._checkpointed_bytes = checkpoint.appended_bytes
+            self._extra_bytes = checkpoint.extra_bytes
             self._swaps.checkpoint_written(checkpoint.number)
             self._has_news = max(self._shelf.active.base_offset, self.epochs.latest_start) >= checkpoint.end_offset
 

@@ -27,6 +27,7 @@ from penstock.log.segment import DROPPED, Segment, SegmentName
 from penstock.log.sweeping import last_generation, size_on_disk, sweep, sweep_below
 from penstock.log.tail import Rule, Stretch, Verdict, judge
 from penstock.log.tail_scan import FlushFailed, TailScan
+from penstock.vocabulary import Buffer
 from penstock.wire.batches import BatchHeader
 
 EPOCH_MAX = 2**31 - 1
@@ -45,6 +46,7 @@ class Opening:
     restore: Callable[[bytes], None]
     replay: Callable[[BatchHeader], None]
     epoch_max: int = EPOCH_MAX  # No batch can have been written in a later epoch than this.
+    replay_control: Callable[[BatchHeader, Buffer], None] | None = None  # For control batches, in place of `replay`.
 
 
 def ancestors(directory: str) -> list[str]:
@@ -158,7 +160,10 @@ async def _look_above(opening: Opening, found: Found, above: list[Segment], *, m
     disk = opening.env.disk
     if found.failure is not None or not (found.segments or above):
         return
-    scan = TailScan(disk, opening.files, opening.identity, found, replay=opening.replay, epoch_max=opening.epoch_max)
+    scan = TailScan(
+        disk, opening.files, opening.identity, found,
+        replay=opening.replay, replay_control=opening.replay_control, epoch_max=opening.epoch_max,
+    )  # fmt: skip
     try:
         bad = await scan.run(above)
         if bad is not None:

@@ -1,26 +1,28 @@
 """What compaction does to the batches of one chunk: checks them, enters their keys, or leaves out what nobody needs.
 
 Plain functions over bytes, run away from the loop. Nearly all of the work is the compiled sieve's (wire/sieve.py), which takes plain
-batches. Compressed ones are made plain, sifted, and packed again with their own codec if anything changed; otherwise they stay byte for
-byte. Transactional and control batches are neither read for keys nor changed: which transactions were aborted is not known here, and the
-value of an aborted one must not take the place of one that holds.
+batches. Compressed ones, and those of committed transactions, are made plain, sifted, and packed again as they were if anything changed;
+otherwise they stay byte for byte. Batches of aborted transactions are left out, and so are markers that nobody needs (decided.py).
 Everything is verified before it is copied, as by every reader: checksums, order, epochs. What is damaged is never copied.
 """
 
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import NamedTuple
 
 from penstock.errors import MalformedInput
+from penstock.log.decided import Decided
 from penstock.log.epochs import Epochs
 from penstock.log.faults import LogDamaged
 from penstock.log.key_map import KeyMap
 from penstock.wire.batches import HEADER_BYTES, BatchHeader, read_header
 from penstock.wire.records import ScanFault, scan_batches
-from penstock.wire.repacking import packed, unpacked
+from penstock.wire.repacking import emptied, packed, unpacked, with_horizon
 from penstock.wire.sieve import Sifted, Stop, sift_batches
 
 UNPACKED_BYTES_MAX = 1 << 30  # More than any batch that was ever admitted unpacks to.
 _ANY_OFFSET = 2**63 - 1
+_END = Struct(">q")  # One of the kept ends.
 
 
 class Chunk(NamedTuple):
@@ -43,8 +45,19 @@ class Checked(NamedTuple):
 class Sieve:
     keys: KeyMap
     wall_ms: int
-    horizon_ms: int  # Until when tombstones stay that are met for the first time.
+    horizon_ms: int  # Until when tombstones, and markers that nobody needs, stay that are met for the first time.
     kept_ends: bytes  # Last offsets of batches that stay even if they are empty; see wire/sieve.py.
+    decided: Decided
+
+    def keeps(self, last_offset: int) -> bool:
+        low, high = 0, len(self.kept_ends) // _END.size
+        while low < high:
+            middle = (low + high) // 2
+            if _END.unpack_from(self.kept_ends, middle * _END.size)[0] < last_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self.kept_ends[low * _END.size : (low + 1) * _END.size] == _END.pack(last_offset)
 
 
 @dataclass(slots=True)
@@ -83,7 +96,7 @@ def check(chunk: Chunk) -> Checked:
     return Checked(at, offset)
 
 
-def note(chunk: Chunk, keys: KeyMap) -> tuple[Checked, bool]:
+def note(chunk: Chunk, keys: KeyMap, decided: Decided) -> tuple[Checked, bool]:
     """Enters the keys of the chunk's batches; what of it was entered, and whether the map is full."""
     checked = check(chunk)
     at = 0
@@ -91,7 +104,7 @@ def note(chunk: Chunk, keys: KeyMap) -> tuple[Checked, bool]:
         at, stop = keys.note(chunk.content, at, checked.size)[::2]
         if stop == Stop.SPECIAL:
             header = read_header(chunk.content, at)
-            if not _is_left_alone(header):
+            if not header.is_control and not (header.is_transactional and decided.is_aborted(header)):
                 plain = _unpacked(chunk, at, header)
                 stop = keys.note(plain, 0, len(plain)).stop
             if stop != Stop.FULL:
@@ -121,16 +134,45 @@ def sift(chunk: Chunk, sieve: Sieve, mark_bytes: int) -> tuple[Checked, Left]:
 
 def _sift_special(chunk: Chunk, at: int, header: BatchHeader, sieve: Sieve, left: Left) -> None:
     batch = chunk.content[at : at + header.size]
-    if _is_left_alone(header):
-        left.add(batch, [(header.base_offset, 0, header.newest_timestamp)])
+    if header.is_control:
+        _sift_marker(batch, header, sieve, left)
         return
+    if header.is_transactional:
+        sieve.decided.meet(header)
+        if sieve.decided.is_aborted(header):
+            _leave_out(batch, header, sieve, left)
+            return
     plain = _unpacked(chunk, at, header)
     sifted = _sift(plain, 0, len(plain), sieve, 1)
     _check_stop(chunk, at, sifted.stop)
     left.records_removed += sifted.records_removed
     left.batches_changed += sifted.batches_changed
     if sifted.content:
-        left.add(packed(sifted.content, header.codec) if sifted.batches_changed else batch, sifted.marks)
+        left.add(packed(sifted.content, header) if sifted.batches_changed else batch, sifted.marks)
+
+
+def _sift_marker(batch: bytes, header: BatchHeader, sieve: Sieve, left: Left) -> None:
+    is_needed, horizon_ms = sieve.decided.ends_something(header), header.delete_horizon_ms
+    is_due = not header.record_count or (not is_needed and horizon_ms is not None and horizon_ms <= sieve.wall_ms)
+    if is_due:
+        _leave_out(batch, header, sieve, left)
+        return
+    if not is_needed and horizon_ms is None:
+        batch = with_horizon(batch, sieve.horizon_ms)
+        left.batches_changed += 1
+    left.add(batch, [(header.base_offset, 0, header.newest_timestamp)])
+
+
+def _leave_out(batch: bytes, header: BatchHeader, sieve: Sieve, left: Left) -> None:
+    """All of its records; and the batch itself, unless its producer is known by it."""
+    is_kept = sieve.keeps(header.last_offset)
+    left.records_removed += header.record_count
+    if is_kept and header.record_count:
+        batch = emptied(batch)
+    if header.record_count or not is_kept:
+        left.batches_changed += 1
+    if is_kept:
+        left.add(batch, [(header.base_offset, 0, -1)])
 
 
 def _sift(content: bytes, at: int, end: int, sieve: Sieve, mark_bytes: int) -> Sifted:
@@ -139,10 +181,6 @@ def _sift(content: bytes, at: int, end: int, sieve: Sieve, mark_bytes: int) -> S
         content, at, end, keys.table, seed=keys.seed, map_end=keys.end_offset, wall_ms=sieve.wall_ms, horizon_ms=sieve.horizon_ms,
         kept_ends=sieve.kept_ends, mark_bytes=mark_bytes,
     )  # fmt: skip
-
-
-def _is_left_alone(header: BatchHeader) -> bool:
-    return header.is_transactional or header.is_control
 
 
 def _unpacked(chunk: Chunk, at: int, header: BatchHeader) -> bytes:

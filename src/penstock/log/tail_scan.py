@@ -18,6 +18,7 @@ from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.segment import Segment
 from penstock.log.tail import Stretch
 from penstock.log.walking import Walk
+from penstock.vocabulary import Buffer
 from penstock.wire.batches import BatchHeader
 
 
@@ -27,13 +28,15 @@ class FlushFailed(DiskFailed):
 
 class TailScan:
     def __init__(
-        self, disk: Disk, files: OpenFiles, identity: LogIdentity, found: Found, *, replay: Callable[[BatchHeader], None], epoch_max: int
-    ) -> None:
+        self, disk: Disk, files: OpenFiles, identity: LogIdentity, found: Found, *,
+        replay: Callable[[BatchHeader], None], replay_control: Callable[[BatchHeader, Buffer], None] | None, epoch_max: int,
+    ) -> None:  # fmt: skip
         self._disk = disk
         self._files = files
         self._identity = identity
         self._found = found
         self._replay = replay
+        self._replay_control = replay_control
         self._epoch_max = epoch_max
         self.held: dict[str, OpenFile] = {}
         self.is_changed = False  # Something was found, made or cut that may not be on the disk yet.
@@ -88,6 +91,10 @@ class TailScan:
                 if not self._fits(header):
                     return Stretch(file, position, end)
                 self._take(segment, position, header)
+                if header.is_control and self._replay_control is not None:
+                    self._replay_control(header, chunk.batch_at(position, header))
+                else:
+                    self._replay(header)
         if segment.size < end:
             return Stretch(file, segment.size, end)
         if segment.name.is_compacted:
@@ -116,7 +123,6 @@ class TailScan:
         segment.index.note(header.base_offset, position, header.newest_timestamp)
         if header.leader_epoch != found.epochs.latest:
             found.epochs.begin(header.leader_epoch, header.base_offset)
-        self._replay(header)
         segment.size = position + header.size
         found.end_offset = header.end_offset
         found.report.scanned_bytes += header.size

@@ -24,6 +24,10 @@ class Chunk(NamedTuple):
             yield self.position + at, header
             at += header.size
 
+    def batch_at(self, position: int, header: BatchHeader) -> bytes:
+        """The batch that begins at this position of the file."""
+        return self.content[position - self.position : position - self.position + header.size]
+
     def epoch_after(self, position: int, header: BatchHeader) -> int:
         """The leader epoch of the batch after this one; -1 when this is the chunk's last."""
         at = position - self.position + header.size

@@ -7,7 +7,7 @@ ends later began no earlier than that.
 
 Rows are packed numbers in memory, 32 bytes each, and travel with the producers' snapshot in the log's checkpoint. One file per segment, as
 Kafka has, would save memory where somebody aborts millions of transactions, and cost every start, cut and swap of a segment another file.
-A checkpoint waits until as much was appended as it carries (log/growing_log.py), so what is written for it in all grows with the log only.
+A checkpoint with many of them waits until more was appended (log/growing_log.py), so what is written in all grows with the log only.
 Hot path: `between`, once for each fetch of a reader of committed records.
 """
 
@@ -16,6 +16,7 @@ from array import array
 from bisect import bisect_left
 from struct import Struct
 
+from penstock.log.decided import Spans
 from penstock.vocabulary import Offset, ProducerId
 
 Aborted = tuple[ProducerId, Offset]  # Whose it was, and where it began: as Fetch tells it.
@@ -55,15 +56,17 @@ class AbortedIndex:
         while at < stop:
             block_end = min(stop, at - at % _BLOCK + _BLOCK)
             if self._lowest[at // _BLOCK] < end_offset:
-                found += [
-                    (ProducerId(producers[row]), Offset(firsts[row])) for row in range(at, block_end) if firsts[row] < end_offset
-                ]
+                found += [(ProducerId(producers[row]), Offset(firsts[row])) for row in range(at, block_end) if firsts[row] < end_offset]
             at = block_end
         return found
 
-    def spans(self, end_offset: int) -> list[tuple[int, int, int]]:
-        """(producer, first offset, marker offset) of all that began before the offset."""
-        return [row for row in zip(self._producers, self._firsts, self._markers, strict=True) if row[1] < end_offset]
+    def has_any_after(self, from_offset: int) -> bool:
+        """Whether any ended at or after the offset: in one step, for who would rather not ask which."""
+        return bool(self._markers) and self._markers[-1] >= from_offset
+
+    def spans(self) -> Spans:
+        """A copy of all of them, for compaction."""
+        return Spans(self._producers[:], self._firsts[:], self._markers[:])
 
     def forget_below(self, offset: int) -> None:
         """Those that ended before the offset are of no use any more. They go a block at a time, so some stay for longer."""

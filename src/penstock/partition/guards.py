@@ -1,8 +1,8 @@
 """Guards of transactions that are about to begin on a partition: why none is left hanging (KIP-890).
 
-Before the first batch of a transaction is appended, its coordinator is asked whether the transaction is open and knows of the partition. From
-before that question until the append the leader holds a guard for the producer. A marker for it, or a change of leader, voids the guard:
-what the coordinator said may not hold any more, and a batch appended after the marker would belong to a transaction that nobody ends.
+Before the first batch of a transaction is appended, its coordinator is asked whether the transaction is open and knows of the partition.
+From before that question until the append the leader holds a guard for the producer. A marker for it, or a change of leader, voids the
+guard: what the coordinator said may not hold any more, and a batch appended after the marker would be of a transaction that nobody ends.
 All batches of a producer that wait at the same time share one guard. It remembers the lowest sequence among them: if that one's question
 came to nothing, a later batch that was let through must not take its place.
 What waits may be forgotten: a guard is no part of what is replayed.

@@ -6,8 +6,8 @@ Whoever has a partition in hand across an `await` looks again whether it still l
 `append` takes a batch that admission has let through, stamps offset and epoch into its header, decides on its sequence and hands the
 bytes to the log. What becomes of the producer's answer is the leader machine's business; who is told that more can be read is the broker's.
 
-Transactions. Whoever has a transactional batch asks `needs_verification`. If so it takes a `guard`, asks the transaction's coordinator, notes
-the number that it was told in the guard, and gives the guard to `append`, which refuses the batch if the guard is void by then (guards.py).
+Transactions. Whoever has a transactional batch asks `needs_verification`. If so it takes a `guard`, asks the transaction's coordinator,
+notes the number that it was told in the guard, and gives the guard to `append`, which refuses the batch if it is void by then (guards.py).
 A coordinator ends the transaction here by `append_marker`. Readers of committed records see up to `last_stable_offset`, and are told which
 transactions to pass over (`aborted`): asked after the bytes were read, for the range that they cover.
 Hot path: one `append` per produced batch, one `read` per fetched partition.
@@ -80,8 +80,9 @@ class Appended(NamedTuple):
 
 class Partition:
     __slots__ = (
-        "_config", "_flushed_bytes", "_guards", "_readable_bytes", "_watermark", "end_is_known", "epoch", "followers", "index",
-        "is_deleted", "is_internal", "leader", "log", "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
+        "_config", "_decided_below", "_flushed_bytes", "_guards", "_readable_bytes", "_watermark", "end_is_known", "epoch",
+        "followers", "index", "is_deleted", "is_internal", "leader", "log", "plain_rules", "producers", "single_replies", "topic",
+        "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +105,7 @@ class Partition:
         self._watermark = Offset(log.start_offset)  # What is known of the leader's, while another leads. Never goes back.
         self.producers = producers
         self._guards = Guards(producers.producers_max)
+        self._decided_below = Offset(0)  # When `forget_old` last looked, no record of an aborted transaction was left below.
         self.is_internal = is_internal  # The cluster's own: clients may read it, but not write.
         self.config = config
         self.is_deleted = False
@@ -168,6 +170,7 @@ class Partition:
     def log_was_cut(self) -> None:
         """Where acknowledged records were lost the watermark may stand past the end: what comes there next is not committed yet."""
         self._watermark = min(self._watermark, self.log.end_offset)
+        self._decided_below = Offset(0)
 
     def _set_plain_rules(self) -> None:
         """The straight way of a produce request is for those who lead."""
@@ -267,6 +270,10 @@ class Partition:
         """(producer, first offset) of the aborted transactions that have records in this range of offsets."""
         return self.producers.aborted.between(from_offset, end_offset)
 
+    def has_aborted_after(self, offset: int) -> bool:
+        """Whether any transaction that was aborted ended at or after the offset; far cheaper than asking which."""
+        return self.producers.aborted.has_any_after(offset)
+
     def _decide_transactional(self, header: BatchHeader, verdict: ErrorCode | Duplicate, guard: Guard | None) -> ErrorCode | Duplicate:
         """A batch that is here already, or of an old epoch, is answered so whatever its transaction is (KAFKA-19690)."""
         if not isinstance(verdict, ErrorCode) or verdict is ErrorCode.INVALID_PRODUCER_EPOCH:
@@ -298,6 +305,13 @@ class Partition:
         self.producers.forget_all()
         self.producers = fresh
         self.log.owner_is_rebuilt()
+
+    def forget_old(self, silent_since_ms: int) -> None:
+        """By the clock: producers that are silent, and aborted transactions of which retention or compaction has left nothing. Those go a
+        round later: somebody may still have bytes in hand from before, and ask which of them to pass over."""
+        self.producers.forget_silent_since(silent_since_ms)
+        self.producers.aborted.forget_below(self._decided_below)
+        self._decided_below = max(self.log.start_offset, Offset(self.log.clean_end))
 
     def begin_flush(self) -> Flush | None:
         """What must be flushed; None when nothing must be."""

@@ -185,7 +185,7 @@ class ProducerStates:
             self.replay(header, wall_ms)
             return
         require(len(batch) == header.size, "a marker is more than its header")
-        # Of an emptied marker the records that it was about are gone. Who has them still, since it fetched them before, may never show them.
+        # Of an emptied marker the records that it was about are gone. Who still has them, fetched before that, need never show them.
         marker = decode_marker(batch) if header.record_count else _EMPTIED
         if marker is not None:
             self.replay_marker(header, marker, wall_ms)

@@ -1,5 +1,5 @@
-"""The transactions of one partition that readers of committed records cannot see past: those that are open, and those that have ended with a
-marker that is not below the watermark yet.
+"""The transactions of one partition that readers of committed records cannot see past: those that are open, and those that have ended with
+a marker that is not below the watermark yet.
 
 Replayed from the log like the producers that they belong to (producers.py, which calls this): a transaction begins with the first
 transactional batch of its producer here, and ends with its marker. Of each producer the last marker is remembered too: by the number of its
@@ -11,7 +11,7 @@ O(1) for each batch and each marker. Nothing here is touched by producers withou
 from collections import deque
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.wire.markers import NO_COORDINATOR_EPOCH, NO_NUMBER
 
@@ -118,13 +118,13 @@ class OpenTransactions:
         rows, at = _rows(snapshot, at, _OPEN)
         self.by_producer = {producer_id: Open(*known) for producer_id, *known in rows}
         rows, at = _rows(snapshot, at, _ENDED)
-        self._ended = deque(rows)
+        self._ended = deque((first, marker) for first, marker in rows)
         rows, at = _rows(snapshot, at, _ENDING_ROW)
-        self._endings = dict(rows)
+        self._endings = {producer_id: packed for producer_id, packed in rows}
         return at
 
 
-def _rows(snapshot: bytes, at: int, row: Struct) -> "tuple[Iterator[tuple[int, ...]], int]":
+def _rows(snapshot: bytes, at: int, row: Struct) -> tuple[Iterator[tuple[Any, ...]], int]:
     (count,) = _COUNT.unpack_from(snapshot, at)
     begin = at + _COUNT.size
     end = begin + count * row.size

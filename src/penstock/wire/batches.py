@@ -168,7 +168,7 @@ def encode_batch(
     if not chosen:
         raise ValueError("a batch has at least one record")
     base_timestamp = chosen[0].timestamp_ms
-    payload = compress(Codec(codec), b"".join(_encode_record(record, delta, base_timestamp) for delta, record in enumerate(chosen)))
+    payload = compress(Codec(codec), b"".join(encode_record(record, delta, base_timestamp) for delta, record in enumerate(chosen)))
     attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0) | (CONTROL_BIT if is_control else 0)
     batch = bytearray(HEADER_BYTES + len(payload))
     _HEADER.pack_into(
@@ -229,7 +229,7 @@ def iterate_records(header: BatchHeader, payload: bytes) -> Iterator[Record]:
         raise MalformedInput("a batch is longer than its records")
 
 
-def _encode_record(record: Record, delta: int, base_timestamp: int) -> bytes:
+def encode_record(record: Record, delta: int, base_timestamp: int) -> bytes:
     fields = [b"\0", varint(record.timestamp_ms - base_timestamp), varint(delta), _nullable(record.key), _nullable(record.value)]
     fields.append(varint(len(record.headers)))
     for name, content in record.headers:

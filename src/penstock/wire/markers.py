@@ -1,8 +1,8 @@
 """The markers that end transactions: control batches of one record, as Kafka lays them out (KIP-98).
 
-The key says what happened (version 0, then 0 for abort and 1 for commit), the value which coordinator said so (version 0, its epoch). Clients
-read the key alone. Ours also carry, as a header of the record, the number of the transaction that they end, where it is known: so whoever
-replays a log knows which transactions have ended there, and a marker that was delayed on its way is told from the next one's.
+The key says what happened (version 0, then 0 for abort and 1 for commit), the value which coordinator said so (version 0, its epoch).
+Clients read the key alone. Ours also carry, as a header of the record, the number of the transaction that they end, where it is known: so
+whoever replays a log knows which transactions have ended there, and a marker that was delayed on its way is told from the next one's.
 A marker has the producer's id and epoch and no sequence, and takes one offset. One that compaction has emptied has no record any more.
 """
 

@@ -1,6 +1,6 @@
-"""DescribeProducers, version 0 (KIP-664): the idempotent producers that a partition remembers.
+"""DescribeProducers, version 0 (KIP-664): the producers that a partition remembers.
 
-Each with its epoch, its last sequence and the time of its last batch. There are no transactions yet, so none is open (-1).
+Each with its epoch, its last sequence, the time of its last batch, and where its open transaction began here (-1: it has none).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,6 @@ from penstock.wire import schemas
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
-
-NO_COORDINATOR_EPOCH = -1
-NO_OPEN_TRANSACTION = -1
 
 
 async def describe_producers(node: "Node", call: Call) -> list[Buffer]:
@@ -56,8 +53,8 @@ async def _producers(partition: Partition, patience: Patience) -> list[dict[str,
                     "producer_epoch": producer.epoch,
                     "last_sequence": producer.last_sequence,
                     "last_timestamp": producer.last_timestamp_ms,
-                    "coordinator_epoch": NO_COORDINATOR_EPOCH,
-                    "current_txn_start_offset": NO_OPEN_TRANSACTION,
+                    "coordinator_epoch": producer.coordinator_epoch,
+                    "current_txn_start_offset": producer.open_since,
                 }
             )
     return rows

@@ -1,0 +1,60 @@
+"""What compaction knows of transactions: which were aborted, and which markers are still needed.
+
+All of a log that compaction looks at is decided: every transaction that began there has its marker below the watermark. So a transactional
+batch that belongs to no aborted transaction is one that was committed, and its records are like any others. Those of aborted ones
+go at once, and their keys never count.
+A marker stays as long as the second walk, which begins at the log's start, meets a batch of its transaction, be it an empty one; and then
+for as long as a tombstone does: who had read the batches before must come to the marker too.
+Used by one walk at a time, away from the loop.
+"""
+
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+from penstock.wire.batches import BatchHeader
+
+
+class Spans(NamedTuple):
+    """The aborted transactions of a log, in the order of their markers: packed, so that they can be handed over at once."""
+
+    producers: "array[int]"
+    firsts: "array[int]"  # Where each began,
+    markers: "array[int]"  # and where its marker stands.
+
+
+NO_SPANS = Spans(array("q"), array("q"), array("q"))
+
+
+class Decided:
+    __slots__ = ("_by_producer", "_met", "_spans")
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+        self._by_producer: dict[int, tuple[array[int], array[int]]] | None = None  # Firsts and markers of each, ascending.
+        self._met: set[int] = set()  # Producers of whose transaction a batch was met since their last marker.
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a transactional batch belongs to an aborted transaction."""
+        firsts, markers = self._spans_of(header.producer_id)
+        row = bisect_right(firsts, header.base_offset) - 1
+        return row >= 0 and header.base_offset < markers[row]
+
+    def meet(self, header: BatchHeader) -> None:
+        """The second walk has come to a transactional batch."""
+        self._met.add(header.producer_id)
+
+    def ends_something(self, header: BatchHeader) -> bool:
+        """The second walk has come to a marker: whether any batch of its transaction is left."""
+        is_met = header.producer_id in self._met
+        self._met.discard(header.producer_id)
+        return is_met
+
+    def _spans_of(self, producer_id: int) -> "tuple[array[int], array[int]]":
+        if self._by_producer is None:
+            self._by_producer = {}
+            for producer, first, marker in zip(*self._spans, strict=True):
+                firsts, markers = self._by_producer.setdefault(producer, (array("q"), array("q")))
+                firsts.append(first)
+                markers.append(marker)
+        return self._by_producer.get(producer_id, NO_SPANS[1:])
