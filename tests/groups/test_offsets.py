@@ -8,6 +8,7 @@ from penstock.groups.bounds import DELETED_AT_ONCE, GOING_MS
 from penstock.groups.commands import DeleteGroup, ForgetTopic, Leaving, NewOffset
 from penstock.groups.replies import DeleteGroupReply, TopicForgotten
 from penstock.groups.states import GroupState
+from penstock.groups.views import OffsetView
 from penstock.vocabulary import TopicId
 
 
@@ -20,9 +21,9 @@ def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
 def test_everything_about_a_commit_comes_back() -> None:
     scene = Scene()
     assert scene.commit(NewOffset("t", 3, 42, leader_epoch=5, metadata="ünïcode ✓")) == [ErrorCode.NONE]
-    assert scene.offset("t", 3) == ("t", 3, 42, 5, "ünïcode ✓", scene.wall_ms)
+    assert scene.offset("t", 3) == OffsetView("t", 3, 42, 5, "ünïcode ✓", scene.wall_ms)
     scene.restart()
-    assert scene.offset("t", 3) == ("t", 3, 42, 5, "ünïcode ✓", scene.wall_ms)
+    assert scene.offset("t", 3) == OffsetView("t", 3, 42, 5, "ünïcode ✓", scene.wall_ms)
 
 
 def test_no_metadata_is_an_empty_text() -> None:
