@@ -72,7 +72,7 @@ class Cleaner:
         return [partition for _, partition in sorted(ratios, key=lambda pair: -pair[0])]
 
     def _dirt(self, partition: Partition) -> Dirt | None:
-        return partition.log.dirt(self._node.env.wall_ms(), partition.high_watermark) if partition.config.is_compacted else None
+        return partition.log.dirt(self._node.env.wall_ms(), partition.last_stable_offset) if partition.config.is_compacted else None
 
     async def _compact(self, partition: Partition) -> None:
         """The log may have changed in any way since it was looked at."""
@@ -90,6 +90,7 @@ class Cleaner:
             await partition.log.compact(
                 dirt,
                 last_offsets=partition.producers.last_offsets(),
+                aborted=partition.producers.aborted.spans(),
                 keys_bytes_max=node.settings.cleaner_keys_bytes,
                 spare_bytes=node.settings.disk_free_bytes_min,
                 replaced_stay_seconds=REPLACED_STAY_SECONDS,
