@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import ErrorCode
-from penstock.groups import committing, coordinator, pending
+from penstock.groups import committing, pending
 from penstock.groups.commands import EndPending
 from penstock.groups.draft import Draft, Sessions
 from penstock.groups.guards import Guard, Guards
@@ -13,6 +13,7 @@ from penstock.groups.image import GroupsImage
 from penstock.groups.pending_image import PendingImage, Place
 from penstock.groups.pending_records import PENDING_KIND, OffsetPending, PendingDropped
 from penstock.groups.records import OffsetCommitted
+from penstock.groups.views import OffsetView
 from penstock.vocabulary import ProducerId
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
@@ -131,8 +132,8 @@ def leaves_what_is_pending_out_of_a_snapshot() -> Patches:
 
 
 def calls_everything_stable() -> Patches:
-    right = coordinator._offset_view
-    return [(coordinator, "_offset_view", lambda topic, number, committed, held: right(topic, number, committed, ()))]
+    right = OffsetView.of
+    return [(OffsetView, "of", lambda topic, number, committed, held: right(topic, number, committed))]
 
 
 def does_not_count_what_goes() -> Patches:

@@ -1,9 +1,10 @@
 """What readers may see of a group, as plain values: for ListGroups, DescribeGroups, OffsetFetch, lag and the admin doors."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.groups.image import Committed
 from penstock.groups.pending_records import OffsetPending
 from penstock.groups.states import GroupState
 from penstock.vocabulary import ProducerId
@@ -51,6 +52,12 @@ class OffsetView(NamedTuple):
     metadata: str = ""
     committed_ms: int = -1
     is_unstable: bool = False  # An open transaction may still change it, and a stable one was asked for: no offset is told.
+
+    @classmethod
+    def of(cls, topic: str, partition: int, committed: Committed | None, unstable: Container[tuple[str, int]] = ()) -> "OffsetView":
+        if (topic, partition) in unstable:
+            return cls(topic, partition, is_unstable=True)
+        return cls(topic, partition, *(committed or ())[:4])
 
 
 @dataclass(frozen=True, slots=True)

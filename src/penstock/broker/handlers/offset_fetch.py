@@ -1,12 +1,13 @@
 """OffsetFetch, versions 1 to 10 (KIP-447 stable offsets from 7, KIP-709 several groups from 8, KIP-848 from 9, KIP-516 topic ids in 10).
 
 Without a list of topics all of a group's offsets are told. A group or partition that nothing was committed for has offset -1 and no error.
-What is told is durable: the reply waits for commits that are still on their way to the disk, so `require_stable` changes nothing.
+What is told is durable: the reply waits for commits that are still on their way to the disk. With `require_stable` a partition whose offset
+an open transaction may still change is UNSTABLE_OFFSET_COMMIT: the client comes again. Without, it is as if the transaction weren't there.
 Errors of the whole group stand with the group, in versions 2 to 7 at the top, and in version 1 with each partition.
 Unavailable coordinators are told as NOT_COORDINATOR: consumers before Kafka 3.9 don't come again on COORDINATOR_NOT_AVAILABLE.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 _ERRORS_FROM = 2
+_STABLE_FROM = 7
 _MANY_FROM = 8
 _TOPIC_IDS_FROM = 10
 
@@ -45,10 +47,11 @@ class _Found(NamedTuple):
 
 async def offset_fetch(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
+    is_stable = call.version >= _STABLE_FROM and request.require_stable
     if call.version < _MANY_FROM:
-        found = await _fetch(node, call.version, request.group_id, request.topics)
+        found = await _fetch(node, call.version, request.group_id, request.topics, is_stable=is_stable)
         return await written(node, call, {"topics": found.topics, "error_code": found.code}, found.rows)
-    groups = await together(partial(_fetch, node, call.version, wish.group_id, wish.topics) for wish in request.groups)
+    groups = await together(partial(_fetch, node, call.version, wish.group_id, wish.topics, is_stable=is_stable) for wish in request.groups)
     rows = [
         {"group_id": wish.group_id, "topics": found.topics, "error_code": found.code}
         for wish, found in zip(request.groups, groups, strict=True)
@@ -56,15 +59,15 @@ async def offset_fetch(node: "Node", call: Call) -> list[Buffer]:
     return await written(node, call, {"groups": rows}, sum(1 + found.rows for found in groups))
 
 
-async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] | None) -> _Found:
+async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] | None, *, is_stable: bool) -> _Found:
     wishes = None if topics is None else [_wish(node, version, topic) for topic in topics]
     wanted = None if wishes is None else [(wish.topic, index) for wish in wishes if wish.topic is not None for index in wish.partitions]
     try:
         coordinator = node.groups.find(group)
         if wishes is None:
-            held = await coordinator.read(lambda state: state.all_offsets(group))
-            return _Found(ErrorCode.NONE, await _all(node, version, held))
-        views = await coordinator.read(lambda state: state.offsets(group, wanted))
+            held, unstable = await coordinator.read(lambda state: (state.all_offsets(group), state.unstable(group)))
+            return _Found(ErrorCode.NONE, await _all(node, version, held, unstable if is_stable else ()))
+        views = await coordinator.read(lambda state: state.offsets(group, wanted, require_stable=is_stable))
     except Refusal as refusal:
         code = ErrorCode.NOT_COORDINATOR if refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE else refusal.code
         return _Found(code, _refused(wishes, code) if version < _ERRORS_FROM else [])
@@ -88,7 +91,9 @@ def _asked(wishes: Sequence[_Wish], views: Iterable[OffsetView]) -> list[dict[st
     return [{**wish.named, "partitions": [row(wish, index) for index in wish.partitions]} for wish in wishes]
 
 
-async def _all(node: "Node", version: int, held: Sequence[tuple[str, Mapping[int, Committed]]]) -> list[dict[str, Any]]:
+async def _all(
+    node: "Node", version: int, held: Sequence[tuple[str, Mapping[int, Committed]]], unstable: Container[tuple[str, int]] = ()
+) -> list[dict[str, Any]]:
     """In slices: a group may have committed for everything that there is."""
     topics, patience, known = [], Patience(node.env), node.image.topics
     for name, partitions in held:
@@ -99,7 +104,7 @@ async def _all(node: "Node", version: int, held: Sequence[tuple[str, Mapping[int
         for partition, committed in partitions.items():
             if patience.is_over():
                 await patience.pause_if_over()
-            rows.append(_row(OffsetView(name, partition, *committed[:4])))
+            rows.append(_row(OffsetView.of(name, partition, committed, unstable)))
         topics.append({**named, "partitions": rows})
     return topics
 
@@ -109,6 +114,8 @@ def _refused(wishes: Sequence[_Wish] | None, code: ErrorCode) -> list[dict[str, 
 
 
 def _row(view: OffsetView) -> dict[str, Any]:
+    if view.is_unstable:
+        return _nothing(view.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     return {
         "partition_index": view.partition,
         "committed_offset": view.offset,
