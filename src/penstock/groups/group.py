@@ -220,7 +220,7 @@ class Group:
     def choose_protocol(self, replaced: Mapping[str, Protocols] | None = None) -> str:
         """The one that most members prefer among those that all offer; `replaced` are offers to count instead of a member's own."""
         instead = replaced or {}
-        return _most_wanted([instead.get(member.member_id, member.protocols) for member in self.members.values()])
+        return most_wanted([instead.get(member.member_id, member.protocols) for member in self.members.values()])
 
     def subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic. A consumer's subscription that can't be read might name it."""
@@ -302,7 +302,7 @@ class Group:
                 del self.support[name]
 
 
-def _most_wanted(offers: Sequence[Protocols]) -> str:
+def most_wanted(offers: Sequence[Protocols]) -> str:
     common = {name for name, _ in offers[0]}.intersection(*({name for name, _ in offer} for offer in offers[1:]))
     require(bool(common), "the members of a group share a protocol")
     votes = {name: 0 for name, _ in offers[0] if name in common}

@@ -65,7 +65,7 @@ class GroupsImage:
             raise records.unreadable(wrong) from None
 
     def holds(self, group: str) -> bool:
-        return group in self.saved or group in self.offsets or group in self.pending.groups
+        return group in self.saved or group in self.consumers.groups or group in self.offsets or group in self.pending.groups
 
     def saved_bytes(self, group: str) -> int:
         """What the group's record takes in memory."""

@@ -31,8 +31,12 @@ from penstock.groups.states import GroupState
 from penstock.vocabulary import ProducerId
 
 
-def commit_pending(group: Group | None, command: CommitPending, draft: Draft) -> None:
-    fault = ErrorCode.COORDINATOR_NOT_AVAILABLE if draft.is_going(command.group) else _fault_of_member(group, command)
+def commit_pending(group: Group | None, command: CommitPending, draft: Draft, *, fault: ErrorCode | None = None) -> None:
+    """`fault` is given by a group of another kind that has judged the member itself."""
+    if draft.is_going(command.group):
+        fault = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    elif fault is None:
+        fault = _fault_of_member(group, command)
     if fault is ErrorCode.NONE:
         fault = _fault_of_producer(command, draft)
     if fault is not ErrorCode.NONE:

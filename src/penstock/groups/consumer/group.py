@@ -6,6 +6,7 @@ somebody first asks, and kept up from then on: while a log is loaded, records of
 What must hold once all is loaded: no partition is in two members' current assignments; nobody's epoch is above the assignment's.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -23,7 +24,7 @@ from penstock.groups.consumer.records import (
     TargetGone,
 )
 from penstock.groups.states import GroupState
-from penstock.vocabulary import TopicId
+from penstock.vocabulary import Instant, TopicId
 
 
 class ConsumerGroup:
@@ -119,6 +120,22 @@ class ConsumerGroup:
             number not in assigned.get(topic_id, ()) and not self.is_free_for(member_id, topic_id, number)
             for topic_id, number in each(self.target(member_id))
         )
+
+    # What a group of either kind shows to those who forget offsets
+
+    @property
+    def protocol_type(self) -> str:
+        return "consumer"
+
+    @property
+    def pending(self) -> dict[str, Instant]:
+        """Nobody is given an id that it comes back with."""
+        return {}
+
+    def subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        tallies = self.tallies
+        return topic in tallies.topics or any(re.fullmatch(regex, topic) for regex in tallies.regexes)
 
     @property
     def tallies(self) -> "Tallies":

@@ -30,24 +30,24 @@ def reconciled(
         case MemberState.STABLE:
             if current.epoch == target_epoch and not reads_less:
                 return current
-            return _next(current, current.epoch, target_epoch, target, owned, is_free)
+            return _next(current, target_epoch, target, owned, is_free)
         case MemberState.UNREVOKED:
             if _may_have(owned, current.revoking):
                 return current
-            return _next(current, current.epoch + 1, target_epoch, target, owned, is_free)
+            return _next(current, target_epoch, target, owned, is_free, epochs=1)
         case MemberState.UNRELEASED:
-            return _next(current, current.epoch, target_epoch, target, owned, is_free)
+            return _next(current, target_epoch, target, owned, is_free)
         case _:
             assert_never(current.state)
 
 
 def _next(
-    current: CurrentAssigned, epoch: int, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree
+    current: CurrentAssigned, target_epoch: int, target: Partitions, owned: Partitions | None, is_free: IsFree, *, epochs: int = 0
 ) -> CurrentAssigned:
     kept = common(current.assigned, target)
     revoking = without(current.assigned, kept)
     if revoking and _may_have(owned, revoking):
-        return _at(current, epoch, state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
+        return _at(current, current.epoch + epochs, state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
     wanted = without(target, kept)
     free = gathered((topic_id, (number,)) for topic_id, number in each(wanted) if is_free(topic_id, number))
     state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED

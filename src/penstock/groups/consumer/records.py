@@ -125,8 +125,8 @@ ConsumerRecord = (
 def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     match record:
         case ConsumerGroupSaved():
-            numbers = INT.pack(record.epoch) + INT.pack(record.assignment_epoch) + LONG.pack(record.topics_hash) + LONG.pack(record.since_ms)
-            return _group_key(record.group), SHORT.pack(VERSION) + numbers
+            epochs = INT.pack(record.epoch) + INT.pack(record.assignment_epoch)
+            return _group_key(record.group), SHORT.pack(VERSION) + epochs + LONG.pack(record.topics_hash) + LONG.pack(record.since_ms)
         case ConsumerGroupGone():
             return _group_key(record.group), None
         case ConsumerMemberSaved():

@@ -8,8 +8,8 @@ Kafka they would be, and nobody wants them.
 
 import re
 from collections.abc import Iterable
-from re import _constants as kinds
-from re import _parser as parser
+from re import _constants as kinds  # type: ignore[attr-defined]  # The one way to see how a pattern is made.
+from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 from penstock.errors import ErrorCode, Refusal

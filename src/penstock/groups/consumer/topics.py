@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
+from penstock.groups.consumer.subscriptions import matching
 from penstock.vocabulary import TopicId
 
 
@@ -41,6 +42,33 @@ class FixedTopics:
 
     def names(self) -> Iterable[str]:
         return self._shapes
+
+
+class KnownTopics:
+    """The topics as a coordinator knows them now, and what patterns stand for among them: looked through once for each change of them."""
+
+    def __init__(self) -> None:
+        self.view: Topics = FixedTopics()
+        self.version = 0  # Grows whenever the view may show something else.
+        self._matches: dict[str, tuple[str, ...]] = {}
+
+    def changed(self) -> None:
+        self.version += 1
+        self._matches.clear()
+
+    def matched(self, regex: str) -> tuple[str, ...]:
+        found = self._matches.get(regex)
+        if found is None:
+            found = self._matches[regex] = matching(regex, self.view.names())
+        return found
+
+    def read_by(self, names: Iterable[str], regexes: Iterable[str]) -> dict[str, TopicShape]:
+        """Those of the named and the matched topics that there are."""
+        wanted = dict.fromkeys(names)
+        for regex in regexes:
+            wanted.update(dict.fromkeys(self.matched(regex)))
+        found = ((name, self.view.find(name)) for name in wanted)
+        return {name: shape for name, shape in found if shape is not None}
 
 
 def hash_of(shapes: Iterable[TopicShape]) -> int:
