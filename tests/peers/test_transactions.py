@@ -9,7 +9,7 @@ from peers.scripted import TestEnv
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
-from penstock.peers.failures import MustAbort, ProducerBroken, ProducerFenced, Refused
+from penstock.peers.failures import GaveUp, MustAbort, ProducerBroken, ProducerFenced, Refused
 from penstock.peers.fetching import FetchLimits
 from penstock.peers.offsets import LATEST
 from penstock.peers.positions import FROM_EARLIEST, at_offset
@@ -130,7 +130,7 @@ def test_the_epoch_grows_with_each_transaction_of_version_2_and_only_there(kafka
             for number in range(4):
                 producer.begin()
                 epochs.append(producer.identity.epoch)
-                await producer.send(topic, b"%d" % number, partition=0)
+                await (await producer.send(topic, b"%d" % number, partition=0))
                 await (producer.abort() if number == 2 else producer.commit())
         first = epochs[0]
         assert epochs == ([first, first + 1, first + 2, first + 3] if is_v2 else [first] * 4)
@@ -161,22 +161,38 @@ def test_input_offsets_count_with_the_records(kafka_address: str, is_v2: bool, i
             await producer.send(topic, b"out", partition=1)
             await producer.send_offsets({TopicPartition(topic, 0): 4}, group)
             with pytest.raises(Refused) as held:
-                await asyncio.wait_for(_committed(client, group.group, deadline_s=0.2), 10)
+                await _committed(client, group.group, list(before), deadline_s=0.2)
             assert held.value.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
             await (producer.commit() if is_kept else producer.abort())
         after = {TopicPartition(topic, 0): 4 if is_kept else 3, TopicPartition(topic, 1): 5}
-        assert await _committed(client, group.group) == after
+        assert await _committed(client, group.group, list(before)) == after
 
     play(kafka_address, story)
 
 
-async def _committed(client: Client, group: str, *, deadline_s: float | None = None) -> dict[TopicPartition, int]:
+async def _committed(
+    client: Client, group: str, partitions: list[TopicPartition], *, deadline_s: float | None = None
+) -> dict[TopicPartition, int]:
     """Waits while a transaction holds one of them; past the deadline the refusal is told."""
     try:
-        found = await client.committed_offsets(group, deadline_s=deadline_s)
-    except Exception as failure:
-        raise getattr(failure, "last", failure) from failure
-    return {where: each.offset for where, each in found.items()}
+        return await client.stable_offsets(group, partitions, deadline_s=deadline_s)
+    except GaveUp as failure:
+        raise failure.last from failure
+
+
+def test_an_offset_that_only_an_open_transaction_has_is_waited_for(kafka_address: str, is_v2: bool) -> None:
+    async def story(client: Client, topic: str) -> None:
+        group, where = GroupIdentity(f"group-{topic}"), TopicPartition(topic, 0)
+        async with producer_of(client, topic, is_v2) as producer:
+            producer.begin()
+            await producer.send_offsets({where: 4}, group)
+            with pytest.raises(Refused) as held:
+                await _committed(client, group.group, [where], deadline_s=0.2)
+            assert held.value.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            await producer.commit()
+        assert await _committed(client, group.group, [where]) == {where: 4}
+
+    play(kafka_address, story)
 
 
 def test_a_new_producer_fences_the_old_one_and_ends_what_it_left_open(kafka_address: str, is_v2: bool) -> None:

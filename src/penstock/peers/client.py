@@ -11,6 +11,7 @@ from penstock.peers import administration, appending, configs, groups, offsets
 from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity, TransactionPart
 from penstock.peers.configs import Configured, SettingView
 from penstock.peers.connection import Address
+from penstock.peers.coordinators import Coordinates, Coordinator
 from penstock.peers.failures import BadAnswer, PeerFailure, check_code
 from penstock.peers.fetch_session import FetchSession, FetchWish
 from penstock.peers.fetching import Fetched, FetchLimits, close_session, fetch_once
@@ -18,6 +19,7 @@ from penstock.peers.groups import Committed, DescribedGroup, ListedGroup
 from penstock.peers.offsets import FoundOffset
 from penstock.peers.patience import ClientEnv, Deadline
 from penstock.peers.routing import ClientSettings, Router
+from penstock.peers.stable_offsets import GroupIdentity, stable_offsets
 from penstock.peers.switchboard import CALLS
 from penstock.peers.topics import ClusterView, TopicView
 from penstock.vocabulary import Buffer, TopicPartition
@@ -123,6 +125,13 @@ class Client:
     async def committed_offsets(self, group: str, *, deadline_s: float | None = None) -> dict[TopicPartition, Committed]:
         """Where the group reads on, for each partition that it ever committed. A group that nobody knows has none."""
         return await groups.committed_offsets(self.router, group, self.router.deadline(deadline_s))
+
+    async def stable_offsets(
+        self, group: str, partitions: Sequence[TopicPartition], *, deadline_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where whoever takes over the group's work begins; waits while an open transaction may still change that."""
+        coordinator = Coordinator(self.router, Coordinates.GROUP, group)
+        return await stable_offsets(self.router, coordinator, GroupIdentity(group), partitions, self.router.deadline(deadline_s))
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, deadline_s: float | None = None) -> None:
         """Sets where a group without members reads on."""

@@ -21,10 +21,9 @@ from typing import Any
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.connection import Connection
-from penstock.peers.coordinators import Coordinates, Coordinator, only
+from penstock.peers.coordinators import Coordinates, Coordinator
 from penstock.peers.failures import MemberFenced, PeerFailure, Refused, check_code
-from penstock.peers.groups import NO_OFFSET
-from penstock.peers.transaction_calls import GroupIdentity
+from penstock.peers.stable_offsets import GroupIdentity, stable_offsets
 from penstock.vocabulary import NO_TOPIC_ID, TopicId, TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import milliseconds, topic_id_bytes
@@ -140,19 +139,8 @@ class ConsumerMember:
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the group reads on, for those that it ever committed; waits while a transaction holds one of them."""
-        wishes: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            wishes.setdefault(topic, []).append(partition)
-        rows = [{"name": name, "partition_indexes": indexes} for name, indexes in wishes.items()]
-        group = {"group_id": self.group, "member_id": self.member_id, "member_epoch": self.epoch, "topics": rows}
-        what = f"read the offsets of group {self.group!r}"
-        answer = await self._ask(ApiKey.OFFSET_FETCH, {"groups": [group], "require_stable": True}, what, _group_codes)
-        return {
-            TopicPartition(str(topic.name), int(row.partition_index)): int(row.committed_offset)
-            for topic in only(answer.groups, what).topics
-            for row in topic.partitions
-            if row.committed_offset != NO_OFFSET
-        }
+        deadline = self._client.router.deadline(self._deadline_s)
+        return await stable_offsets(self._client.router, self._coordinator, self.identity, partitions, deadline)
 
     def _body(self, owned: tuple[TopicPartition, ...], subscription: Subscription) -> dict[str, Any]:
         is_known = self.epoch != JOINS and self._said.subscription == subscription
@@ -214,10 +202,6 @@ def _first_code(answer: Any) -> list[tuple[int, str | None]]:
 
 def _row_codes(answer: Any) -> list[tuple[int, str | None]]:
     return [(int(row.error_code), None) for topic in answer.topics for row in topic.partitions]
-
-
-def _group_codes(answer: Any) -> list[tuple[int, str | None]]:
-    return [code for group in answer.groups for code in [(int(group.error_code), None), *_row_codes(group)]]
 
 
 def _draw_id(client: Client) -> str:

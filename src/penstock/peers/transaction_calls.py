@@ -5,7 +5,6 @@ Who is fenced is told apart from the rest by `FENCED`; every other refusal is fo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ErrorCode
@@ -15,6 +14,7 @@ from penstock.peers.connection import Connection
 from penstock.peers.coordinators import Coordinates, Coordinator
 from penstock.peers.failures import PeerFailure, Refused, check_code
 from penstock.peers.patience import Deadline
+from penstock.peers.stable_offsets import GroupIdentity
 from penstock.peers.versions import HIGHEST_WITHOUT_V2
 from penstock.vocabulary import ProducerId, TopicPartition
 from penstock.wire.api_keys import ApiKey
@@ -24,16 +24,6 @@ MAPPING_LOST = (ErrorCode.INVALID_PRODUCER_ID_MAPPING,)
 
 _FEATURE = "transaction.version"
 _V2 = 2
-
-
-@dataclass(frozen=True, slots=True)
-class GroupIdentity:
-    """Whose offsets, and by whom: a member of the group, with its generation or member epoch; or nobody's member."""
-
-    group: str
-    member_id: str = ""
-    generation: int = -1
-    instance_id: str | None = None
 
 
 class TransactionCalls:

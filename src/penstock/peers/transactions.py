@@ -28,7 +28,8 @@ from penstock.peers.batching import Lane, Pending
 from penstock.peers.client import Client
 from penstock.peers.failures import MustAbort, PeerFailure, ProducerBroken, ProducerFenced, Refused
 from penstock.peers.producer import Producer, ProducerSettings
-from penstock.peers.transaction_calls import FENCED, MAPPING_LOST, GroupIdentity, TransactionCalls
+from penstock.peers.stable_offsets import GroupIdentity
+from penstock.peers.transaction_calls import FENCED, MAPPING_LOST, TransactionCalls
 from penstock.vocabulary import NO_PRODUCER, TopicPartition
 
 __all__ = ["GroupIdentity", "TransactionSettings", "TransactionalProducer"]

@@ -21,10 +21,14 @@ ACKS_ALL = -1
 class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
 
-    def client(self, env: SimEnv, name: str) -> Client:
-        bootstrap = list(self.addresses)
-        Random(name).shuffle(bootstrap)
-        return Client(env, bootstrap, client_id=name, settings=PATIENCE)
+    @property
+    def patience(self) -> ClientSettings:
+        return PATIENCE
+
+    def bootstrap(self, name: str) -> list[Address]:
+        shuffled = list(self.addresses)
+        Random(name).shuffle(shuffled)
+        return shuffled
 
     def is_promise(self, acks: int) -> bool:
         """What only the leader has goes with it."""

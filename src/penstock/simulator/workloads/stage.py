@@ -28,7 +28,14 @@ class Stage:
     provoke: Callable[[], None] = lambda: None  # A tender moment: the nemesis is told.
 
     def client(self, env: SimEnv, name: str) -> Client:
-        return Client(env, [ADDRESS], client_id=name, settings=PATIENCE)
+        return Client(env, self.bootstrap(name), client_id=name, settings=self.patience)
+
+    @property
+    def patience(self) -> ClientSettings:
+        return PATIENCE
+
+    def bootstrap(self, name: str) -> list[Address]:
+        return [ADDRESS]
 
     def is_promise(self, acks: int) -> bool:
         """Whether an answer means that the record stays: of a single node any does."""

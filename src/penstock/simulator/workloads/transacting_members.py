@@ -4,22 +4,22 @@ Nobody fences them by id, so the group must: offsets of a member that has lost i
 waits until the transaction of the one before, if it holds offsets of it, has ended.
 """
 
-from penstock.peers.client import Client
 from penstock.peers.consumer_member import ConsumerMember, Subscription
 from penstock.peers.failures import MemberFenced, PeerFailure
+from penstock.simulator.workloads.echoes import EchoingClient
 from penstock.simulator.workloads.transactions import CALL_SECONDS, Life, Transacting
 
 _LEAVES = 0.5  # The others vanish, and their session ends them.
 
 
 class TransactingMember(Transacting):
-    async def _work(self, client: Client, life: Life) -> None:
+    async def _work(self, client: EchoingClient, life: Life) -> None:
         subscription = Subscription([self._options["source"]], rebalance_timeout_ms=self._options["rebalance_ms"])
         member = ConsumerMember(client, self._group, subscription, deadline_s=CALL_SECONDS)
         while self._goes_on():
             await self._follow(member, life)
             await self._round(client, life)
-            await self._pause()
+            await self._pause(client)
         if self._env.rng.random() < _LEAVES:
             await member.leave()
 

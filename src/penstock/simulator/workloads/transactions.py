@@ -2,7 +2,7 @@
 
 Several workers may share one transactional id, and each believes that it is the only one: whoever took it over last is right, the others
 are zombies. Some transactions are aborted, some are left lying, some stay open past their time-out. A worker that loses patience aborts
-while its batches are still on their way, and those may arrive after the abort.
+while its batches are still on their way, and those may arrive after the abort; now and then a batch is met again that was sent long ago.
 
 What a worker is sure of goes into the diary; what an unanswered commit has become is for the reckoning to find out.
 """
@@ -21,12 +21,13 @@ from penstock.simulator.diary import Attempt
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import ClientPlan
 from penstock.simulator.transaction_diary import Effect, Ending, Takeover, Transaction
+from penstock.simulator.workloads.echoes import EchoingClient
 from penstock.simulator.workloads.stage import Stage
 from penstock.simulator.workloads.values import draw_size, make_record
 from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import decode_records
 
-_ABORTS, _LEAVES_IT_OPEN, _DOZES, _STARTS_ANEW = 0.15, 0.03, 0.04, 0.05
+_ABORTS, _LEAVES_IT_OPEN, _DOZES, _STARTS_ANEW, _ECHOES = 0.15, 0.03, 0.04, 0.05, 0.1
 _COMMIT_AGAIN = 0.7  # How often a commit without an answer is asked for again.
 _READ_SECONDS = 1.0
 CALL_SECONDS = 8.0
@@ -57,13 +58,14 @@ class Transacting:
         self._number = 0
 
     async def run(self) -> None:
-        async with self._stage.client(self._env, self._plan.name) as client:
+        stage, name = self._stage, self._plan.name
+        async with EchoingClient(self._env, stage.bootstrap(name), client_id=name, settings=stage.patience) as client:
             while not self._stage.is_over:
                 with suppress(PeerFailure):  # Fenced, broken, or nobody answers: what was asked for is noted.
                     await self._live(client)
                 await self._stage.breathe(self._env, self._options["rest"])
 
-    async def _live(self, client: Client) -> None:
+    async def _live(self, client: EchoingClient) -> None:
         self._lives += 1
         began = self._env.now()
         async with TransactionalProducer(client, self._transaction_settings(), self._producer_settings()) as producer:
@@ -71,16 +73,18 @@ class Transacting:
             takeover = self._told.took_over(self._options["id"], name, began=began, ended=self._env.now())
             await self._work(client, Life(producer, takeover, GroupIdentity(self._group)))
 
-    async def _work(self, client: Client, life: Life) -> None:
+    async def _work(self, client: EchoingClient, life: Life) -> None:
         life.positions = await self._find_places(client)
         while self._goes_on():
             await self._round(client, life)
-            await self._pause()
+            await self._pause(client)
 
     def _goes_on(self) -> bool:
         return not self._stage.is_over and self._env.rng.random() >= _STARTS_ANEW
 
-    async def _pause(self) -> None:
+    async def _pause(self, client: EchoingClient) -> None:
+        if self._env.rng.random() < _ECHOES:
+            await client.echo()
         await self._stage.breathe(self._env, self._options["pause"] if self._number < EFFECTS_MAX else 0.5)
 
     def _transaction_settings(self) -> TransactionSettings:
@@ -97,19 +101,19 @@ class Transacting:
 
     async def _find_places(self, client: Client) -> dict[TopicPartition, int]:
         """Where the group has come to. Asked after the id was taken over: what the one before left undecided is decided by then."""
-        found = await client.committed_offsets(self._group, deadline_s=CALL_SECONDS)
-        return {where: found[where].offset if where in found else 0 for where in self._sources}
+        found = await client.stable_offsets(self._group, self._sources, deadline_s=CALL_SECONDS)
+        return {where: found.get(where, 0) for where in self._sources}
 
     # One transaction.
 
-    async def _round(self, client: Client, life: Life) -> None:
+    async def _round(self, client: EchoingClient, life: Life) -> None:
         inputs = [one for where, offset in life.positions.items() for one in await self._read(client, where, offset)]
         if not inputs:
             return
         life.producer.begin()
         transaction = self._told.begins(life.takeover, self._group, self._env.now())
         try:
-            await self._process(life, transaction, inputs)
+            await self._process(client, life, transaction, inputs)
             if self._env.rng.random() < _ABORTS:
                 await self._abort(life.producer, transaction)
                 return
@@ -130,12 +134,16 @@ class Transacting:
         records = [record for _, batch in whole_batches(row.records) for record in decode_records(batch, bytes_max=_UNPACKED_BYTES_MAX)]
         return [(where, record.offset) for record in records if record.offset >= offset][: self._options["inputs"]]
 
-    async def _process(self, life: Life, transaction: Transaction, inputs: list[tuple[TopicPartition, int]]) -> None:
+    async def _process(
+        self, client: EchoingClient, life: Life, transaction: Transaction, inputs: list[tuple[TopicPartition, int]]
+    ) -> None:
         rng, producer = self._env.rng, life.producer
         for where, offset in inputs:
             for _ in range(rng.randint(1, self._options["fan_out"])):
                 await self._send(producer, transaction, (where, offset))
             transaction.offsets[where] = offset + 1
+            if rng.random() < _ECHOES:
+                await client.echo()
             if rng.random() < _DOZES:
                 await asyncio.sleep(self._options["timeout_ms"] / 1_000 * rng.uniform(0.3, 1.5))
         if rng.random() < 0.5:
