@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6 (KIP-345 instance ids from 4, KIP-430 authorized operations from 3, KIP-1043 not found from 6).
 
-A group that isn't there is told as Dead, from version 6 on with GROUP_ID_NOT_FOUND. Subscriptions and the protocol are shown while the
-group is Stable: in a rebalance they are about to change.
+A group that isn't there, or is one of the new protocol, is told as Dead, from version 6 on with GROUP_ID_NOT_FOUND. Subscriptions and the
+protocol are shown while the group is Stable: in a rebalance they are about to change.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ from penstock.broker.operations import GROUP_OPERATIONS
 from penstock.broker.together import together
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.states import GroupState
-from penstock.groups.views import GroupView
+from penstock.groups.views import CLASSIC, GroupView
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
 from penstock.wire.metadata import NO_OPERATIONS
@@ -36,8 +36,10 @@ async def _describe(node: "Node", version: int, group: str, operations: int) -> 
         view = await node.groups.find(group).read(lambda state: state.describe(group))
     except Refusal as refusal:
         return _failed(group, refusal.code, "", refusal.reason)
+    if view.kind != CLASSIC:
+        view = GroupView(group, GroupState.DEAD)
     if view.state is GroupState.DEAD and version >= _NOT_FOUND_FROM:
-        return _failed(group, ErrorCode.GROUP_ID_NOT_FOUND, view.state.value, f"there is no group {group!r}")
+        return _failed(group, ErrorCode.GROUP_ID_NOT_FOUND, view.state.value, f"there is no classic group {group!r}")
     return _row(view, operations)
 
 

@@ -3,7 +3,7 @@
 Every group of this node. While one of the coordinators is loading the whole answer is COORDINATOR_LOAD_IN_PROGRESS, as at Kafka: a list
 that leaves groups out without a word would be believed. One whose log has failed makes it COORDINATOR_NOT_AVAILABLE for the same reason;
 Kafka leaves its groups out, for there another node may have taken them over, and here there is none.
-States and types are compared without regard to case; all groups here are classic.
+States and types are compared without regard to case.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,20 +18,16 @@ from penstock.wire import schemas
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-CLASSIC = "classic"
-
 
 async def list_groups(node: "Node", call: Call) -> list[Buffer] | dict[str, Any]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
-    if types and CLASSIC not in types:
-        return {"error_code": ErrorCode.NONE, "groups": []}
     try:
         found = await _all_groups(node)
     except Refusal as refusal:
         return {"error_code": refusal.code, "groups": []}
-    wanted = [listed for listed in found if not states or listed.state.value.lower() in states]
+    wanted = [each for each in found if (not states or each.state.value.lower() in states) and (not types or each.kind in types)]
     return await written(node, call, {"error_code": ErrorCode.NONE, "groups": [_row(listed) for listed in wanted]}, len(wanted))
 
 
@@ -52,5 +48,5 @@ def _row(listed: GroupListed) -> dict[str, Any]:
         "group_id": listed.group,
         "protocol_type": listed.protocol_type,
         "group_state": listed.state.value,
-        "group_type": CLASSIC,
+        "group_type": listed.kind,
     }

@@ -4,6 +4,7 @@ Partitions that don't exist are refused each by itself; the others are committed
 An offset is committed for the topic that had this name when the request came. If that one is deleted by the time of the answer, the
 offset is gone with it and the answer says so: a client that means the next topic of this name commits again.
 A group that has no members takes commits from anybody (generation -1); in one that has, only its members of this generation may commit.
+Members of the new group protocol say their epoch, from version 9 on (KIP-848); below it they are told UNSUPPORTED_VERSION.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _TOPIC_IDS_FROM = 10
 _NOT_FOUND_FROM = 9
+_EPOCHS_FROM = 9
 _RETENTION_UNTIL = 4
 
 
@@ -62,6 +64,7 @@ def offset_commit(node: "Node", call: Call) -> None:
             member_id=request.member_id,
             instance_id=getattr(request, "group_instance_id", None),
             offsets=tuple(offsets),
+            knows_epochs=call.version >= _EPOCHS_FROM,
             retention_ms=schemas.milliseconds(request.retention_time) if call.version <= _RETENTION_UNTIL else NO_RETENTION,
         )
 

@@ -16,6 +16,7 @@ from penstock.broker.long_answers import written
 from penstock.broker.patience import Patience
 from penstock.broker.together import together
 from penstock.errors import ErrorCode, Refusal
+from penstock.groups.commands import NO_GENERATION
 from penstock.groups.image import Committed
 from penstock.groups.views import OffsetView
 from penstock.vocabulary import Buffer
@@ -51,12 +52,26 @@ async def offset_fetch(node: "Node", call: Call) -> list[Buffer]:
     if call.version < _MANY_FROM:
         found = await _fetch(node, call.version, request.group_id, request.topics, is_stable=is_stable)
         return await written(node, call, {"topics": found.topics, "error_code": found.code}, found.rows)
-    groups = await together(partial(_fetch, node, call.version, wish.group_id, wish.topics, is_stable=is_stable) for wish in request.groups)
+    groups = await together(partial(_fetch_as, node, call.version, wish, is_stable=is_stable) for wish in request.groups)
     rows = [
         {"group_id": wish.group_id, "topics": found.topics, "error_code": found.code}
         for wish, found in zip(request.groups, groups, strict=True)
     ]
     return await written(node, call, {"groups": rows}, sum(1 + found.rows for found in groups))
+
+
+async def _fetch_as(node: "Node", version: int, wish: Any, *, is_stable: bool) -> _Found:
+    """From version 9 on a member may say who it is; in a group of the new protocol it must be right then."""
+    member_id, member_epoch = getattr(wish, "member_id", None), getattr(wish, "member_epoch", NO_GENERATION)
+    if member_id is not None or member_epoch >= 0:
+        try:
+            coordinator = node.groups.find(wish.group_id)
+            code = await coordinator.read(lambda state: state.fault_of_reader(wish.group_id, member_id or "", member_epoch))
+        except Refusal:
+            code = ErrorCode.NONE  # Told below, in this API's own words.
+        if code is not ErrorCode.NONE:
+            return _Found(code, [])
+    return await _fetch(node, version, wish.group_id, wish.topics, is_stable=is_stable)
 
 
 async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] | None, *, is_stable: bool) -> _Found:

@@ -1,0 +1,66 @@
+"""ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848; patterns and member ids of the client's making from 1).
+
+The whole protocol of a member: it joins, says what it reads and has, is told what it shall have, and leaves. Nothing is parked.
+An empty pattern, which librdkafka sends, is none.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.askers import Asker
+from penstock.broker.calls import Call
+from penstock.errors import ErrorCode
+from penstock.groups.commands import ConsumerHeartbeat
+from penstock.groups.consumer.partitions import gathered
+from penstock.groups.replies import ConsumerHeartbeatReply
+from penstock.wire import schemas
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+_OWN_IDS_FROM = 1
+JOINS = 0
+
+
+def consumer_group_heartbeat(node: "Node", call: Call) -> None:
+    request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
+    owned = request.topic_partitions
+
+    def order(asker: Asker) -> ConsumerHeartbeat:
+        return ConsumerHeartbeat(
+            token=asker,
+            group=request.group_id,
+            member_id=request.member_id,
+            fresh_member_id=request.member_id or node.groups.new_member_id(call.client_id, request.instance_id),
+            member_epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            client_id=call.client_id or "",
+            client_host=f"/{call.connection.client_host}",  # With Java's slash: tools show it.
+            rebalance_timeout_ms=schemas.milliseconds(request.rebalance_timeout),
+            topics=request.subscribed_topic_names,
+            regex=getattr(request, "subscribed_topic_regex", None),
+            assignor=request.server_assignor,
+            owned=None if owned is None else gathered((schemas.topic_id_bytes(row.topic_id), row.partitions) for row in owned),
+            brings_member_id=call.version >= _OWN_IDS_FROM,
+        )
+
+    joins = request.member_epoch == JOINS
+    node.groups.put(call, request.group_id, order, write=_written, refuse=_refused, needs_name=False, may_begin=joins)
+
+
+def _refused(code: ErrorCode) -> ConsumerHeartbeatReply:
+    return ConsumerHeartbeatReply(error=code)
+
+
+def _written(_: int, reply: ConsumerHeartbeatReply) -> dict[str, Any]:
+    assignment = reply.assignment
+    return {
+        "error_code": reply.error,
+        "error_message": reply.message,
+        "member_id": reply.member_id,
+        "member_epoch": reply.member_epoch,
+        "heartbeat_interval_ms": reply.heartbeat_interval_ms,
+        "assignment": None
+        if assignment is None
+        else {"topic_partitions": [{"topic_id": topic_id, "partitions": numbers} for topic_id, numbers in assignment.items()]},
+    }
