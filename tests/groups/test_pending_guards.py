@@ -44,12 +44,12 @@ def test_the_late_end_of_an_older_transaction_does_not_stop_the_next_one() -> No
     assert scene.pend(OFFSET, number=5, guard=guard) == [OK]
 
 
-def test_an_end_without_a_number_stops_every_transaction_of_its_epoch() -> None:
+def test_an_end_without_a_number_makes_everybody_ask_again() -> None:
     scene = PendingScene()
     guard = scene.coordinator.guard(P)
     scene.end_whichever(commits=False, epoch=3)
-    assert scene.pend(OFFSET, epoch=3, number=9, guard=guard) == [ErrorCode.INVALID_TXN_STATE]
-    assert scene.pend(OFFSET, epoch=4, number=9, guard=guard) == [OK]
+    assert scene.pend(OFFSET, epoch=3, number=9, guard=guard) == [ErrorCode.NOT_COORDINATOR]
+    assert scene.pend(OFFSET, epoch=3, number=9, guard=scene.coordinator.guard(P)) == [OK]
 
 
 def test_the_end_of_another_producers_transaction_stops_nothing() -> None:
@@ -141,6 +141,22 @@ def test_a_guard_is_forgotten_when_nobody_holds_it() -> None:
 
 
 # Ends in pieces
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_end_of_which_a_part_was_stored_comes_to_the_same_when_it_is_given_again(commits: bool) -> None:
+    scene = PendingScene()
+    scene.pend(NewOffset("t", 0, 1), NewOffset("t", 1, 1), producer=Q)
+    scene.pend(NewOffset("t", 1, 2), NewOffset("t", 2, 2), NewOffset("t", 3, 2), group="g")
+    scene.pend_on(NewOffset("t", 0, 3), group="other")
+    before = scene.log.copy()
+    scene.end(commits=commits)
+    whole, stored = scene.log.copy(), scene.batches[-1]
+    for cut in range(len(stored)):
+        scene.log = before | dict(stored[:cut])
+        scene.restart()
+        assert scene.end(commits=commits).is_over
+        assert scene.log == whole, f"{cut} of {len(stored)} records were stored"
 
 
 def test_a_large_transaction_ends_in_pieces_and_takes_no_more_meanwhile() -> None:

@@ -16,18 +16,15 @@ from penstock.vocabulary import ProducerId
 class Guard:
     """What has ended of one producer since this was taken."""
 
-    __slots__ = ("__weakref__", "_ended_epoch", "_ended_number", "_unnumbered_epoch")
+    __slots__ = ("__weakref__", "_ended_epoch", "_ended_number")
 
     def __init__(self) -> None:
         self._ended_number = NO_NUMBER
         self._ended_epoch = -1
-        self._unnumbered_epoch = -1  # Of the last end that didn't say which transaction it meant.
 
     def ended(self, epoch: int, number: int) -> None:
         self._ended_epoch = max(self._ended_epoch, epoch)
         self._ended_number = max(self._ended_number, number)
-        if number == NO_NUMBER:
-            self._unnumbered_epoch = max(self._unnumbered_epoch, epoch)
 
     def fault_of(self, epoch: int, number: int) -> ErrorCode:
         """Why this transaction may add no more; NONE if nothing of it has ended.
@@ -35,8 +32,7 @@ class Guard:
         The late end of an older one, which carries a smaller number, does not count."""
         if epoch < self._ended_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        is_ended = number <= self._ended_number or epoch <= self._unnumbered_epoch
-        return ErrorCode.INVALID_TXN_STATE if is_ended else ErrorCode.NONE
+        return ErrorCode.INVALID_TXN_STATE if number <= self._ended_number else ErrorCode.NONE
 
 
 class Guards:
@@ -54,6 +50,9 @@ class Guards:
         return self._held.get(producer_id) is guard
 
     def ended(self, producer_id: ProducerId, epoch: int, number: int) -> None:
+        """An end that doesn't say which transaction it means may mean any: whoever is on the way asks again."""
         guard = self._held.get(producer_id)
-        if guard is not None:
+        if guard is not None and number == NO_NUMBER:
+            del self._held[producer_id]
+        elif guard is not None:
             guard.ended(epoch, number)
