@@ -67,3 +67,28 @@ def test_after_a_seek_what_was_handed_out_before_is_not_owed():
 def test_messages_stand_for_themselves_and_all_before_them():
     progress = holding(0, 1)
     assert progress.after([message(7), message(3), message(0, partition=1)]) == {("t", 0): 8, ("t", 1): 1}
+
+
+def test_turning_back_goes_to_the_first_that_was_handed_out_and_not_committed():
+    progress = holding(0, 1)
+    for each in (message(4), message(5), message(7), message(2, partition=1)):
+        progress.handed(each)
+    assert progress.since() == {("t", 0): 4, ("t", 1): 2}
+    progress.committed({("t", 0): 6, ("t", 1): 3})
+    assert progress.since() == {("t", 0): 6}
+    progress.sought(("t", 0), 6)
+    assert progress.since() == {}
+
+
+def test_what_was_taken_away_in_the_middle_is_known_until_it_is_forgiven():
+    progress = holding(0, 1, 2)
+    progress.handed(message(4))
+    progress.handed(message(9, partition=1))
+    progress.committed({("t", 1): 10})
+    progress.revoke([("t", 0), ("t", 1), ("t", 2)])
+    assert progress.lost() == [("t", 0)]
+    assert progress.since() == {}
+    progress.assign([("t", 0)])
+    assert progress.lost() == [("t", 0)], "that it came back does not undo what another may have done meanwhile"
+    progress.forgive()
+    assert progress.lost() == []

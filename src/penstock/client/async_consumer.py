@@ -42,6 +42,9 @@ class AsyncConsumer:
     async def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
         await self._in_thread(partial(self._consumer.commit, messages))
 
+    async def rewind(self) -> None:
+        await self._in_thread(self._consumer.rewind)
+
     async def seek(self, topic: str, partition: int, offset: int | Literal["earliest", "latest"]) -> None:
         await self._in_thread(partial(self._consumer.seek, topic, partition, offset))
 
@@ -59,6 +62,17 @@ class AsyncConsumer:
 
     async def __aexit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
         await self._close(partial(self._consumer.__exit__, kind, failure, trace))
+
+    # For AsyncTransaction, which commits what this one has handed out.
+
+    @property
+    def within(self) -> Consumer:
+        return self._consumer
+
+    @property
+    def thread(self) -> ThreadPoolExecutor:
+        """The one that the consumer belongs to."""
+        return self._thread
 
     async def _close(self, call: Callable[[], None]) -> None:
         if not self._is_closed:

@@ -14,6 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from penstock.client.async_consumer import AsyncConsumer
+from penstock.client.async_transactions import AsyncTransaction
 from penstock.client.channel import Channel
 from penstock.client.failures import BufferFull, TimedOut
 from penstock.client.options import Acks, ProducerOptions
@@ -78,6 +80,13 @@ class AsyncProducer:
             if not self._producer.waits:
                 raise
         return AsyncReceipt(await self._when_there_is_room(channel, attempt))
+
+    def transaction(self, consumer: AsyncConsumer | None = None) -> AsyncTransaction:
+        """For `async with`: what is sent in it and what `consumer` has handed out by its end is committed together, or not at all."""
+        return AsyncTransaction(self._producer.transaction(None if consumer is None else consumer.within), consumer)
+
+    async def take_over(self) -> None:
+        await _in_thread(self._producer.take_over)
 
     async def flush(self, timeout: float | None = None) -> None:
         await _in_thread(partial(self._producer.flush, timeout))

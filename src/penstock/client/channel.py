@@ -4,7 +4,7 @@ librdkafka tells nothing by itself: somebody must ask it. The thread does, so th
 program does something else. It holds no reference to the `Producer` in front of it, so that a forgotten one is cleaned up.
 
 A failure that nobody has asked about is kept, and `flush()` raises it: a record that is sent and forgotten does not get lost in silence.
-Not here: which channel a record takes (producer.py).
+Not here: which channel a record takes (producer.py), transactions, which ask `library` themselves (transaction_calls.py).
 """
 
 import math
@@ -29,7 +29,8 @@ class Channel:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.lock = threading.Lock()
         self.trouble = ""  # What was last heard of the connections.
-        self._library = confluent_kafka.Producer({**settings, "error_cb": self._heard_trouble})
+        self.is_dropping = False  # While a transaction is aborted.
+        self.library = confluent_kafka.Producer({**settings, "error_cb": self._heard_trouble})
         self._waiting_for_room: list[Callable[[], object]] = []
         self._failed: list[Receipt] = []
         self._under_way = 0  # Records whose receipts are not settled. The library's own count has its errors and log lines in it.
@@ -49,7 +50,7 @@ class Channel:
 
         self._count(+1)
         try:
-            self._library.produce(
+            self.library.produce(
                 topic, value=value, key=key, partition=partition, on_delivery=delivered, timestamp=timestamp, headers=headers
             )
         except BaseException as failure:
@@ -67,7 +68,7 @@ class Channel:
     def partitions_of(self, topic: str, timeout: float) -> int:
         """How many partitions the broker says there are; 0 while it is still making them."""
         try:
-            found = self._library.list_topics(topic, timeout=timeout).topics[topic]
+            found = self.library.list_topics(topic, timeout=timeout).topics[topic]
         except confluent_kafka.KafkaException as failure:
             raise failed(NotDelivered, f"topic {topic!r} cannot be looked up", error_in(failure), self.trouble) from None
         if found.error is not None and found.error.code() != confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE:
@@ -78,7 +79,7 @@ class Channel:
         """Waits until every record is acknowledged or has failed. Raises for those that failed and that nobody has asked about."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
-            self._library.flush(max(0.0, min(HEARING_SECONDS, deadline - time.monotonic())))
+            self._flush_library(max(0.0, min(HEARING_SECONDS, deadline - time.monotonic())))
             self._tell_room()
             if not self._under_way:
                 break
@@ -107,8 +108,14 @@ class Channel:
         return self._is_closed
 
     def hear(self) -> None:
-        if self._library.poll(HEARING_SECONDS):
-            self._tell_room()
+        try:
+            heard = self.library.poll(HEARING_SECONDS)
+        except confluent_kafka.KafkaException as failure:
+            self._heard_the_end(failure)
+            time.sleep(HEARING_SECONDS)  # The library says so each time, and at once.
+        else:
+            if heard:
+                self._tell_room()
 
     def _tell_room(self) -> None:
         """After a call that heard reports, never inside one: a record takes its room until its report has been heard to the end."""
@@ -124,12 +131,22 @@ class Channel:
             place = Placed(receipt.topic, message.partition() or 0, None if offset is None or offset == NO_OFFSET else offset)
             callbacks = receipt.settle(place)
         else:
-            trouble = self.trouble if error.code() == confluent_kafka.KafkaError._MSG_TIMED_OUT else ""
-            callbacks = receipt.settle(failed(NotDelivered, f"a record for topic {receipt.topic!r} was not delivered", error, trouble))
+            callbacks = receipt.settle(self._not_delivered(receipt.topic, error))
             self._keep_failure(receipt)
         self._count(-1)
         for callback in callbacks:
             _call(callback, receipt)
+
+    def forget_failures(self) -> None:
+        """An aborted transaction takes its records with it, so that nobody need hear of those that failed."""
+        with self.lock:
+            self._failed = []
+
+    def _not_delivered(self, topic: str, error: confluent_kafka.KafkaError) -> NotDelivered:
+        what = f"a record for topic {topic!r} was not delivered"
+        if self.is_dropping and error.name() in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
+            return NotDelivered(f"{what}: its transaction was aborted", "", error.name())
+        return failed(NotDelivered, what, error, self.trouble if error.code() == confluent_kafka.KafkaError._MSG_TIMED_OUT else "")
 
     def _keep_failure(self, receipt: Receipt) -> None:
         with self.lock:
@@ -137,8 +154,18 @@ class Channel:
                 self._failed.append(receipt)
 
     def _give_up_the_rest(self) -> None:
-        self._library.purge()
-        self._library.flush(0)
+        self.library.purge()
+        self._flush_library(0)
+
+    def _flush_library(self, seconds: float) -> None:
+        try:
+            self.library.flush(seconds)
+        except confluent_kafka.KafkaException as failure:
+            self._heard_the_end(failure)
+
+    def _heard_the_end(self, failure: confluent_kafka.KafkaException) -> None:
+        """The library of a producer that was shut out tells so by every call; what it has heard of its records is told all the same."""
+        self.trouble = error_in(failure).str()
 
     def _count(self, change: int) -> None:
         with self.lock:

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
-from penstock.client.failures import Closed, CommitFailed, ReadFailed
+from penstock.client.failures import Closed, CommitFailed, ReadFailed, TransactionAborted
 from penstock.client.library import common_settings
-from penstock.client.options import Assignment, Start
+from penstock.client.options import Assignment, Isolation, Protocol, Start
 from penstock.client.progress import Place, Progress
 from penstock.client.records import Message
 from penstock.client.source import SLICE_SECONDS, Source
@@ -38,7 +38,10 @@ class Consumer:
 
     `bootstrap` falls back to PENSTOCK_BOOTSTRAP, then to 127.0.0.1:9092. `start` is where to begin where the group has committed nothing.
     A member with an `instance` of its own may be restarted within `session_seconds` without its partitions moving. All members of a group
-    need the same `assignment`. `settings` are librdkafka's own, by its names, and win over ours.
+    need the same `assignment`. With `protocol="consumer"` the broker shares the partitions out (KIP-848), and only those that change hands
+    pause; `assignment` is then "uniform" or "range", and how long a member may be silent is the broker's to say.
+    `isolation="read_uncommitted"` also hands out records of transactions that are still open or were aborted.
+    `settings` are librdkafka's own, by its names, and win over ours.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class Consumer:
         start: Start = "earliest",
         auto_commit: bool = False,
         instance: str | None = None,
-        assignment: Assignment = "cooperative-sticky",
+        protocol: Protocol = "classic",
+        assignment: Assignment | None = None,
         session_seconds: float = 45.0,
+        isolation: Isolation = "read_committed",
         settings: Mapping[str, object] | None = None,
     ) -> None:
         if isinstance(topics, str):
@@ -61,8 +66,8 @@ class Consumer:
             "auto.offset.reset": start,
             "enable.auto.commit": auto_commit and group is not None,
             "enable.auto.offset.store": False,  # What is done, only the caller knows.
-            "partition.assignment.strategy": assignment,
-            "session.timeout.ms": int(session_seconds * 1000),
+            "isolation.level": isolation,
+            **_membership(protocol, assignment, session_seconds),
         }
         if instance is not None:
             ours["group.instance.id"] = instance
@@ -112,6 +117,13 @@ class Consumer:
             self._source.commit(offsets, f"group {self.group!r} did not commit")
             self._progress.committed(offsets)
 
+    def rewind(self) -> None:
+        """What was handed out and not committed is handed out again, from the next poll() on; of partitions that are still this one's."""
+        self._must_be_open()
+        for place, offset in self._progress.since().items():
+            self._go_to(place, offset)
+        self._progress.forgive()
+
     def seek(self, topic: str, partition: int, offset: int | Literal["earliest", "latest"]) -> None:
         """The next record from this partition will be this one. The partition must be assigned to this consumer."""
         self._begin()
@@ -121,9 +133,7 @@ class Consumer:
             raise ReadFailed(problem, "poll() until it is, and look at assignment()", "_STATE")
         if not isinstance(offset, int):
             offset = self._source.ends(place)[0 if offset == "earliest" else 1]
-        self._source.seek(place, offset)
-        self._discard([place])
-        self._progress.sought(place, offset)
+        self._go_to(place, offset)
 
     def position(self, topic: str, partition: int) -> int | None:
         """The offset of the next record: after what was handed out or sought, or else what the group has committed. None: not known."""
@@ -149,6 +159,27 @@ class Consumer:
         if failure is not None:
             self._commits_itself = False  # What the caller was busy with when it failed is not done.
         self.close()
+
+    # For transactions, which commit in another way.
+
+    def must_suit_transactions(self) -> None:
+        if self.group is None:
+            raise ValueError("a consumer without a group has no offsets to commit in a transaction: give it a group=")
+        if self._commits_itself:
+            raise ValueError("a consumer that commits by itself cannot commit in a transaction: leave auto_commit out")
+
+    def for_transaction(self) -> tuple[dict[Place, int], object]:
+        """What was handed out, as offsets to commit, and who says so in the group. Raises where some of it is another member's by now."""
+        self._must_be_open()
+        lost = self._progress.lost()
+        if lost:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in lost)
+            problem = f"{names} went to another member of group {self.group!r} in the middle of a transaction"
+            raise TransactionAborted(problem, "try again with what comes next: its records are delivered there", "REBALANCE_IN_PROGRESS")
+        return self._progress.owed(), self._source.membership()
+
+    def was_committed(self, offsets: dict[Place, int]) -> None:
+        self._progress.committed(offsets)
 
     # For AsyncConsumer, which fetches in a thread and hands out on its loop: a cancelled poll() loses nothing.
 
@@ -186,6 +217,11 @@ class Consumer:
     def hurry(self) -> None:
         self._source.hurry()
 
+    def _go_to(self, place: Place, offset: int) -> None:
+        self._source.seek(place, offset)
+        self._discard([place])
+        self._progress.sought(place, offset)
+
     def _begin(self) -> None:
         self._must_be_open()
         if self._has_begun:
@@ -220,3 +256,12 @@ class Consumer:
     def _discard(self, places: list[Place]) -> None:
         with self._handing:
             self._waiting = deque(message for message in self._waiting if (message.topic, message.partition) not in places)
+
+
+def _membership(protocol: Protocol, assignment: Assignment | None, session_seconds: float) -> dict[str, object]:
+    """How the group shares partitions out, in the library's words."""
+    if protocol == "classic":
+        return {"partition.assignment.strategy": assignment or "cooperative-sticky", "session.timeout.ms": int(session_seconds * 1000)}
+    if protocol != "consumer":
+        raise ValueError(f"protocol must be 'classic' or 'consumer', not {protocol!r}")
+    return {"group.protocol": "consumer", **({"group.remote.assignor": assignment} if assignment else {})}

@@ -10,6 +10,7 @@ from penstock.client.library import confluent_kafka
 ADVICE: dict[str, str] = {
     "_ALL_BROKERS_DOWN": "start the broker, or name it with bootstrap= or PENSTOCK_BOOTSTRAP",
     "_AUTO_OFFSET_RESET": "the group has no offset to go on from: seek() somewhere, or use start='earliest' or 'latest'",
+    "_FENCED": "another producer with the same transactional_id= has taken this one's place: stop one of them",
     "_FATAL": "this producer cannot go on without breaking order or doubling records: make a new one",
     "_MSG_TIMED_OUT": "look whether the broker is up and its disk has room; delivery_seconds= is how long to keep trying",
     "_PURGE_INFLIGHT": "the producer was closed before the broker had answered",
@@ -23,15 +24,21 @@ ADVICE: dict[str, str] = {
     "FENCED_INSTANCE_ID": "another consumer with the same instance= has taken this one's place: stop one of them",
     "GROUP_MAX_SIZE_REACHED": "the group is full: stop a member, or raise group.max.size",
     "ILLEGAL_GENERATION": "the group moved on without this consumer: poll() again, its records will be delivered once more",
+    "FENCED_MEMBER_EPOCH": "the group moved on without this consumer: poll() again, its records will be delivered once more",
     "INCONSISTENT_GROUP_PROTOCOL": "the group's other members assign partitions another way: use the same assignment= everywhere",
+    "INVALID_PRODUCER_EPOCH": "the transaction took longer than transaction_seconds=, or another producer has taken this one's place",
+    "INVALID_PRODUCER_ID_MAPPING": "nobody has used this transactional_id= for so long that the broker forgot it: make a new producer",
     "INVALID_RECORD": "a compacted topic takes only records with a key",
     "INVALID_SESSION_TIMEOUT": "choose session_seconds= within the broker's group.min.session.timeout.ms and group.max.session.timeout.ms",
     "INVALID_TIMESTAMP": "the broker refuses times so far from its clock (message.timestamp.after.max.ms, message.timestamp.before.max.ms)",
+    "INVALID_TRANSACTION_TIMEOUT": "choose transaction_seconds= within the broker's transaction.max.timeout.ms",
     "KAFKA_STORAGE_ERROR": "look at the broker's log: its disk is full, or failed a write",
     "MSG_SIZE_TOO_LARGE": "send smaller records, or raise the topic's max.message.bytes and message.max.bytes here in settings=",
     "NOT_ENOUGH_REPLICAS": "start the missing brokers, or lower the topic's min.insync.replicas",
     "OFFSET_METADATA_TOO_LARGE": "commit with less metadata",
+    "PRODUCER_FENCED": "another producer with the same transactional_id= has taken this one's place: stop one of them",
     "REBALANCE_IN_PROGRESS": "the group is being rearranged: poll() first, then commit what you still have",
+    "STALE_MEMBER_EPOCH": "the group is being rearranged: poll() first, then try again what you still have",
     "TOPIC_AUTHORIZATION_FAILED": "ask the operator for access to this topic",
     "TOPIC_EXCEPTION": "a topic's name is 1 to 249 letters, digits, '.', '_' or '-'",
     "UNKNOWN_MEMBER_ID": "the group gave this consumer up: poll() again, and call it more often than max.poll.interval.ms",
@@ -78,6 +85,23 @@ class ReadFailed(ClientError):
 
 class CommitFailed(ClientError):
     """Offsets were not committed; the records will be delivered again, here or to another member."""
+
+
+class TransactionFailed(ClientError):
+    """A transaction did not come to a good end. Where it is none of those below: this producer cannot go on, and nothing was committed."""
+
+
+class TransactionAborted(TransactionFailed):
+    """Nothing of it will be read by those who read what is committed, and its offsets are not committed. It may be tried again."""
+
+
+class TransactionInDoubt(TransactionFailed):
+    """Nobody said whether it was committed. This producer cannot go on; the next one with its transactional_id settles it first."""
+
+
+class Fenced(TransactionFailed):
+    """Another producer with the same transactional_id has begun, or the broker ended a transaction that took too long: this producer can
+    write nothing more. Told by a commit, it leaves open whether that was carried out before."""
 
 
 class TimedOut(ClientError, TimeoutError):

@@ -9,10 +9,14 @@ Acks = Literal["all", 1, 0]
 WhenFull = Literal["block", "raise"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Start = Literal["earliest", "latest", "error"]
-Assignment = Literal["cooperative-sticky", "range", "roundrobin"]
+Protocol = Literal["classic", "consumer"]
+Assignment = Literal["cooperative-sticky", "range", "roundrobin", "uniform"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 class ProducerOptions(TypedDict, total=False):
+    transactional_id: str | None
+    transaction_seconds: float
     acks: Acks
     partitioner: Partitioner | None
     when_full: WhenFull
@@ -31,6 +35,8 @@ class ConsumerOptions(TypedDict, total=False):
     start: Start
     auto_commit: bool
     instance: str | None
-    assignment: Assignment
+    protocol: Protocol
+    assignment: Assignment | None
     session_seconds: float
+    isolation: Isolation
     settings: Mapping[str, object] | None

@@ -13,6 +13,8 @@ channels are not ordered among each other, and each channel has a buffer of its 
 
 A full buffer makes `send` wait for up to `block_seconds` and then raise BufferFull, or raise it at once (`when_full="raise"`).
 What is wrong with a record itself is raised by `send`; what happens to it later, by its receipt.
+
+A producer with a `transactional_id` sends in transactions only (transactions.py), always with acks "all".
 """
 
 import threading
@@ -24,12 +26,15 @@ from types import TracebackType
 from typing import Self
 
 from penstock.client.channel import Channel, wait_for_room
-from penstock.client.failures import BufferFull, ClientError, Closed
+from penstock.client.consumer import Consumer
+from penstock.client.failures import BufferFull, ClientError, Closed, NotDelivered
 from penstock.client.library import common_settings, log
 from penstock.client.options import Acks, Compression, WhenFull
 from penstock.client.partitioning import ANY_PARTITION, AS_JAVA, PartitionCounts, Partitioner, choose
 from penstock.client.receipts import Receipt
 from penstock.client.records import Content, Headers, NewRecord, as_bytes, header_pairs
+from penstock.client.transaction_calls import TransactionCalls
+from penstock.client.transactions import Transaction
 
 FAREWELL_SECONDS = 5.0  # What a producer that was never closed gets to deliver the rest when the interpreter ends.
 NOW = 0  # librdkafka's word for it.
@@ -40,12 +45,16 @@ class Producer:
     """Thread-safe. Use it in `with`, or close() it: what is still in the buffer goes out then.
 
     `bootstrap` falls back to PENSTOCK_BOOTSTRAP, then to 127.0.0.1:9092. `settings` are librdkafka's own, by its names, and win over ours.
+    With a `transactional_id`, a name that only one producer uses at a time, everything is sent within `transaction()`; the broker aborts
+    a transaction that takes longer than `transaction_seconds`.
     """
 
     def __init__(
         self,
         bootstrap: str | None = None,
         *,
+        transactional_id: str | None = None,
+        transaction_seconds: float = 60.0,
         acks: Acks = "all",
         partitioner: Partitioner | None = None,
         when_full: WhenFull = "block",
@@ -59,6 +68,8 @@ class Producer:
     ) -> None:
         if when_full not in ("block", "raise"):
             raise ValueError(f"when_full must be 'block' or 'raise', not {when_full!r}")
+        if transactional_id is not None:
+            delivery_seconds = min(delivery_seconds, transaction_seconds)  # Later than that there is no transaction to be part of.
         ours = {
             "linger.ms": linger_ms,
             "compression.type": compression,
@@ -67,7 +78,10 @@ class Producer:
             "delivery.timeout.ms": int(delivery_seconds * 1000),
             "partitioner": AS_JAVA,
         }
+        if transactional_id is not None:
+            ours |= {"transactional.id": transactional_id, "transaction.timeout.ms": int(transaction_seconds * 1000)}
         self._settings = common_settings(bootstrap, ours, settings)
+        self._is_transactional = transactional_id is not None
         self._acks = acks
         self._partitioner = partitioner
         self.waits = when_full == "block"
@@ -76,6 +90,7 @@ class Producer:
         self._making_channel = threading.Lock()
         self._forgotten = weakref.finalize(self, _close_forgotten, self._channels)
         self._counts = PartitionCounts(self.channel(acks), block_seconds)
+        self._calls = None if transactional_id is None else TransactionCalls(self.channel(acks), transactional_id, transaction_seconds)
 
     def send(
         self,
@@ -98,6 +113,18 @@ class Producer:
                 raise
         return wait_for_room(self.channel(acks), attempt, self.block_seconds)
 
+    def transaction(self, consumer: Consumer | None = None) -> Transaction:
+        """For `with`: what is sent in the block, and what `consumer` has handed out by its end, is committed together or not at all.
+
+        The first one also does what take_over() does. Raises, at the end of the block, TransactionAborted where it may be tried again;
+        otherwise TransactionFailed, and Fenced or TransactionInDoubt among these: then this producer is at its end.
+        """
+        return Transaction(self._transactional(), consumer)
+
+    def take_over(self) -> None:
+        """Shuts out every earlier producer with this transactional_id, and aborts what it left open. Returns when that is done."""
+        self._transactional().take_over()
+
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything sent so far is acknowledged. Raises for records that failed and whose receipts nobody has asked."""
         self._each(Channel.flush, timeout)
@@ -105,6 +132,7 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Flushes and ends. What could not be delivered within `timeout` is given up, and its receipts say so."""
         self._forgotten.detach()
+        self._abort_what_is_open()
         self._each(Channel.close, timeout)
 
     def __enter__(self) -> Self:
@@ -124,6 +152,9 @@ class Producer:
         self, *, topic: str, value: Content, key: Content, headers: Headers | None, partition: int | None, timestamp: int | None
     ) -> NewRecord:
         """Everything but the sending, which may have to be tried more than once."""
+        if self._calls is not None and not self._calls.is_open:
+            problem = f"a record for topic {topic!r} was not taken: no transaction is open"
+            raise NotDelivered(problem, "send it inside: with producer.transaction():", "_STATE")
         key = as_bytes(key)
         where = self.partition_for(topic, key) if partition is None else partition
         return NewRecord(topic, key, as_bytes(value), header_pairs(headers), where, timestamp or NOW)
@@ -142,6 +173,20 @@ class Producer:
             return ANY_PARTITION
         return choose(self._partitioner, topic, key, self._counts.known(topic) or self._counts.ask(topic))
 
+    def _transactional(self) -> TransactionCalls:
+        if self._calls is None:
+            raise ValueError("this producer has no transactions: give it a transactional_id=")
+        if not self._forgotten.alive:
+            raise Closed("the producer is closed", "make another one")
+        return self._calls
+
+    def _abort_what_is_open(self) -> None:
+        if self._calls is not None and self._calls.is_open:
+            try:
+                self._calls.abort()
+            except ClientError as failure:
+                log.error("while closing: %s", failure)
+
     def _each(self, act: Callable[[Channel, float | None], None], timeout: float | None) -> None:
         """All of them within one time-out; then the first failure is raised."""
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -157,6 +202,8 @@ class Producer:
     def _open(self, acks: Acks) -> Channel:
         if acks not in ("all", 1, 0):
             raise ValueError(f"acks must be 'all', 1 or 0, not {acks!r}")
+        if self._is_transactional and acks != "all":
+            raise ValueError(f"transactions need acks='all', not {acks!r}")
         ours = {"acks": acks, "enable.idempotence": acks == "all", "max.in.flight.requests.per.connection": IN_FLIGHT_MAX}
         with self._making_channel:
             if not self._forgotten.alive:

@@ -119,6 +119,11 @@ class Source:
             (found,) = self._library.committed([TopicPartition(*place)], timeout=ASKING_SECONDS)
         return found.offset if found.offset >= 0 else None
 
+    def membership(self) -> object:
+        """Who this consumer is in its group now, for a producer that commits its offsets."""
+        with self._translated(ReadFailed, "the group says nothing of this consumer"):
+            return self._library.consumer_group_metadata()
+
     def hurry(self) -> None:
         """From any thread: no wait in fetch() lasts longer than a moment from now on."""
         self._is_hurried = True

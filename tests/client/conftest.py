@@ -1,0 +1,31 @@
+"""For the tests of transactions: a broker that has them, and names that are nobody else's.
+
+With PENSTOCK_PEER=host:port they talk to that broker instead: Apache Kafka must pass them too.
+"""
+
+import os
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from announced import needs_announced
+from client.transaction_side import new_topic
+
+
+@pytest.fixture(scope="module")
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    peer = os.environ.get("PENSTOCK_PEER")
+    address = peer or request.getfixturevalue("penstock_broker").bootstrap
+    needs_announced(address, "transactions")
+    yield address
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a transactional id, and of whatever else must be nobody else's."""
+    return f"name-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    return new_topic(bootstrap)

@@ -1,0 +1,37 @@
+"""What the tests of transactions share: topics to write to, and what a reader finds in one.
+
+Not here: claims.
+"""
+
+from uuid import uuid4
+
+from client.client_side import SECONDS_MAX, values
+
+from penstock.client import Consumer, Producer
+from penstock.testing.topics import create_topic
+
+
+def new_topic(bootstrap: str, partitions: int = 1) -> str:
+    topic = f"topic-{uuid4().hex[:8]}"
+    create_topic(bootstrap, topic, partitions, {})
+    return topic
+
+
+def write(bootstrap: str, topic: str, contents: list[bytes], partition: int | None = None) -> None:
+    with Producer(bootstrap) as producer:
+        for content in contents:
+            producer.send(topic=topic, value=content, partition=partition)
+
+
+def read(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool = True) -> list[bytes | None]:
+    """All that there is for a reader of committed records, or of all. It knows the end: a last record is written for that."""
+    for partition in range(partitions):
+        write(bootstrap, topic, [b"the end"], partition=partition)
+    found: list[bytes | None] = []
+    isolation = "read_committed" if committed else "read_uncommitted"
+    with Consumer(topics=[topic], bootstrap=bootstrap, isolation=isolation) as consumer:  # type: ignore[arg-type]
+        while found.count(b"the end") < partitions:
+            batch = consumer.poll(timeout=SECONDS_MAX)
+            assert batch, f"the end never came after {found}"
+            found += values(batch)
+    return [content for content in found if content != b"the end"]
