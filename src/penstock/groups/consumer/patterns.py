@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: which ones are taken, and which topics they stand for.
+"""Regular expressions that clients bring: which ones are taken, and what they stand for.
 
 Kafka takes RE2's syntax, which has nothing that could make matching slow. Here Python's engine matches, and it backtracks: so a pattern is
 bounded in length, and one that repeats what already repeats, or looks back at what it matched, or looks around, is refused. A pattern must
@@ -7,7 +7,7 @@ Kafka they would be, and nobody wants them.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from re import _constants as kinds  # type: ignore[attr-defined]  # The one way to see how a pattern is made.
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -34,6 +34,13 @@ def check_regex(regex: str) -> None:
         raise _refusal("this pattern sets a flag that is not taken")
     if _unbounded_parts(tree, is_repeated=False) > _UNBOUNDED_MAX:
         raise _refusal(f"a pattern may repeat at most {_UNBOUNDED_MAX} of its parts without bound")
+
+
+def matcher(regex: str) -> Callable[[str], bool]:
+    """Tells of a name whether the pattern matches it. Raises Refusal as `check_regex` does."""
+    check_regex(regex)
+    pattern = re.compile(regex)
+    return lambda name: pattern.fullmatch(name) is not None
 
 
 def matching(regex: str, names: Iterable[str]) -> tuple[str, ...]:
