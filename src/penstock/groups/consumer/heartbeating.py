@@ -19,7 +19,7 @@ from penstock.groups.consumer.opening import opened
 from penstock.groups.consumer.partitions import is_within
 from penstock.groups.consumer.records import LEFT_FOR_NOW, ConsumerMemberSaved, CurrentAssigned
 from penstock.groups.consumer.stepping import Place, call_back_ms, keep_alive, note_revoking, step, taken_over
-from penstock.groups.consumer.patterns import check_regex
+from penstock.groups.consumer.subscriptions import check_regex
 from penstock.groups.draft import Draft
 from penstock.groups.replies import ConsumerHeartbeatReply
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from penstock.groups.consumer.patterns import matching
+from penstock.groups.consumer.subscriptions import matching
 from penstock.vocabulary import TopicId
 
 

@@ -7,7 +7,7 @@ Kafka they would be, and nobody wants them.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from re import _constants as kinds  # type: ignore[attr-defined]  # The one way to see how a pattern is made.
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -36,11 +36,6 @@ def check_regex(regex: str) -> None:
         raise _refusal(f"a pattern may repeat at most {_UNBOUNDED_MAX} of its parts without bound")
 
 
-def matcher(regex: str) -> Callable[[str], bool]:
-    """Tells of a name whether the pattern matches it. Raises Refusal as `check_regex` does."""
-    check_regex(regex)
-    pattern = re.compile(regex)
-    return lambda name: pattern.fullmatch(name) is not None
 
 
 def matching(regex: str, names: Iterable[str]) -> tuple[str, ...]:
