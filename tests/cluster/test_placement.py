@@ -78,7 +78,7 @@ def test_stopping_nodes_and_controllers_get_nothing() -> None:
 
 def test_the_default_holds_and_is_never_made_smaller_but_for_the_clusters_own_topics() -> None:
     scene = Scene(2)
-    scene.controller.replication_default = scene.controller.internal_replication = 3
+    scene.controller.replication_default = 3
     assert create(scene, "t", 1) is not None
     assert create(scene, "__consumer_offsets", 4) is None
     assert {len(state.replicas) for state in scene.image.topics["__consumer_offsets"].partitions} == {2}

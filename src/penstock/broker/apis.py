@@ -11,10 +11,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.broker.calls import Call
+from penstock.broker.handlers.add_offsets_to_txn import add_offsets_to_txn
+from penstock.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from penstock.broker.handlers.add_raft_voter import add_raft_voter
 from penstock.broker.handlers.alter_configs import alter_configs
 from penstock.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from penstock.broker.handlers.api_versions import api_versions
+from penstock.broker.handlers.consumer_group_describe import consumer_group_describe
+from penstock.broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat
 from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
 from penstock.broker.handlers.delete_groups import delete_groups
@@ -27,7 +31,9 @@ from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
 from penstock.broker.handlers.describe_quorum import describe_quorum
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
+from penstock.broker.handlers.describe_transactions import describe_transactions
 from penstock.broker.handlers.elect_leaders import elect_leaders
+from penstock.broker.handlers.end_txn import end_txn
 from penstock.broker.handlers.fetch import fetch
 from penstock.broker.handlers.find_coordinator import find_coordinator
 from penstock.broker.handlers.heartbeat import heartbeat
@@ -39,6 +45,7 @@ from penstock.broker.handlers.list_config_resources import list_config_resources
 from penstock.broker.handlers.list_groups import list_groups
 from penstock.broker.handlers.list_offsets import list_offsets
 from penstock.broker.handlers.list_partition_reassignments import list_partition_reassignments
+from penstock.broker.handlers.list_transactions import list_transactions
 from penstock.broker.handlers.metadata import metadata
 from penstock.broker.handlers.offset_commit import offset_commit
 from penstock.broker.handlers.offset_delete import offset_delete
@@ -48,7 +55,9 @@ from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.remove_raft_voter import remove_raft_voter
 from penstock.broker.handlers.single_produce import produce_single
 from penstock.broker.handlers.sync_group import sync_group
+from penstock.broker.handlers.txn_offset_commit import txn_offset_commit
 from penstock.broker.handlers.unregister_broker import unregister_broker
+from penstock.broker.handlers.write_txn_markers import write_txn_markers
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire import schemas
@@ -96,6 +105,11 @@ API_TABLE = (
     Api(ApiKey.DELETE_RECORDS, 0, 2, Manner.IN_TURN, delete_records),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, Manner.IN_TURN, init_producer_id),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, Manner.IN_TURN, offset_for_leader_epoch),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 3, Manner.IN_TURN, add_partitions_to_txn),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, Manner.IN_TURN, add_offsets_to_txn),
+    Api(ApiKey.END_TXN, 0, 5, Manner.IN_TURN, end_txn),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, Manner.IN_TURN, write_txn_markers),
+    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, Manner.IN_TURN, txn_offset_commit),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, Manner.IN_TURN, describe_configs),
     Api(ApiKey.ALTER_CONFIGS, 0, 2, Manner.IN_TURN, alter_configs),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, Manner.IN_TURN, describe_log_dirs),
@@ -110,6 +124,10 @@ API_TABLE = (
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, Manner.IN_TURN, describe_cluster),
     Api(ApiKey.UNREGISTER_BROKER, 0, 0, Manner.IN_TURN, unregister_broker),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, Manner.IN_TURN, describe_producers),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, Manner.IN_TURN, describe_transactions),
+    Api(ApiKey.LIST_TRANSACTIONS, 0, 2, Manner.IN_TURN, list_transactions),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, Manner.DIRECT, consumer_group_heartbeat),
+    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, Manner.IN_TURN, consumer_group_describe),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),
     Api(ApiKey.ADD_RAFT_VOTER, 0, 1, Manner.IN_TURN, add_raft_voter),

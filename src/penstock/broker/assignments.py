@@ -71,6 +71,7 @@ class Assignments:
                 self._names[topic.topic_id] = topic.name
                 await self._open([(topic, index) for index in range(len(topic.partitions))], is_clean=True)
                 node.topic_pieces.forget(topic.name)  # Clients are told of partitions when they can be used.
+                node.groups.topics_changed()
             case records.TopicDeleted():
                 self._remove_topic(record.topic_id)
                 await node.groups.flush()  # Before a topic of this name can be made again: its readers would begin in the middle.
@@ -96,6 +97,7 @@ class Assignments:
         for topic_id in [topic_id for topic_id in self._names if topic_id not in image.topics_by_id]:
             self._remove_topic(topic_id)
         self._names = {topic.topic_id: topic.name for topic in image.topics.values()}
+        node.groups.topics_changed()
         await node.groups.flush()
         for topic, index, _ in list(image.each_partition()):
             self._changed(topic, index)
@@ -220,6 +222,7 @@ class Assignments:
         partition.lead(leader)
         node.flusher.request(partition)  # What it took as a follower may not be flushed.
         node.groups.partition_led(partition)
+        node.transactions.partition_led(partition)
         if partition.log.failure is not None:  # Then another had better lead.
             node.carry_out(partition, partition.failed(partition.log.failure, now))
 
@@ -259,6 +262,7 @@ class Assignments:
             return
         node = self._node
         node.groups.partition_left(partition)
+        node.transactions.partition_left(partition)
         effects = partition.leader.step(Resigned(NOT_LEADING), node.env.now())
         partition.follow(partition.epoch)
         node.carry_out(partition, effects, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -289,6 +293,7 @@ class Assignments:
         node = self._node
         node.topic_pieces.forget(partition.topic)
         node.groups.partition_left(partition)
+        node.transactions.partition_left(partition)
         node.replica_fetching.leave(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.log.abandon()

@@ -79,7 +79,7 @@ class Cleaner:
         node, dirt = self._node, self._dirt(partition)
         if dirt is None or partition.is_deleted:
             return
-        if partition.is_internal and node.groups.is_loading():
+        if partition.is_internal and (node.groups.is_loading() or node.transactions.is_loading()):
             return  # Whoever has read a key's record must come to its tombstone too.
         if not partition.log.covers(dirt):
             await self._housekeeper.checkpoint(partition)

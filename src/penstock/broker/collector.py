@@ -1,17 +1,18 @@
 """What a fetch gathers from its partitions for one reply, within the reply's bounds (KIP-74).
 
-Whole batches below the high watermark, as many as the bounds of the partition and of the reply allow. The first batch of a reply is sent
-however large it is, so that a reader never hangs on it; every later one must fit. Each partition that is looked at gets a row, with or
-without batches.
+Whole batches below the high watermark, or the last stable offset, as many as the bounds of the partition and of the reply allow. The first
+batch of a reply is sent however large it is, so that a reader never hangs on it; every later one must fit. Each partition that is looked at
+gets a row, with or without batches. Readers of committed records are told which aborted transactions have records among them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.broker.fetch_sessions import Interest
 from penstock.errors import DiskFailed, ErrorCode
 from penstock.log.faults import LogDamaged, OffsetOutOfRange
 from penstock.log.streaming import Stream
 from penstock.partition.partition import Partition
+from penstock.settings import LONG_MAX
 from penstock.vocabulary import NO_NODE, Buffer, NodeId, Offset
 from penstock.wire.fetch import FetchedRow
 from penstock.wire.records import scan_batches
@@ -42,7 +43,7 @@ class Collector:
         (they would not fit, or stand in the next segment)."""
         if self.has_error or self.is_full or self.bytes_found >= bytes_min:
             return True
-        return any(_ends_below(row, interest.fetch_offset) for interest, row in self.rows)
+        return any(_ends_below(row, interest.fetch_offset, row[3] if self._reads_committed else row[2]) for interest, row in self.rows)
 
     def look(self, interest: Interest) -> bool:
         """Looks at one partition. False: its bytes must come from the disk, use `look_later`."""
@@ -51,7 +52,9 @@ class Collector:
             return True
         try:
             offset, allowance = Offset(interest.fetch_offset), self._allowance(interest)
-            data = partition.stream(offset, allowance) or partition.read(offset, allowance)
+            may_stream = not self._reads_committed or not self._aborted(partition, offset)  # What a stream holds is not known yet.
+            stream = partition.stream(offset, allowance, reads_committed=self._reads_committed) if may_stream else None
+            data = stream or partition.read(offset, allowance, reads_committed=self._reads_committed)
         except (OffsetOutOfRange, DiskFailed) as failure:
             self._fail(interest, partition, failure)
             return True
@@ -65,7 +68,8 @@ class Collector:
         if partition is None:
             return
         try:
-            self._add(interest, partition, await partition.read_later(Offset(interest.fetch_offset), self._allowance(interest)))
+            offset, allowance = Offset(interest.fetch_offset), self._allowance(interest)
+            self._add(interest, partition, await partition.read_later(offset, allowance, reads_committed=self._reads_committed))
         except (OffsetOutOfRange, DiskFailed) as failure:
             self._fail(interest, partition, failure)
 
@@ -88,7 +92,7 @@ class Collector:
         if self._preferred is not None and (elsewhere := self._preferred(partition)) != NO_NODE:
             self._add_row(interest, code, partition, preferred=elsewhere)
             return None
-        if interest.fetch_offset >= partition.high_watermark or self.is_full:
+        if interest.fetch_offset >= partition.readable_end(reads_committed=self._reads_committed) or self.is_full:
             self._add_row(interest, ErrorCode.NONE, partition)
             return None
         return partition
@@ -125,19 +129,30 @@ class Collector:
         if partition is None:
             row: FetchedRow = (interest.index, code, -1, -1, -1, b"", None, -1, None, None)
         else:
-            high_watermark = partition.high_watermark if partition.end_is_known else -1
-            aborted = () if self._reads_committed else None
-            row = (interest.index, code, high_watermark, high_watermark, partition.log.start_offset, data, aborted, preferred, None, None)
+            high_watermark, last_stable = (partition.high_watermark, partition.last_stable_offset) if partition.end_is_known else (-1, -1)
+            aborted = self._aborted_in(partition, interest.fetch_offset, data) if self._reads_committed else None
+            row = (interest.index, code, high_watermark, last_stable, partition.log.start_offset, data, aborted, preferred, None, None)
         self.has_error |= code is not ErrorCode.NONE or preferred != NO_NODE
         self.rows.append((interest, row))
 
 
-def _ends_below(row: FetchedRow, fetch_offset: int) -> bool:
+    def _aborted(self, partition: Partition, offset: int) -> bool:
+        return bool(partition.aborted(offset, partition.readable_end(reads_committed=True)))
+
+    def _aborted_in(self, partition: Partition, offset: int, data: Buffer | Stream) -> Sequence[tuple[int, int]]:
+        """Of the aborted transactions those that have records among these: a reader that does not know of one takes it for committed."""
+        if isinstance(data, Stream) or not data or not self._aborted(partition, offset):
+            return ()
+        return partition.aborted(offset, _end_of(data))
+
+
+def _end_of(records: Buffer) -> int:
+    return scan_batches(records, first_offset=0, end_offset_max=LONG_MAX, bytes_max=len(records), verify=False).end_offset
+
+
+def _ends_below(row: FetchedRow, fetch_offset: int, readable_end: int) -> bool:
     """Whether there is more to read than the row has."""
-    _, _, high_watermark, _, _, records, *_ = row
+    records = row[5]
     if isinstance(records, Stream):
         return True
-    if records:
-        scan = scan_batches(records, first_offset=0, end_offset_max=high_watermark, bytes_max=len(records), verify=False)
-        return scan.end_offset < high_watermark
-    return fetch_offset < high_watermark
+    return (_end_of(records) if records else fetch_offset) < readable_end

@@ -40,6 +40,7 @@ def follow_settings(node: "Node") -> None:
     node.partitions.defaults = settings.default_topic_config()
     node.controller.follow(settings)
     node.groups.settings_changed()
+    node.transactions.settings_changed()
     node.look_at_disk_room()
 
 

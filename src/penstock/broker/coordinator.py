@@ -75,6 +75,7 @@ class Kind(Generic[S, C, R]):
     replay: Callable[[S, bytes, bytes | None], None]  # Of a record as it is stored.
     loaded: Callable[[S, Instant], None]  # Everything is replayed: sessions begin.
     abandoned: Callable[[Hashable], C]  # The command that an asker is gone.
+    changed: "Callable[[Coordinator[S, C, R]], None] | None" = None  # Something was replayed: the state may owe something new.
 
 
 class Coordinator(Generic[S, C, R]):
@@ -161,6 +162,8 @@ class Coordinator(Generic[S, C, R]):
             is_stored = self._store(state, decision, wall_ms)
             if is_stored and (decision.records or decision.replies):
                 self._answer_when_durable(decision.replies)
+            if is_stored and decision.records and self._kind.changed is not None:
+                self._kind.changed(self)
         except DiskFailed as failure:
             self._node.settle(self.partition)
             self._drop(ErrorCode.NOT_COORDINATOR, f"the coordinator's log failed: {failure}")
@@ -251,6 +254,8 @@ class Coordinator(Generic[S, C, R]):
         self._kind.loaded(state, self._node.env.now())
         self._pay()
         self.set_timer()
+        if self._kind.changed is not None:
+            self._kind.changed(self)
 
     # Time
 

@@ -8,7 +8,7 @@ much as writing the log. It is also due when compaction has been past the last o
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -69,6 +69,9 @@ class Coordinators(Generic[S, C, R]):
     @property
     def topic(self) -> str:
         return self._kind.topic
+
+    def is_loading(self) -> bool:
+        return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)
 
     # Finding
 
@@ -198,15 +201,6 @@ class Coordinators(Generic[S, C, R]):
 
     # Snapshots
 
-    async def look_after_snapshots(self) -> None:
-        """Off the hot path: a round each second, a few coordinators at a time."""
-        while True:
-            await asyncio.sleep(ROUND_SECONDS)
-            try:
-                await self.save_grown()
-            except Exception:
-                log.exception("a round of snapshots failed; the next one tries again")
-
     async def save_grown(self) -> None:
         async with self._turn:
             grown = [coordinator for coordinator in self if self._wants_snapshot(coordinator)]
@@ -261,6 +255,17 @@ class Coordinators(Generic[S, C, R]):
                 key, value = self._kind.encode(record)
                 if value is not None:
                     yield key, value
+
+
+async def look_after_snapshots(kinds: Sequence[Coordinators[Any, Any, Any]]) -> None:
+    """Off the hot path: a round each second, a few coordinators at a time."""
+    while True:
+        await asyncio.sleep(ROUND_SECONDS)
+        for coordinators in kinds:
+            try:
+                await coordinators.save_grown()
+            except Exception:
+                log.exception("a round of snapshots failed; the next one tries again")
 
 
 def _is_behind(partition: Partition) -> bool:

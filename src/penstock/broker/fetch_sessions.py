@@ -86,14 +86,14 @@ class FetchSession:
         if self.under_way is not None:
             self.under_way.advanced(partition, grown_bytes)
 
-    def note_sent(self, interest: Interest, row: FetchedRow) -> bool:
+    def note_sent(self, interest: Interest, row: FetchedRow, *, reads_committed: bool) -> bool:
         """Remembers what the client is told; whether that is anything new. A partition with nothing left leaves the ready ones."""
-        _, code, high_watermark, _, log_start, records, *_ = row
+        _, code, high_watermark, last_stable, log_start, records, *_ = row
         tells_something = bool(code or records or high_watermark != interest.sent_high_watermark or log_start != interest.sent_log_start)
         interest.sent_high_watermark, interest.sent_log_start = high_watermark, log_start
         if records:
             self.ready.pop(interest, None)  # Behind those that were left without, so that each gets its turn.
-        if code or high_watermark < 0 or interest.fetch_offset < high_watermark:
+        if code or high_watermark < 0 or interest.fetch_offset < (last_stable if reads_committed else high_watermark):
             self.ready[interest] = None
         else:
             self.ready.pop(interest, None)

@@ -14,6 +14,7 @@ from penstock.broker.askers import Asker, Body, Nobody, WaitingRequest
 from penstock.broker.calls import Call
 from penstock.broker.coordinator import Coordinator, Kind
 from penstock.broker.coordinators import Coordinators
+from penstock.broker.group_topics import NodeTopics
 from penstock.broker.patience import Patience
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups import commands, records
@@ -50,7 +51,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         self._deleted: dict[TopicId, str] = {}  # Topics whose offsets are still to be forgotten.
 
     def _new_state(self) -> GroupCoordinator:
-        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes)
+        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes, NodeTopics(self._node))
 
     def settings_changed(self) -> None:
         """The node's settings were changed while it runs."""
@@ -59,10 +60,17 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             if coordinator.state is not None:
                 coordinator.state.settings = settings
 
+    def topics_changed(self) -> None:
+        """Topics came, went or grew: groups of the new protocol share them out anew."""
+        for coordinator in self:
+            if coordinator.state is not None:
+                coordinator.state.topics_changed()
+
     def topic_deleted(self, topic_id: TopicId, topic: str) -> None:
         """What was committed for it goes too, lest a topic made again under its name is read from the middle."""
         if topic != self.topic:
             self._deleted[topic_id] = topic
+        self.topics_changed()
 
     async def flush(self) -> None:
         """Also forgets what was committed for deleted topics, in pieces: there may be many groups that read them."""
@@ -137,9 +145,6 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         """How much more groups may take: a part of the memory is theirs."""
         held = sum(coordinator.state.held_bytes for coordinator in self if coordinator.state is not None)
         return self._node.settings.memory_bytes_max // SHARE_OF_MEMORY - held
-
-    def is_loading(self) -> bool:
-        return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)
 
     def new_member_id(self, client_id: str | None, instance_id: str | None) -> str:
         """Kafka's form, which people grep their logs for: who it is, and a UUID."""

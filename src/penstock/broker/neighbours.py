@@ -51,6 +51,8 @@ class Neighbours:
         self.door.asked[Kind.REPLICA_FETCH] = node.replica_serving.asked
         self.door.asked[Kind.SUBMIT] = node.forwarding.asked
         self.door.asked[Kind.HEARTBEAT] = node.membership.controlling.asked
+        self.door.asked[Kind.ADD_TO_TRANSACTION] = node.transactions.asked_to_add
+        self.door.asked[Kind.WRITE_MARKERS] = node.marker_writing.asked
         self.door.asked[Kind.DESCRIBE_QUORUM] = partial(asked_to_describe, node)
         self.door.asked[Kind.CHANGE_VOTERS] = partial(asked_to_change, node)
 

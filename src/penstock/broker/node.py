@@ -17,6 +17,7 @@ from penstock.broker.assignments import Assignments
 from penstock.broker.cleaning import Cleaner
 from penstock.broker.configuring import follow_settings
 from penstock.broker.connection import Connection
+from penstock.broker.coordinators import look_after_snapshots
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.forwarding import Forwarding
@@ -28,6 +29,7 @@ from penstock.broker.handlers.single_produce import SingleProduce
 from penstock.broker.housekeeping import Housekeeper
 from penstock.broker.identity import LOCK_PATH, Identity, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
 from penstock.broker.in_sync_changes import InSyncChanges
+from penstock.broker.marker_writing import MarkerWriting
 from penstock.broker.membership import Membership
 from penstock.broker.memory import split_memory
 from penstock.broker.metrics import Metrics
@@ -40,6 +42,7 @@ from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.reporting import Reporter
 from penstock.broker.together import together
+from penstock.broker.transactions import Transactions
 from penstock.cluster import records
 from penstock.cluster.commands import AddPartitions, Command, CreateTopics, RegisterNode, TakeProducerBlock, UnfenceNode
 from penstock.cluster.controller import Controller
@@ -86,6 +89,8 @@ class Node:
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.groups = Groups(self)
+        self.transactions = Transactions(self)
+        self.marker_writing = MarkerWriting(self)
         self.group_lags = GroupLags(self)
         self.assignments = Assignments(self)
         self.in_sync_changes = InSyncChanges(self)
@@ -153,7 +158,7 @@ class Node:
         self.spawn(self._housekeeper.look_after_logs())
         self.spawn(self._housekeeper.look_after_followers())
         self.spawn(self.cleaner.look_after_compacted_logs())
-        self.spawn(self.groups.look_after_snapshots())
+        self.spawn(look_after_snapshots([self.groups, self.transactions]))
         self._health = Health(not self.is_broker, "not listening" if self.is_broker else "ready")
 
     async def _take_directory(self) -> Identity:
@@ -229,6 +234,7 @@ class Node:
         await self._end_tasks()
         await self.flusher.flush(list(self.partitions))
         await self.groups.stop()
+        await self.transactions.stop()
         await self.flusher.stop()
         whole = [partition for partition in self.partitions if partition.log.failure is None and not partition.log.owner_is_void]
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)

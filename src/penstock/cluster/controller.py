@@ -5,9 +5,9 @@
 Here is only whose business a command is; the rules stand there: registering, in_sync, electing, reassigning, topic_making, configuring.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from penstock.cluster import electing, records, registering
@@ -56,7 +56,7 @@ class Controller:
     partitions_default: int
     partitions_max: int
     replication_default: int = 1
-    internal_replication: int = 3
+    internal_replication: Mapping[str, int] = field(default_factory=dict)  # Of the cluster's own topics, by name.
     gives_leadership_back: bool = True  # To the first replica, when it is in sync again.
     imbalance_check_s: float = 30.0
     seconds_since_heard: Callable[[NodeId], float | None] = lambda _: None  # For refusals that tell why there are too few nodes.
@@ -74,7 +74,10 @@ class Controller:
         """These hold from now on."""
         self.topic_defaults = settings.default_topic_config()
         self.partitions_default, self.partitions_max = settings.num_partitions, settings.partitions_max
-        self.replication_default, self.internal_replication = settings.default_replication_factor, settings.offsets_replication_factor
+        self.replication_default = settings.default_replication_factor
+        self.internal_replication = {
+            "__consumer_offsets": settings.offsets_replication_factor, "__transaction_state": settings.transaction_replication_factor,
+        }  # fmt: skip
         self.gives_leadership_back, self.imbalance_check_s = settings.auto_leader_rebalance, float(settings.leader_imbalance_seconds)
 
     def decide(self, command: Command) -> Decision:

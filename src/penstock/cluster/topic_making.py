@@ -5,7 +5,7 @@ A topic that is there under the very id that was drawn for it was made by this c
 If it was deleted since, it is not made again while files of it may lie somewhere: whoever has not buried the first would bury the second.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.cluster import records
@@ -22,6 +22,8 @@ from penstock.vocabulary import NodeId
 
 INTERNAL_OVERRIDES = {"cleanup.policy": "compact"}  # Also where a client makes such a topic, as Kafka lets it.
 
+INTERNAL_REPLICATION = 3
+
 
 class Terms(NamedTuple):
     """What holds for new topics."""
@@ -31,7 +33,7 @@ class Terms(NamedTuple):
     partitions_default: int
     partitions_max: int
     replication_default: int
-    internal_replication: int  # Of the cluster's own topics; they make do with fewer where there are fewer nodes.
+    internal_replication: Mapping[str, int]  # Of the cluster's own topics; they make do with fewer where there are fewer nodes.
     seconds_since_heard: Callable[[NodeId], float | None]
 
 
@@ -123,7 +125,7 @@ def _replication_factor(making: _Making, wish: NewTopic) -> int:
     if wish.replication_factor != -1:
         return wish.replication_factor
     if wish.name in INTERNAL_TOPICS:
-        return max(1, min(making.terms.internal_replication, len(making.brokers)))
+        return max(1, min(making.terms.internal_replication.get(wish.name, INTERNAL_REPLICATION), len(making.brokers)))
     return making.terms.replication_default
 
 

@@ -21,6 +21,8 @@ class Kind(IntEnum):
     DESCRIBE_QUORUM = 6  # Asked of the controller: how far each replica of the metadata log is.
     CHANGE_VOTERS = 7  # Asked of the controller: a voter more, or less.
     LISTENS_AT = 8  # Told by a node that hears from no leader: where it can be called back.
+    ADD_TO_TRANSACTION = 9  # Asked of a transaction's coordinator by the leader of a partition: is it part of it, or be it made so.
+    WRITE_MARKERS = 10  # Asked of partitions' leaders by a coordinator: transactions have ended.
 
 
 LANE_OF = {
@@ -32,4 +34,6 @@ LANE_OF = {
     Kind.DESCRIBE_QUORUM: Lane.CALLS,
     Kind.CHANGE_VOTERS: Lane.CALLS,
     Kind.LISTENS_AT: Lane.CALLS,
+    Kind.ADD_TO_TRANSACTION: Lane.CALLS,
+    Kind.WRITE_MARKERS: Lane.CALLS,
 }

@@ -2,7 +2,7 @@
 
 Produce is listed from version 0 although 0 to 2 are refused: librdkafka before 2025 stops compressing otherwise (KAFKA-18659).
 A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION (apis.py), and the client asks again.
-Gaps: no features are announced, so clients stay with the older transaction protocol.
+One feature is announced: the second version of transactions (KIP-890), which clients take up when they see it.
 """
 
 from typing import TYPE_CHECKING
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 
+SUPPORTED, FINALIZED = (("transaction.version", 0, 2),), (("transaction.version", 2, 2),)
+
+
 def api_versions(node: "Node", call: Call) -> list[Buffer]:
     schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
-    return [write_api_versions_response(call.version, call.correlation_id, node.apis.advertised)]
+    return [
+        write_api_versions_response(
+            call.version, call.correlation_id, node.apis.advertised,
+            supported_features=SUPPORTED, finalized_features=FINALIZED, finalized_features_epoch=0,
+        )
+    ]  # fmt: skip

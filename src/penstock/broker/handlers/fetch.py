@@ -1,8 +1,9 @@
 """Fetch, versions 4 to 18 (KIP-74 size limits, KIP-227 sessions, KIP-320 epochs, KIP-392 reading from followers, KIP-516 topic ids).
 
 A fetch is answered at once when it has an error, enough bytes, a full reply, or no time to wait; otherwise it parks until enough was
-appended or its time is up. Readers see whole batches below the high watermark, checked again as they leave the disk. A partition whose
-bytes are not in memory is read away from the loop.
+appended or its time is up. Readers see whole batches below the high watermark, checked again as they leave the disk; readers of committed
+records below the last stable offset, with the transactions that they must pass over. A partition whose bytes are not in memory is read away
+from the loop.
 Refused: replica fetches, which nodes make on a listener of their own. Gaps: zstd batches are sent to readers older than version 10 as
 they are.
 """
@@ -235,7 +236,7 @@ class Fetch:
         topics: dict[Topic, list[FetchedRow]] = {}
         for interest, row in collector.rows:
             if self._session is not None:
-                tells_something = self._session.note_sent(interest, row)
+                tells_something = self._session.note_sent(interest, row, reads_committed=self._reads_committed)
                 if is_incremental and not tells_something:
                     continue
             topics.setdefault(interest.topic, []).append(row)

@@ -3,18 +3,22 @@
 Every batch of the request is examined before the first one is appended. The reply waits until each is as durable as acks and the
 topic's `flush` promise; acks=0 gets none, and on an error the connection is closed, which is all such a client can notice.
 Batches that unpack to a lot are examined away from the loop; the connection's next request waits for that, so order is kept.
-Gaps: transactions; leader hints (KIP-951) are not needed while one node leads everything.
+The first batch of a transaction waits for its coordinator's word that the partition is part of it (KIP-890; from version 12 that makes it
+so).
+Gaps: leader hints (KIP-951).
 The usual request, one plain batch for one partition, takes a straight way through (single_produce.py) and comes here only to be refused.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from penstock.broker.calls import Call
 from penstock.broker.connection import Reply
+from penstock.broker.handlers.verifying import is_v2, spoken, verify
 from penstock.broker.patience import Patience
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.admission import InvalidRecord, examine_header, examine_large, examine_records, payload_rules
+from penstock.partition.guards import Guard
 from penstock.partition.partition import NOT_LEADING, Partition
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.batches import BatchHeader
@@ -33,7 +37,7 @@ Admitted = tuple[Partition, memoryview, BatchHeader, RecordsVerdict]
 
 def produce(node: "Node", call: Call) -> None:
     request = Produce(node, call)
-    if request.examine():
+    if request.examine() and not request.needs_verification():
         request.append_all()
         return
     assert isinstance(call.frame, memoryview)
@@ -44,10 +48,11 @@ def produce(node: "Node", call: Call) -> None:
 
 
 async def _produce_large(node: "Node", call: Call, first_look: "Produce", held_bytes: int) -> None:
-    """The same away from the connection's buffer, for a request with a batch that unpacks to a lot."""
+    """The same away from the connection's buffer, for a request with a batch that unpacks to a lot, or that begins a transaction."""
     try:
         request = Produce(node, call, reply_of=first_look)
         await request.examine_later()
+        await request.verify()
         await request.append_later()
     except Exception:
         call.connection.close()  # There will be no answer; the node's top reports what went wrong.
@@ -62,7 +67,8 @@ class Produce:
     """One produce request, until every batch of it is durable or refused."""
 
     __slots__ = (
-        "_admitted", "_connection", "_correlation_id", "_missing", "_request", "_version", "_wall_ms", "deadline", "node", "reply", "rows",
+        "_admitted", "_connection", "_correlation_id", "_guards", "_missing", "_request", "_version", "_wall_ms", "deadline", "node",
+        "reply", "rows",
     )  # fmt: skip
 
     def __init__(self, node: "Node", call: Call, reply_of: "Produce | None" = None) -> None:
@@ -73,6 +79,7 @@ class Produce:
         self._request = read_produce_request(call.frame, call.body_at, call.version)
         self._wall_ms = node.env.wall_ms()
         self._admitted: list[Admitted | Row] = []
+        self._guards: dict[Partition, Guard] = {}  # Of partitions whose transaction was verified for this request.
         self._missing = 1  # Batches that are not settled, and one for the request itself until all of it is appended.
         self.rows: list[tuple[Topic, list[Row]]] = []
         self.deadline = Instant(node.env.now() + max(0, self._request.timeout_ms) / 1000)
@@ -99,6 +106,24 @@ class Produce:
             for index, records in partitions:
                 await patience.pause_if_over()
                 self._admitted.append(self._admit(topic, index, records) or await self._admit_large(topic, index, records))
+
+    def needs_verification(self) -> bool:
+        if self._request.transactional_id is None:
+            return False
+        return any(_begins_transaction(each) for each in self._admitted)
+
+    async def verify(self) -> None:
+        """Hears of the transaction's coordinator where this request begins it. What it does not vouch for is refused."""
+        beginning = {at: each for at, each in enumerate(self._admitted) if _begins_transaction(each)}
+        if self._request.transactional_id is None or not beginning:
+            return
+        batches = {at: (partition, header) for at, (partition, _, header, _) in beginning.items()}
+        verified = await verify(self.node, self._request.transactional_id, batches, is_v2=is_v2(self._version))
+        for at, outcome in verified.items():
+            if isinstance(outcome, Refusal):
+                self._admitted[at] = _refused(beginning[at][0].index, Refusal(spoken(outcome.code, self._version), outcome.reason))
+            else:
+                self._guards[beginning[at][0]] = outcome
 
     def append_all(self) -> None:
         """Appends what was admitted and answers when it is durable. The frame is not needed afterwards."""
@@ -163,7 +188,8 @@ class Produce:
         batch = records if records is not None else memoryview(b"")
         try:
             self._check_may_write(partition)
-            header = examine_header(batch, partition.config, self._version)
+            names_transaction = self._request.transactional_id is not None
+            header = examine_header(batch, partition.config, self._version, names_transaction=names_transaction)
             verdict = examine_records(batch, header, payload_rules(partition.config, self._wall_ms))
         except Refusal as refusal:
             return _refused(index, refusal)
@@ -173,7 +199,7 @@ class Produce:
         partition = self._find(topic, index)
         if partition is None or records is None:
             return self._unknown(topic, index)
-        header = examine_header(records, partition.config, self._version)
+        header = examine_header(records, partition.config, self._version, names_transaction=self._request.transactional_id is not None)
         rules = payload_rules(partition.config, self._wall_ms)
         async with self.node.unpacking:  # One at a time: each may take up to the bound.
             verdict = await self.node.env.offload(examine_large, bytes(records), header, rules, self.node.settings.decompressed_bytes_max)
@@ -192,8 +218,6 @@ class Produce:
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1 (all), 1 or 0, not {acks}")
         if partition.is_internal:
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "this topic is the cluster's own")
-        if self._request.transactional_id is not None:
-            raise Refusal(ErrorCode.INVALID_TXN_STATE, "this node does not serve transactions")
         if partition.leader is None:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADING)
         if partition.log.failure is not None:
@@ -210,9 +234,9 @@ class Produce:
             if partition.is_deleted:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
             partition.stamp_time(batch, header, verdict.max_timestamp, self._wall_ms)
-            appended = partition.append(batch, self._wall_ms)
+            appended = partition.append(batch, self._wall_ms, self._guards.get(partition))
         except Refusal as refusal:
-            rows.append(_refused(index, refusal))
+            rows.append(_refused(index, Refusal(spoken(refusal.code, self._version), refusal.reason)))
             return
         except DiskFull as full:
             self.node.disk_was_full(full)
@@ -241,6 +265,11 @@ class Produce:
         metrics.batches_in += 1
         metrics.records_in += records
         metrics.bytes_in += size
+
+
+def _begins_transaction(admitted: Admitted | Row) -> TypeGuard[Admitted]:
+    """Whether this is a batch of a transaction that is not known to be open in its partition."""
+    return isinstance(admitted[0], Partition) and admitted[2].is_transactional and admitted[0].needs_verification(admitted[2])
 
 
 class _Wait:

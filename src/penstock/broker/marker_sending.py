@@ -1,0 +1,194 @@
+"""The ends of transactions, carried from their coordinators to the partitions that they wrote to, until every one of them has its marker.
+
+What is owed is read from the coordinator's state and believed once all of that state is durable: a marker is a promise. It is read again
+whenever the state changes, after a failover too, so nothing needs to be remembered here but what is under way. Of each node that leads some
+of the partitions is asked once for all that is owed to it at that moment; one that does not answer keeps nobody else waiting.
+A partition that is gone for good, with its topic, needs no marker any more.
+Not here: how a marker is written (marker_writing.py), what is owed (transactions/).
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.errors import ErrorCode, MalformedInput, Refusal
+from penstock.links.failures import LinkFailure
+from penstock.links.kinds import Kind
+from penstock.links.transaction_calls import Ended, Place, read_codes, write_ended
+from penstock.transactions.commands import MarkersWritten
+from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.records import TransactionPartition
+from penstock.transactions.views import MarkersOwed
+from penstock.vocabulary import NO_NODE, NodeId
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+    from penstock.broker.transactions import TransactionsPartition
+
+log = logging.getLogger("penstock")
+
+ASKED_SECONDS = 10.0  # A leader answers when its marker is committed: that may take as long as a follower is given.
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 1.0
+PLACES_AT_ONCE_MAX = 5_000  # In one question: its bytes are bounded.
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UnderWay = tuple[str, int, TransactionPartition]  # A transactional id, the transaction's number, a partition.
+
+
+class MarkerSending:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._looking: dict[TransactionsPartition, bool] = {}  # Whether to look once more.
+        self._wants_all: dict[TransactionsPartition, None] = {}  # Something was not done: look at all that is owed, not at news alone.
+        self._under_way: dict[TransactionsPartition, dict[_UnderWay, None]] = {}
+        self._pauses: dict[TransactionsPartition, float] = {}
+
+    def look_soon(self, coordinator: "TransactionsPartition") -> None:
+        """Something may be owed that was not before."""
+        if coordinator.state is None or next(coordinator.state.owed(), None) is None:
+            return
+        if coordinator in self._looking:
+            self._looking[coordinator] = True
+            return
+        self._looking[coordinator] = False
+        self._node.spawn(self._look(coordinator))
+
+    async def _look(self, coordinator: "TransactionsPartition") -> None:
+        try:
+            while True:
+                self._looking[coordinator] = False
+                look = _all_owed if self._wants_all.pop(coordinator, self) is None else _newly_owed
+                self._send(coordinator, await coordinator.read(look))
+                if not self._looking[coordinator]:
+                    return
+        except Refusal:
+            if coordinator.state is not None:  # Nothing is committed for a while. Somebody else looks after it, or we do, later.
+                self._look_again(coordinator)
+            else:
+                for table in (self._under_way, self._pauses, self._wants_all):
+                    table.pop(coordinator, None)
+        finally:
+            del self._looking[coordinator]
+
+    def _send(self, coordinator: "TransactionsPartition", owed: list[MarkersOwed]) -> None:
+        under_way = self._under_way.setdefault(coordinator, {})
+        by_leader: dict[int, list[tuple[MarkersOwed, list[TransactionPartition]]]] = {}
+        waits = False
+        for each in owed:
+            places: dict[int, list[TransactionPartition]] = {}
+            for place in each.partitions:
+                if (each.transactional_id, each.number, place) not in under_way:
+                    places.setdefault(self._leader_of(place), []).append(place)
+            gone = places.pop(_NOWHERE, [])
+            if gone:
+                self._written(coordinator, each, gone)
+            waits |= bool(places.pop(NO_NODE, []))
+            for leader, theirs in places.items():
+                by_leader.setdefault(leader, []).append((each, theirs))
+        for leader, wanted in by_leader.items():
+            for piece in _pieces(wanted):
+                under_way.update((_key(each, place), None) for each, places_ in piece for place in places_)
+                self._node.spawn(self._send_to(coordinator, NodeId(leader), piece))
+        if waits:
+            self._look_again(coordinator)
+
+    async def _send_to(
+        self, coordinator: "TransactionsPartition", leader: NodeId, wanted: list[tuple[MarkersOwed, list[TransactionPartition]]]
+    ) -> None:
+        epoch = int(coordinator.partition.epoch)
+        ends = [
+            Ended(
+                each.producer_id, each.producer_epoch, each.number, each.is_commit, each.is_v2, epoch,
+                tuple(Place(*place) for place in places),
+            )
+            for each, places in wanted
+        ]  # fmt: skip
+        try:
+            codes = await self._ask(leader, ends)
+        finally:
+            under_way = self._under_way.get(coordinator, {})
+            for each, places in wanted:
+                for place in places:
+                    under_way.pop(_key(each, place), None)
+        if codes is None or len(codes) != len(wanted):
+            self._look_again(coordinator)
+            return
+        is_all = True
+        for (each, places), row in zip(wanted, codes, strict=True):
+            done = [place for place, code in zip(places, row, strict=False) if code is ErrorCode.NONE or self._is_over(place, code)]
+            is_all &= len(done) == len(places)
+            if done:
+                self._written(coordinator, each, done)
+        if is_all:
+            self._pauses.pop(coordinator, None)
+        else:
+            self._look_again(coordinator)
+
+    async def _ask(self, leader: NodeId, ends: list[Ended]) -> list[tuple[ErrorCode, ...]] | None:
+        """None: nobody knows what became of them."""
+        if leader == self._node.settings.node_id:
+            return await self._node.marker_writing.write_all(ends)
+        if self._node.links is None:
+            return None
+        try:
+            return read_codes(await self._node.links.ask(leader, Kind.WRITE_MARKERS, write_ended(ends), timeout_s=ASKED_SECONDS))
+        except (LinkFailure, MalformedInput) as failure:
+            log.debug("markers for node %d are sent again: %s", leader, failure)
+            return None
+
+    def _written(self, coordinator: "TransactionsPartition", each: MarkersOwed, places: list[TransactionPartition]) -> None:
+        if coordinator.state is not None:
+            coordinator.order(
+                MarkersWritten(
+                    transactional_id=each.transactional_id, producer_id=each.producer_id, producer_epoch=each.producer_epoch,
+                    number=each.number, partitions=tuple(places),
+                )
+            )  # fmt: skip
+
+    def _look_again(self, coordinator: "TransactionsPartition") -> None:
+        self._wants_all[coordinator] = None
+        pause = self._pauses.get(coordinator, PAUSE_SECONDS_MIN)
+        self._pauses[coordinator] = min(2 * pause, PAUSE_SECONDS_MAX)
+        asyncio.get_running_loop().call_later(pause, self.look_soon, coordinator)
+
+    def _leader_of(self, place: TransactionPartition) -> int:
+        topic = self._node.image.topics_by_id.get(place.topic_id)
+        if topic is None or place.partition >= len(topic.partitions):
+            return _NOWHERE
+        return topic.partitions[place.partition].leader
+
+    def _is_over(self, place: TransactionPartition, code: ErrorCode) -> bool:
+        """The partition can never get this marker, and needs none: it is gone, or a later producer with this id has written to it."""
+        return code is ErrorCode.INVALID_PRODUCER_EPOCH or (code in _GONE and self._leader_of(place) == _NOWHERE)
+
+
+_NOWHERE = -2  # The topic is deleted.
+
+
+def _all_owed(state: TransactionCoordinator) -> list[MarkersOwed]:
+    return list(state.owed())
+
+
+def _newly_owed(state: TransactionCoordinator) -> list[MarkersOwed]:
+    return state.newly_owed()
+
+
+def _key(each: MarkersOwed, place: TransactionPartition) -> _UnderWay:
+    return each.transactional_id, each.number, place
+
+
+def _pieces(
+    wanted: list[tuple[MarkersOwed, list[TransactionPartition]]]
+) -> list[list[tuple[MarkersOwed, list[TransactionPartition]]]]:
+    """In questions of bounded size."""
+    pieces: list[list[tuple[MarkersOwed, list[TransactionPartition]]]] = [[]]
+    room = PLACES_AT_ONCE_MAX
+    for each, places in wanted:
+        for at in range(0, len(places), PLACES_AT_ONCE_MAX):
+            part = places[at : at + PLACES_AT_ONCE_MAX]
+            if len(part) > room:
+                pieces.append([])
+                room = PLACES_AT_ONCE_MAX
+            pieces[-1].append((each, part))
+            room -= len(part)
+    return [piece for piece in pieces if piece]
