@@ -37,7 +37,8 @@ NEWEST = {
     ApiKey.FIND_COORDINATOR: 6, ApiKey.JOIN_GROUP: 9, ApiKey.SYNC_GROUP: 5, ApiKey.HEARTBEAT: 4, ApiKey.LEAVE_GROUP: 5,
     ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9, ApiKey.OFFSET_DELETE: 0, ApiKey.LIST_GROUPS: 5, ApiKey.DESCRIBE_GROUPS: 6,
     ApiKey.DELETE_GROUPS: 2, ApiKey.ELECT_LEADERS: 2, ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1, ApiKey.UNREGISTER_BROKER: 0,
-    ApiKey.DESCRIBE_QUORUM: 2, ApiKey.ADD_RAFT_VOTER: 1, ApiKey.REMOVE_RAFT_VOTER: 0,
+    ApiKey.DESCRIBE_QUORUM: 2, ApiKey.ADD_RAFT_VOTER: 1, ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
 }  # fmt: skip # Of Produce, Fetch and the offset APIs the last ones that name topics; the newer ones are asked for by number.
 PATIENCE_SECONDS = 10.0
 NO_ID = bytes(16)

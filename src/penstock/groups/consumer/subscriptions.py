@@ -36,8 +36,6 @@ def check_regex(regex: str) -> None:
         raise _refusal(f"a pattern may repeat at most {_UNBOUNDED_MAX} of its parts without bound")
 
 
-
-
 def matching(regex: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names that a pattern, once checked, stands for; sorted."""
     pattern = re.compile(regex)
