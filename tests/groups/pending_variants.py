@@ -45,7 +45,7 @@ def voids_a_guard_with_any_end() -> Patches:
     return [(Guard, "fault_of", fault_of)]
 
 
-def takes_more_while_an_end_goes_on() -> Patches:
+def takes_more_of_whatever_is_pending() -> Patches:
     def is_open(sessions: Sessions, image: PendingImage, producer_id: ProducerId, producer_epoch: int) -> bool:
         held = image.of_producer(producer_id)
         return bool(held) and next(iter(held.values())).producer_epoch == producer_epoch
@@ -151,7 +151,7 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
     variant.__name__: variant
     for variant in (
         ends_whichever_transaction_is_open, takes_offsets_on_an_old_answer, takes_guards_of_another_life, voids_a_guard_with_any_end,
-        takes_more_while_an_end_goes_on, commits_what_was_aborted, commits_a_part_of_it, ends_one_group_of_several,
+        takes_more_of_whatever_is_pending, commits_what_was_aborted, commits_a_part_of_it, ends_one_group_of_several,
         lets_an_earlier_offset_hold_against_a_plain_commit, lets_an_earlier_transaction_hold_against_a_later_one,
         takes_from_later_transactions_too, counts_the_order_anew_after_a_restart, leaves_what_is_pending_when_a_group_or_topic_goes,
         forgets_what_is_pending_in_a_restart, leaves_what_is_pending_out_of_a_snapshot, calls_everything_stable, does_not_count_what_goes,

@@ -70,7 +70,7 @@ class Walk:
         self.producers = [Producer(ProducerId(n), bumps=self.dice.random() < 0.5) for n in range(3)]
         self.requests: list[Request] = []
         self.markers: list[EndPending] = []  # All ends that were ever sent.
-        self.ended_here: dict[tuple[ProducerId, int], int] = {}  # Transactions whose end has arrived, and in which life it last did.
+        self.ended: dict[tuple[ProducerId, int], None] = {}  # Transactions whose end has arrived.
         self.batches: list[list[tuple[bytes, bytes | None]]] = []
         self.views: list[View] = []  # What was seen after each of them.
         self.copy: Copy | None = None
@@ -147,8 +147,7 @@ class Walk:
             must(not is_open or error is ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{command} of an open transaction: {error.name}")
             return
         number = self.model.open[producer_id].number if request.number is None else request.number
-        ended_in = self.ended_here.get((producer_id, number), -1)
-        must(ended_in < self.life, f"{command} is taken after the end of {number}")
+        must((producer_id, number) not in self.ended, f"{command} is taken after the end of {number}")
         for new in request.offsets:
             self.model.pend(producer_id, number, (request.group, new.topic, new.partition), new.offset)
 
@@ -169,7 +168,7 @@ class Walk:
             return
         marker = producer.marker
         self.model.end_begins(marker.producer_id, marker.number, marker.is_commit)
-        self.ended_here[marker.producer_id, marker.number] = self.life
+        self.ended[marker.producer_id, marker.number] = None
         reply = self._ask(self._again(marker))
         if reply is None:
             return

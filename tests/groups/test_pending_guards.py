@@ -99,15 +99,22 @@ def test_more_of_what_is_open_here_needs_no_guard() -> None:
     assert scene.coordinator.needs_verification(P, 0)
     assert scene.pend_on(OFFSET) == [ErrorCode.INVALID_TXN_STATE]
     scene.pend(OFFSET)
-    for _ in range(2):
-        assert not scene.coordinator.needs_verification(P, 0)
-        assert scene.coordinator.needs_verification(P, 1)
-        assert scene.coordinator.needs_verification(Q, 0)
-        assert scene.pend_on(NewOffset("t", 1, 2), group="other") == [OK]
-        scene.restart()
+    assert not scene.coordinator.needs_verification(P, 0)
+    assert scene.coordinator.needs_verification(P, 1)
+    assert scene.coordinator.needs_verification(Q, 0)
+    assert scene.pend_on(NewOffset("t", 1, 2), group="other") == [OK]
     assert scene.pend_on(OFFSET, epoch=1) == [ErrorCode.INVALID_TXN_STATE]
     assert scene.pend_on(OFFSET, producer=Q) == [ErrorCode.INVALID_TXN_STATE]
     scene.end(commits=True)
+    assert scene.coordinator.needs_verification(P, 0)
+    assert scene.pend_on(OFFSET) == [ErrorCode.INVALID_TXN_STATE]
+
+
+def test_a_restarted_coordinator_asks_again_for_its_end_may_have_begun_before() -> None:
+    scene = PendingScene()
+    scene.pend(*LARGE)
+    assert not scene.end(commits=True).is_over
+    scene.restart()
     assert scene.coordinator.needs_verification(P, 0)
     assert scene.pend_on(OFFSET) == [ErrorCode.INVALID_TXN_STATE]
 

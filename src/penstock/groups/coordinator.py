@@ -30,7 +30,6 @@ from penstock.groups.expiry import Sweep
 from penstock.groups.group import Group, subscription
 from penstock.groups.guards import Guard
 from penstock.groups.image import Committed, GroupsImage
-from penstock.groups.pending_records import PendingDropped
 from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
 from penstock.groups.states import GroupState
@@ -74,8 +73,6 @@ class GroupCoordinator:
             self._tidy(record.group)
         elif isinstance(record, ConsumerRecord):
             coordinating.replayed(record, self._sessions)
-        elif isinstance(record, PendingDropped):
-            pending.forget_ended(self._sessions, self._image.pending, record.producer_id)
 
     def replay_stored(self, key: bytes, value: bytes | None) -> None:
         """The same for a record as it lies in the log, while loading."""

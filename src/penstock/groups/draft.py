@@ -41,7 +41,7 @@ class Sessions:
     guards: Guards = field(default_factory=Guards)
     consumers: dict[str, ConsumerSession] = field(default_factory=dict)  # Of groups of the new protocol.
     topics: KnownTopics = field(default_factory=KnownTopics)
-    ending: dict[ProducerId, int] = field(default_factory=dict)  # Transactions whose end has begun, by number: they take no more.
+    open: dict[ProducerId, int] = field(default_factory=dict)  # Transactions that were found open, by number, and have not begun to end.
     held_bytes: int = 0  # What they take in memory, about, beside what is recorded.
 
 

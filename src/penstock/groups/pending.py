@@ -8,7 +8,7 @@ waits for the end of all of them.
 Rules:
 - The end of a transaction concerns what is pending under its number. That of an older one, late on its way, changes nothing. Where a newer
   one is open or ends, an older one is over by the word of the coordinator of transactions: what a lost log has left of it is dropped.
-- Nothing is taken for a transaction after its end. A guard sees to that, and where the end goes on in pieces, `ending`.
+- Nothing is taken for a transaction after its end. A guard sees to that, and where none is needed, what the sessions know to be open.
 - A piece is stored whole. Readers who want stable offsets see all of a transaction or are told to come again; others may see a transaction
   of more than `ENDED_AT_ONCE` offsets arrive in pieces.
 - To end a transaction takes no more memory and is never refused.
@@ -44,6 +44,7 @@ def commit_pending(group: Group | None, command: CommitPending, draft: Draft, *,
         return
     held = draft.image.pending.of_producer(command.producer_id)
     number = command.number if command.number != NO_NUMBER or not held else _any(held).number
+    draft.sessions.open[command.producer_id] = number
     draft.records += dropped(each for each in held.values() if each.number != number)
     answers = []
     free_bytes: int | None = None  # Asked for once, by the first that needs more.
@@ -61,7 +62,7 @@ def commit_pending(group: Group | None, command: CommitPending, draft: Draft, *,
 
 
 def end_pending(command: EndPending, draft: Draft) -> None:
-    draft.sessions.guards.ended(command.producer_id, command.producer_epoch, command.number)
+    _begin_end(command, draft.sessions)
     held = draft.image.pending.of_producer(command.producer_id)
     if not held:
         draft.answer(command.token, PendingEnded())
@@ -73,7 +74,6 @@ def end_pending(command: EndPending, draft: Draft) -> None:
     if command.number != NO_NUMBER and command.number < of_one.number:
         draft.answer(command.token, PendingEnded())
         return
-    draft.sessions.ending[command.producer_id] = of_one.number
     piece = list(islice(held.values(), ENDED_AT_ONCE))
     is_commit = command.is_commit and command.number in (NO_NUMBER, of_one.number)
     for pending in piece:
@@ -84,20 +84,23 @@ def end_pending(command: EndPending, draft: Draft) -> None:
     draft.answer(command.token, PendingEnded(offsets=len(piece), is_over=len(piece) == len(held)))
 
 
-def forget_ended(sessions: Sessions, image: PendingImage, producer_id: ProducerId) -> None:
-    """After something of this producer was dropped. Not when that is decided: a decision that isn't stored must be taken again."""
-    if not image.of_producer(producer_id):
-        sessions.ending.pop(producer_id, None)
-
-
 def dropped(pending: Iterable[OffsetPending]) -> Iterator[PendingDropped]:
     return (PendingDropped(each.group, each.producer_id, each.topic, each.partition) for each in pending)
 
 
 def is_open(sessions: Sessions, image: PendingImage, producer_id: ProducerId, producer_epoch: int) -> bool:
-    """Whether a transaction of this producer and epoch has offsets pending here and may add to them without anybody being asked."""
+    """Whether a transaction of this producer and epoch has offsets pending here and may add to them without anybody being asked.
+
+    What is recorded doesn't tell whether its end has begun in another life, so somebody is asked once in each."""
     held = image.of_producer(producer_id)
-    return bool(held) and _any(held).producer_epoch == producer_epoch and sessions.ending.get(producer_id) != _any(held).number
+    return bool(held) and _any(held).producer_epoch == producer_epoch and sessions.open.get(producer_id) == _any(held).number
+
+
+def _begin_end(command: EndPending, sessions: Sessions) -> None:
+    """From now on nothing is taken for this transaction, even if the decision can't be stored: it will be taken again."""
+    sessions.guards.ended(command.producer_id, command.producer_epoch, command.number)
+    if command.number in (NO_NUMBER, sessions.open.get(command.producer_id)):
+        sessions.open.pop(command.producer_id, None)
 
 
 def _record(new: NewOffset, command: CommitPending, number: int, draft: Draft) -> OffsetPending:
