@@ -240,6 +240,7 @@ class Walk:
                 self._deliver_end(producer)
         self.model.check(self.coordinator, PLACES)
         must(not self.coordinator.open_transactions(), f"{self.coordinator.open_transactions()} have ended")
+        must(not self.coordinator._sessions.open, f"{self.coordinator._sessions.open} are kept for nothing")
         for group in GROUPS:
             while self.coordinator.holds(group):
                 self._ask(DeleteGroup(token=self._token(), group=group))

@@ -99,8 +99,9 @@ def is_open(sessions: Sessions, image: PendingImage, producer_id: ProducerId, pr
 def _begin_end(command: EndPending, sessions: Sessions) -> None:
     """From now on nothing is taken for this transaction, even if the decision can't be stored: it will be taken again."""
     sessions.guards.ended(command.producer_id, command.producer_epoch, command.number)
-    if command.number in (NO_NUMBER, sessions.open.get(command.producer_id)):
-        sessions.open.pop(command.producer_id, None)
+    number = sessions.open.get(command.producer_id)
+    if number is not None and (command.number == NO_NUMBER or command.number >= number):
+        del sessions.open[command.producer_id]
 
 
 def _record(new: NewOffset, command: CommitPending, number: int, draft: Draft) -> OffsetPending:
