@@ -58,7 +58,7 @@ def test_a_good_batch_of_each_codec_is_admitted(codec: int) -> None:
         (lambda b: with_field(with_field(b, 57, ">i", 3), 23, ">i", 2), ErrorCode.INVALID_RECORD),
         (lambda b: with_field(with_field(b, 57, ">i", 0), 23, ">i", -1), ErrorCode.INVALID_RECORD),
         (lambda b: with_field(b, 21, ">h", 0x20), ErrorCode.INVALID_RECORD),
-        (lambda b: with_field(b, 21, ">h", 0x10), ErrorCode.INVALID_TXN_STATE),
+        (lambda b: with_field(b, 21, ">h", 0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (lambda b: with_field(b, 21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (lambda b: with_field(b, 21, ">h", 1), ErrorCode.CORRUPT_MESSAGE),
         (lambda b: with_field(b, 43, ">q", 7), ErrorCode.INVALID_RECORD),

@@ -3,13 +3,14 @@
 All of a log that compaction looks at is decided: every transaction that began there has its marker below the watermark. So a transactional
 batch that belongs to no aborted transaction is one that was committed, and its records are like any others. Those of aborted ones
 go at once, and their keys never count.
-A marker stays as long as the second walk, which begins at the log's start, meets a batch of its transaction, be it an empty one; and then
-for as long as a tombstone does: who had read the batches before must come to the marker too.
+A marker stays as long as the second walk, which begins at the log's start, meets a batch of its transaction, be it an empty one; as long as
+readers are told of its transaction, since they look for it then; and after that for as long as a tombstone does: who had read the batches
+before must come to the marker too.
 Used by one walk at a time, away from the loop.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from penstock.wire.batches import BatchHeader
@@ -45,10 +46,12 @@ class Decided:
         self._met.add(header.producer_id)
 
     def ends_something(self, header: BatchHeader) -> bool:
-        """The second walk has come to a marker: whether any batch of its transaction is left."""
+        """The second walk has come to a marker: whether any batch of its transaction is left, or readers are told of it."""
         is_met = header.producer_id in self._met
         self._met.discard(header.producer_id)
-        return is_met
+        _, markers = self._spans_of(header.producer_id)
+        row = bisect_left(markers, header.base_offset)
+        return is_met or (row < len(markers) and markers[row] == header.base_offset)
 
     def _spans_of(self, producer_id: int) -> "tuple[array[int], array[int]]":
         if self._by_producer is None:

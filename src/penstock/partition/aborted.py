@@ -4,6 +4,9 @@ One row per aborted transaction: where its marker stands, where it began, whose 
 come in the order of markers, and last stable offsets never go back. A transaction overlaps a range if its marker is not before the range
 and it began before the range's end. The first row whose last stable offset has reached the range's end is the last that can: whatever
 ends later began no earlier than that.
+A reader passes over the producer from the first offset on until it comes to the marker. So a row goes only when no record of its
+transaction is left, and the marker only when the row has gone (log/decided.py): without it the reader would pass over what was committed
+next.
 
 Rows are packed numbers in memory, 32 bytes each, and travel with the producers' snapshot in the log's checkpoint. One file per segment, as
 Kafka has, would save memory where somebody aborts millions of transactions, and cost every start, cut and swap of a segment another file.
@@ -26,7 +29,7 @@ _COUNT = Struct(">I")
 
 
 class AbortedIndex:
-    __slots__ = ("_firsts", "_lowest", "_markers", "_producers", "_stables")
+    __slots__ = ("_firsts", "_gone", "_lowest", "_markers", "_producers", "_stables")
 
     def __init__(self) -> None:
         self._markers = array("q")
@@ -34,9 +37,10 @@ class AbortedIndex:
         self._producers = array("q")
         self._stables = array("q")
         self._lowest = array("q")  # Of each block, where the earliest of its transactions began.
+        self._gone = 0  # So many of the first rows are forgotten; they go when they fill a block.
 
     def __len__(self) -> int:
-        return len(self._markers)
+        return len(self._markers) - self._gone
 
     def add(self, producer_id: int, first_offset: int, marker_offset: int, last_stable: int) -> None:
         if len(self._markers) % _BLOCK:
@@ -50,7 +54,8 @@ class AbortedIndex:
 
     def between(self, from_offset: int, end_offset: int) -> list[Aborted]:
         """Those that overlap the range, in the order in which they ended."""
-        at, stop = bisect_left(self._markers, from_offset), min(len(self._markers), bisect_left(self._stables, end_offset) + 1)
+        at = bisect_left(self._markers, from_offset, self._gone)
+        stop = min(len(self._markers), bisect_left(self._stables, end_offset) + 1)
         found: list[Aborted] = []
         firsts, producers = self._firsts, self._producers
         while at < stop:
@@ -62,27 +67,29 @@ class AbortedIndex:
 
     def has_any_after(self, from_offset: int) -> bool:
         """Whether any ended at or after the offset: in one step, for who would rather not ask which."""
-        return bool(self._markers) and self._markers[-1] >= from_offset
+        return len(self) > 0 and self._markers[-1] >= from_offset
 
     def spans(self) -> Spans:
         """A copy of all of them, for compaction."""
-        return Spans(self._producers[:], self._firsts[:], self._markers[:])
+        return Spans(self._producers[self._gone :], self._firsts[self._gone :], self._markers[self._gone :])
 
     def forget_below(self, offset: int) -> None:
-        """Those that ended before the offset are of no use any more. They go a block at a time, so some stay for longer."""
-        blocks = bisect_left(self._markers, offset) // _BLOCK
+        """Of those that ended before the offset no record is left."""
+        self._gone = bisect_left(self._markers, offset, self._gone)
+        blocks = self._gone // _BLOCK
         if blocks:
             del self._lowest[:blocks]
             for column in self._columns():
                 del column[: blocks * _BLOCK]
+            self._gone -= blocks * _BLOCK
 
     def snapshot(self) -> bytes:
-        return _COUNT.pack(len(self)) + b"".join(map(_big_endian, self._columns()))
+        return _COUNT.pack(len(self)) + b"".join(_big_endian(column[self._gone :]) for column in self._columns())
 
     def restore(self, snapshot: bytes, at: int) -> int:
         """Takes the rows that stand there in place of its own; returns where they end."""
         (count,) = _COUNT.unpack_from(snapshot, at)
-        at += _COUNT.size
+        at, self._gone = at + _COUNT.size, 0
         for column in self._columns():
             del column[:]
             column.frombytes(snapshot[at : at + count * column.itemsize])
@@ -96,8 +103,7 @@ class AbortedIndex:
         return self._markers, self._firsts, self._producers, self._stables
 
 
-def _big_endian(column: "array[int]") -> bytes:
-    swapped = array("q", column)
+def _big_endian(copied: "array[int]") -> bytes:
     if sys.byteorder == "little":
-        swapped.byteswap()
-    return swapped.tobytes()
+        copied.byteswap()
+    return copied.tobytes()

@@ -70,8 +70,11 @@ def payload_rules(config: TopicConfig, wall_ms: int) -> PayloadRules:
     )
 
 
-def examine_header(batch: Buffer, config: TopicConfig, produce_version: int) -> BatchHeader:
-    """The header of the one batch that these bytes are; or the reason why they cannot be taken."""
+def examine_header(batch: Buffer, config: TopicConfig, produce_version: int, *, names_transaction: bool = False) -> BatchHeader:
+    """The header of the one batch that these bytes are; or the reason why they cannot be taken.
+
+    `names_transaction`: the request has a transactional id. Only then may a batch be part of a transaction.
+    """
     if len(batch) < HEADER_BYTES:
         raise _shape_refusal(batch)
     header = read_header(batch)
@@ -87,11 +90,11 @@ def examine_header(batch: Buffer, config: TopicConfig, produce_version: int) -> 
         )
     if not crc_is_right(batch, 0, len(batch)):
         raise Refusal(ErrorCode.CORRUPT_MESSAGE, "the checksum does not match the bytes")
-    _check_fields(header, produce_version)
+    _check_fields(header, produce_version, names_transaction)
     return header
 
 
-def _check_fields(header: BatchHeader, produce_version: int) -> None:
+def _check_fields(header: BatchHeader, produce_version: int, names_transaction: bool) -> None:
     if header.base_offset != 0:
         raise Refusal(ErrorCode.INVALID_RECORD, f"a producer's batch begins at offset 0, not {header.base_offset}")
     if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
@@ -99,7 +102,11 @@ def _check_fields(header: BatchHeader, produce_version: int) -> None:
     if header.attributes & 0x30:  # transactional or control
         if header.is_control:
             raise Refusal(ErrorCode.INVALID_RECORD, "control batches are written by brokers only")
-        raise Refusal(ErrorCode.INVALID_TXN_STATE, "this node does not serve transactions")
+        if not names_transaction:
+            reason = "a batch of a transaction comes with its transactional id"
+            raise Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, reason)
+        if header.producer_id < 0:
+            raise Refusal(ErrorCode.INVALID_RECORD, "a batch of a transaction needs a producer id")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise Refusal(ErrorCode.INVALID_RECORD, "a batch with a producer id needs its epoch and sequence")
     if header.codec > Codec.ZSTD:

@@ -105,7 +105,8 @@ class Partition:
         self._watermark = Offset(log.start_offset)  # What is known of the leader's, while another leads. Never goes back.
         self.producers = producers
         self._guards = Guards(producers.producers_max)
-        self._decided_below = Offset(0)  # When `forget_old` last looked, no record of an aborted transaction was left below.
+        self._decided_below = self._found_decided()  # When `forget_old` last looked.
+        producers.aborted.forget_below(self._decided_below)  # Compaction may have come further than what was remembered of them.
         self.is_internal = is_internal  # The cluster's own: clients may read it, but not write.
         self.config = config
         self.is_deleted = False
@@ -199,19 +200,20 @@ class Partition:
         header = read_header(batch)
         if header.producer_id >= 0:
             producers = self.producers
-            verdict = producers.decide(header, is_first_ever=log.end_offset == 0)
-            if header.attributes & TRANSACTIONAL_BIT or producers.transactions.by_producer:
+            verdict = producers.decide(header, is_first_ever=base_offset == 0)
+            is_transactional = header.attributes & TRANSACTIONAL_BIT
+            if is_transactional or producers.transactions.by_producer:
                 verdict = self._decide_transactional(header, verdict, guard)
-            if not isinstance(verdict, ErrorCode):
+            if verdict is not ErrorCode.NONE:
+                if isinstance(verdict, ErrorCode):
+                    raise _refusal(verdict, header.producer_id)
                 end_offset = Offset(verdict.base_offset + header.record_count)
                 return Appended(verdict.base_offset, end_offset, self._append_time(verdict.timestamp), True)
-            if verdict is not ErrorCode.NONE:
-                raise _refusal(verdict, header.producer_id)
         log.append(batch, header)
         if header.producer_id >= 0:
-            self.producers.replay(header, wall_ms)
-            if header.attributes & TRANSACTIONAL_BIT:
-                self._has_begun(header.producer_id, guard)
+            if is_transactional:
+                self._begin_transaction(header, guard)
+            producers.replay(header, wall_ms)
         return Appended(base_offset, log.end_offset, self._append_time(wall_ms), False)
 
     def replicate(self, batch: Buffer, header: BatchHeader, wall_ms: int) -> None:
@@ -281,10 +283,12 @@ class Partition:
         objection = self.producers.decide_transactional(header, guard)
         return verdict if objection is ErrorCode.NONE else objection
 
-    def _has_begun(self, producer_id: int, guard: Guard | None) -> None:
-        self._guards.void(producer_id)
+    def _begin_transaction(self, header: BatchHeader, guard: Guard | None) -> None:
+        """Or go on with it: then nobody holds a guard any more."""
+        self.producers.transactions.begin(header.producer_id, header.base_offset)
+        self._guards.void(header.producer_id)
         if guard is not None and guard.number != NO_NUMBER:
-            self.producers.transactions.learn_number(producer_id, guard.number)
+            self.producers.transactions.learn_number(header.producer_id, guard.number)
 
     async def remember_producers(self, wall_ms: int) -> None:
         """From the log alone, after some of it was cut off: what was cut must not count as seen. Until it has ended, what was known before
@@ -311,7 +315,11 @@ class Partition:
         round later: somebody may still have bytes in hand from before, and ask which of them to pass over."""
         self.producers.forget_silent_since(silent_since_ms)
         self.producers.aborted.forget_below(self._decided_below)
-        self._decided_below = max(self.log.start_offset, Offset(self.log.clean_end))
+        self._decided_below = self._found_decided()
+
+    def _found_decided(self) -> Offset:
+        """Below this no record of an aborted transaction is left."""
+        return max(self.log.start_offset, Offset(self.log.clean_end))
 
     def begin_flush(self) -> Flush | None:
         """What must be flushed; None when nothing must be."""

@@ -98,9 +98,10 @@ class ProducerStates:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.producer_epoch > epoch:
             return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if len(state) == _HEAD.size:  # A marker began this epoch.
-            return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        expected = (_LAST_SEQUENCE.unpack_from(state, _LAST_SEQUENCE_AT)[0] + 1) % SEQUENCE_MODULUS
+        try:
+            expected = (_LAST_SEQUENCE.unpack_from(state, _LAST_SEQUENCE_AT)[0] + 1) % SEQUENCE_MODULUS
+        except struct.error:
+            expected = 0  # A marker began this epoch.
         if first == expected:
             return ErrorCode.NONE
         return _seen_before(state, first, _last_sequence(header)) or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -165,8 +166,6 @@ class ProducerStates:
 
     def replay(self, header: BatchHeader, wall_ms: int) -> None:
         """A batch with a producer id is in the log. `wall_ms`: by this node's clock; a producer of old events is not itself old."""
-        if header.attributes & TRANSACTIONAL_BIT:
-            self.transactions.begin(header.producer_id, header.base_offset)
         old = self._states.pop(header.producer_id, None)
         head = _HEAD.pack(header.producer_epoch, wall_ms)
         batch = _BATCH.pack(header.base_sequence, _last_sequence(header), header.base_offset, header.max_timestamp)
@@ -182,6 +181,8 @@ class ProducerStates:
         if header.producer_id < 0:
             return
         if not header.attributes & CONTROL_BIT:
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.transactions.begin(header.producer_id, header.base_offset)
             self.replay(header, wall_ms)
             return
         require(len(batch) == header.size, "a marker is more than its header")
