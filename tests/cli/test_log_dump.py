@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from cli.running import penstock, succeed
 
-from penstock.wire.batches import Record, encode_batch
+from penstock.wire.batches import Record, encode_batch, stamp
+from penstock.wire.markers import Marker, encode_marker
 
 
 def batch(first: int, *values: bytes, codec: int = 0) -> bytes:
@@ -31,6 +32,15 @@ def test_batches_are_listed_with_their_offsets(segment: Path):
 def test_records_are_shown_on_request(segment: Path):
     text = succeed("log", "dump", str(segment), "--records")
     assert "0 1700000000000 'k' 'one' h='1'" in text
+
+
+def test_a_marker_says_what_it_ended(segment: Path):
+    marker = encode_marker(Marker(is_commit=False, coordinator_epoch=6, number=41), producer_id=9, producer_epoch=2, timestamp_ms=5)
+    stamp(marker, 3, 3)
+    segment.write_bytes(segment.read_bytes() + marker)
+    assert "transactional, abort of transaction 41 by coordinator epoch 6 producer 9/2" in succeed("log", "dump", str(segment))
+    row = json.loads(succeed("log", "dump", str(segment), "--json").splitlines()[-1])
+    assert row["marker"] == {"is_commit": False, "coordinator_epoch": 6, "number": 41}
 
 
 def test_a_data_directory_stands_for_all_its_segments(segment: Path, tmp_path: Path):

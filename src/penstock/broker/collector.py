@@ -52,7 +52,7 @@ class Collector:
             return True
         try:
             offset, allowance = Offset(interest.fetch_offset), self._allowance(interest)
-            may_stream = not self._reads_committed or not self._aborted(partition, offset)  # What a stream holds is not known yet.
+            may_stream = not self._reads_committed or not partition.has_aborted_after(offset)  # What a stream holds is not known yet.
             stream = partition.stream(offset, allowance, reads_committed=self._reads_committed) if may_stream else None
             data = stream or partition.read(offset, allowance, reads_committed=self._reads_committed)
         except (OffsetOutOfRange, DiskFailed) as failure:
@@ -135,13 +135,9 @@ class Collector:
         self.has_error |= code is not ErrorCode.NONE or preferred != NO_NODE
         self.rows.append((interest, row))
 
-
-    def _aborted(self, partition: Partition, offset: int) -> bool:
-        return bool(partition.aborted(offset, partition.readable_end(reads_committed=True)))
-
     def _aborted_in(self, partition: Partition, offset: int, data: Buffer | Stream) -> Sequence[tuple[int, int]]:
         """Of the aborted transactions those that have records among these: a reader that does not know of one takes it for committed."""
-        if isinstance(data, Stream) or not data or not self._aborted(partition, offset):
+        if isinstance(data, Stream) or not data or not partition.has_aborted_after(offset):
             return ()
         return partition.aborted(offset, _end_of(data))
 

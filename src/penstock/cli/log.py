@@ -53,7 +53,7 @@ def _print_row(row: BatchRow | Damage) -> None:
         return
     header = row.header
     marks = [row.codec, *(["append time"] if header.uses_log_append_time else []), *(["transactional"] if header.is_transactional else [])]
-    marks += ["control"] if header.is_control else []
+    marks += [row.shown_marker or "control"] if header.is_control else []
     producer = f" producer {header.producer_id}/{header.producer_epoch} from {header.base_sequence}" if header.producer_id >= 0 else ""
     span = f"{header.base_offset}..{header.last_offset}"
     click.echo(

@@ -13,6 +13,7 @@ from penstock.cli.tables import record_as_json
 from penstock.errors import MalformedInput
 from penstock.wire.batches import HEADER_BYTES, MAGIC, BatchHeader, Record, crc_is_right, decode_records, read_header
 from penstock.wire.compression import Codec
+from penstock.wire.markers import NO_NUMBER, Marker, decode_marker
 
 UNPACKED_BYTES_MAX = 256 << 20  # A dump may look at what a node would refuse, but not without end.
 
@@ -22,6 +23,14 @@ class BatchRow:
     position: int
     header: BatchHeader
     records: list[Record] = field(default_factory=list)
+    marker: Marker | None = None  # What a control batch says of its producer's transaction.
+
+    @property
+    def shown_marker(self) -> str | None:
+        if self.marker is None:
+            return None
+        number = "" if self.marker.number == NO_NUMBER else f" of transaction {self.marker.number}"
+        return f"{'commit' if self.marker.is_commit else 'abort'}{number} by coordinator epoch {self.marker.coordinator_epoch}"
 
     @property
     def codec(self) -> str:
@@ -31,6 +40,8 @@ class BatchRow:
     def as_json(self, segment: Path) -> dict[str, object]:
         told: dict[str, object] = {"segment": str(segment), "position": self.position, "size": self.header.size, "codec": self.codec}
         told |= self.header._asdict()
+        if self.marker is not None:
+            told["marker"] = self.marker._asdict()
         if self.records:
             told["records"] = [record_as_json(record) for record in self.records]
         return told
@@ -82,6 +93,7 @@ def _look_inside(batch: bytes, at: int, header: BatchHeader, expected: int, with
     if header.base_offset < expected:
         return Damage(at, len(batch), f"offset {header.base_offset} stands after offset {expected - 1}")
     try:
-        return BatchRow(at, header, decode_records(batch, bytes_max=UNPACKED_BYTES_MAX) if with_records else [])
+        records = decode_records(batch, bytes_max=UNPACKED_BYTES_MAX) if with_records else []
+        return BatchRow(at, header, records, decode_marker(batch) if header.is_control else None)
     except MalformedInput as wrong:
         return Damage(at, len(batch), f"right checksum around records that do not parse: {wrong}")
