@@ -158,14 +158,18 @@ class GroupCoordinator:
     def lapse(self, now: Instant, wall_ms: int) -> Decision:
         """What the passing of time causes: sessions, joins and syncs end, old offsets go."""
         draft = self._draft(now, wall_ms)
-        for _ in range(GROUPS_PER_LAPSE):
-            name = self._sessions.alarms.ring(now)
-            if name is None:
-                break
+        # A group that sets its alarm for now comes again after this decision is replayed: before that it would decide by what was.
+        for name in self._rung(now):
             self._lapse_group(name, draft)
         if self._sweep_due is not None and self._sweep_due <= now:
             self._sweep_on(draft)
         return draft.decision()
+
+    def _rung(self, now: Instant) -> list[str]:
+        rung: list[str] = []
+        while len(rung) < GROUPS_PER_LAPSE and (name := self._sessions.alarms.ring(now)) is not None:
+            rung.append(name)
+        return rung
 
     # Reading
 
