@@ -20,6 +20,7 @@ from penstock.client.records import NewRecord, Placed
 
 HEARING_SECONDS = 0.1  # How long closing waits at most for the thread to look up.
 FAILURES_KEPT_MAX = 100
+THE_END = (confluent_kafka.KafkaException, SystemError)  # The second is what becomes of the first when reports are heard with it.
 NO_OFFSET = confluent_kafka.OFFSET_INVALID
 
 _here = threading.local()  # Whether this thread is inside somebody's callback.
@@ -110,7 +111,7 @@ class Channel:
     def hear(self) -> None:
         try:
             heard = self.library.poll(HEARING_SECONDS)
-        except confluent_kafka.KafkaException as failure:
+        except THE_END as failure:
             self._heard_the_end(failure)
             time.sleep(HEARING_SECONDS)  # The library says so each time, and at once.
         else:
@@ -160,12 +161,12 @@ class Channel:
     def _flush_library(self, seconds: float) -> None:
         try:
             self.library.flush(seconds)
-        except confluent_kafka.KafkaException as failure:
+        except THE_END as failure:
             self._heard_the_end(failure)
 
-    def _heard_the_end(self, failure: confluent_kafka.KafkaException) -> None:
+    def _heard_the_end(self, failure: Exception) -> None:
         """The library of a producer that was shut out tells so by every call; what it has heard of its records is told all the same."""
-        self.trouble = error_in(failure).str()
+        self.trouble = error_in(failure).str() if isinstance(failure, confluent_kafka.KafkaException) else self.trouble
 
     def _count(self, change: int) -> None:
         with self.lock:

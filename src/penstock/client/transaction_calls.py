@@ -107,6 +107,8 @@ class TransactionCalls:
                 return
             except confluent_kafka.KafkaException as failure:
                 error = error_in(failure)
+            except SystemError:  # What the library makes of a fatal error that is heard together with reports. It tells it again.
+                continue
             if not error.retriable() or time.monotonic() >= deadline:
                 self._judge(what, error)
             time.sleep(RETRY_SECONDS)

@@ -1,0 +1,129 @@
+"""Transactions through aiokafka: the oldest shapes of these requests, and one event loop."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import IllegalOperation, KafkaError
+from compatibility.transaction_scenarios import PATIENCE_SECONDS, Place, TransactionScenarios, Writer
+
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop that runs while somebody waits for it, and no longer."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -> T:
+        async def in_time() -> T:
+            async with asyncio.timeout(seconds):
+                return await work
+
+        return self._loop.run_until_complete(in_time())
+
+    def close(self) -> None:
+        self._loop.close()
+
+
+class AiokafkaWriter(Writer):
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        self._loop = Loop()
+        self._sent: list[Any] = []
+        self._loop.run(self._start(bootstrap, transactional_id, timeout_ms))
+
+    async def _start(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
+        self._library = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        try:
+            await self._library.start()
+        except BaseException:
+            await self._library.stop()
+            raise
+
+    def begin(self) -> None:
+        self._loop.run(self._library.begin_transaction())
+        self._sent = []
+
+    def send(self, topic: str, value: str, partition: int = 0) -> None:
+        self._sent.append(self._loop.run(self._library.send(topic, value.encode(), partition=partition)))
+
+    def flush(self) -> None:
+        async def all_of_it() -> None:
+            await asyncio.gather(*self._sent)
+
+        self._loop.run(all_of_it())
+
+    def take_in(self, offsets: Mapping[Place, int], member: Any) -> None:
+        places = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        self._loop.run(self._library.send_offsets_to_transaction(places, member.group))
+
+    def commit(self) -> None:
+        self._loop.run(self._library.commit_transaction())
+
+    def abort(self) -> None:
+        self._loop.run(self._library.abort_transaction())
+
+    def close(self) -> None:
+        self._loop.run(self._library.stop())
+        self._loop.close()
+
+
+class AiokafkaMember:
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.group = group
+        self._loop = Loop()
+        self._loop.run(self._start(bootstrap, group, topic))
+
+    async def _start(self, bootstrap: str, group: str, topic: str) -> None:
+        self._library = AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )  # fmt: skip
+        await self._library.start()
+
+    def read(self, count: int) -> list[str]:
+        return [self._loop.run(self._library.getone()).value.decode() for _ in range(count)]
+
+    def close(self) -> None:
+        self._loop.run(self._library.stop())
+        self._loop.close()
+
+
+class TestAiokafka(TransactionScenarios):
+    FENCED: ClassVar = (KafkaError,)
+    REFUSED: ClassVar = (KafkaError,)
+    OUT_OF_TURN: ClassVar = (IllegalOperation, AssertionError)
+
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Writer:
+        return AiokafkaWriter(bootstrap, transactional_id, timeout_ms)
+
+    def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
+        async def all_of_it() -> list[str]:
+            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest")
+            await consumer.start()
+            try:
+                consumer.assign([TopicPartition(topic, 0)])
+                found: list[str] = []
+                while len(found) < count:
+                    batch = await consumer.getmany(timeout_ms=2_000, max_records=count - len(found))
+                    if not batch:
+                        break
+                    found += [message.value.decode() for messages in batch.values() for message in messages]
+                return found
+            finally:
+                await consumer.stop()
+
+        loop = Loop()
+        try:
+            return loop.run(all_of_it())
+        finally:
+            loop.close()
+
+    def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:
+        member = AiokafkaMember(bootstrap, group, topic)
+        return member.read(count), member
+
+    def leave(self, member: Any) -> None:
+        member.close()
