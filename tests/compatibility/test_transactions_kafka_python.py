@@ -188,5 +188,3 @@ def test_what_is_open_in_a_partition_is_seen_and_can_be_ended_there(
     assert producer.current_transaction_start_offset == -1
     eventually_visible(broker.bootstrap, topic, [])
     writer.abort()
-    with pytest.raises(KafkaError):
-        admin.abort_transaction(AbortTransactionSpec(where, producer.producer_id, producer.producer_epoch - 1, 0))
