@@ -133,8 +133,8 @@ def draw_members(rng: Random, *, brokers: int = 1) -> Addition:
 def _draw_session(rng: Random) -> Session:
     session_ms, rebalance_ms = rng.choice((500, 1_500, 3_000)), rng.choice((300, 1_000, 3_000))
     settings = {
-        "group_consumer_session_timeout_ms": session_ms, "group_consumer_min_session_timeout_ms": 100,
-        "group_consumer_heartbeat_interval_ms": session_ms // rng.choice((3, 8)), "group_consumer_min_heartbeat_interval_ms": 10,
+        "group_consumer_session_timeout_ms": session_ms, "group_consumer_heartbeat_interval_ms": session_ms // rng.choice((3, 8)),
+        "group_consumer_assignment_interval_ms": rng.choice((0, 100, 1_000)),
     }  # fmt: skip
     return Session(session_ms, rebalance_ms, settings)
 

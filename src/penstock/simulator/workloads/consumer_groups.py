@@ -188,7 +188,8 @@ class Belonging:
             if not await self._beat(life):
                 still_since = self._env.now()
             everyone[self._plan.name] = self._env.now() - still_since >= enough_seconds
-            await asyncio.sleep(max(0.05, min(life.member.interval_s, self._options["session_ms"] / 4_000)))
+            patience_ms = min(self._options["session_ms"], self._options["rebalance_ms"])
+            await asyncio.sleep(max(0.02, min(life.member.interval_s, patience_ms / 4_000)))
         wanted = [where for topic in self._matching(life.member.subscription) for where in self._stage.partitions(topic)]
         self._diary.memberships.rests_at(self._group, self._plan.name, wanted=wanted, owned=life.member.owned)
         life.told.loses_everything(self._env.now())
