@@ -42,7 +42,7 @@ class Scene:
         self.recorded: list[Record] = []  # By the last decision.
         self.is_disk_full = False
         self.bytes_max = bytes_max  # What transactional ids may take in memory.
-        self._fresh = count(FIRST_PRODUCER)
+        self.next_fresh = FIRST_PRODUCER
         self._tokens = count(1)
         self.coordinator = self.loaded(self.log)
 
@@ -66,10 +66,7 @@ class Scene:
         if decision.records and self.is_disk_full:
             return None
         for record in decision.records:
-            key, value = records.encode(record)
-            self.log[key] = value
-            self.history.append((key, value))
-            self.coordinator.replay(records.decode(key, value))
+            self.put_stored(*records.encode(record))
         return decision.replies
 
     def wait(self, seconds: float) -> None:
@@ -93,13 +90,16 @@ class Scene:
 
     def put(self, saved: TransactionSaved) -> None:
         """As if it had come to this."""
-        key, value = records.encode(saved)
+        self.put_stored(*records.encode(saved))
+
+    def put_stored(self, key: bytes, value: bytes | None) -> None:
         self.log[key] = value
         self.history.append((key, value))
-        self.coordinator.replay(saved)
+        self.coordinator.replay_stored(key, value)
 
     def fresh(self) -> ProducerId:
-        return ProducerId(next(self._fresh))
+        self.next_fresh += 1
+        return ProducerId(self.next_fresh - 1)
 
     def _pass_to(self, instant: float) -> None:
         self.wall_ms += round((instant - self.now) * 1000)
