@@ -19,6 +19,7 @@ from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
 from penstock.http.api.schemas import Schema
 from penstock.server.configuration import PLACES
 from penstock.settings import KAFKA_NAMES_WITHOUT_EFFECT, LONG_MAX, NODE_SETTINGS, TOPIC_SETTINGS, Setting, Value
+from penstock.transactions.states import MOVES as TRANSACTION_MOVES
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -227,6 +228,23 @@ def groups_page() -> str:
     return GROUPS_HEAD + "".join(f"| {before} | {after} | {cause} |\n" for (before, after), cause in MOVES.items())
 
 
+TRANSACTIONS_HEAD = """\
+# States of a transactional id
+
+<!-- Made by `make reference` from src/penstock/transactions/states.py; do not edit. -->
+
+As Kafka names them, and as `penstock transactions describe` and Kafka's tools show them. An id that isn't there is Dead.
+
+| from | to | when |
+|---|---|---|
+"""
+
+
+def transactions_page() -> str:
+    moves = TRANSACTION_MOVES.items()
+    return TRANSACTIONS_HEAD + "".join(f"| {before.title} | {after.title} | {cause} |\n" for (before, after), cause in moves)
+
+
 CONSENSUS_HEAD = """\
 # Roles of a replica of the metadata log
 
@@ -249,6 +267,7 @@ PAGES = {
     "cli.md": cli_page,
     "http.md": http_page,
     "groups.md": groups_page,
+    "transactions.md": transactions_page,
     "consensus.md": consensus_page,
     "partitions.md": partitions_page,
 }
