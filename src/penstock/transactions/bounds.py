@@ -13,8 +13,8 @@ TRANSACTIONAL_ID_MAX = 1_000
 # Partitions of one transaction. Every record of it carries all of them, and so must fit into a batch.
 PARTITIONS_MAX = 10_000
 
-# Ids of one coordinator, beside the bound on what all of them take in memory.
-IDS_MAX = 100_000
+# Ids of one coordinator, beside the bound on what all of them take in memory: a list of them is made in one go, in some milliseconds.
+IDS_MAX = 20_000
 
 # As Kafka checks for ids that nobody uses; sooner where they are to be forgotten sooner.
 EXPIRY_CHECK_MS = HOUR_MS
