@@ -55,6 +55,18 @@ def test_a_coordinator_has_so_many_ids_and_no_more(monkeypatch: pytest.MonkeyPat
     assert scene.begin().producer_epoch == 1
 
 
+def test_transactions_that_are_over_leave_no_alarms_behind() -> None:
+    scene = Scene()
+    name = scene.begin()
+    for _ in range(3_000):
+        scene.add(name, A)
+        scene.end(name, commit=True, v2=False)
+        scene.write_markers()
+    sessions = scene.coordinator._sessions
+    assert len(sessions.alarms._heap) < 2_000
+    assert (sessions.deadlines, sessions.unwritten, sessions.news) == ({}, {}, {})
+
+
 def test_an_asker_that_hangs_up_leaves_nothing_behind() -> None:
     scene = Scene()
     decision = scene.coordinator.decide(Abandoned("whoever"), Instant(scene.now), scene.wall_ms)

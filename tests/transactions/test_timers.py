@@ -1,11 +1,11 @@
 """Transactions whose time-out is over are aborted, and ids that nobody uses are forgotten."""
 
 import pytest
-from transactions.scene import ID, TIMEOUT_MS, A, B, Scene, named
+from transactions.scene import ID, TIMEOUT_MS, A, B, Scene, named, place
 
 from penstock.errors import ErrorCode
 from penstock.transactions import lapsing
-from penstock.transactions.bounds import ABORTS_PER_LAPSE, EXPIRY_CHECK_MS, IDS_PER_SLICE
+from penstock.transactions.bounds import ABORTS_PER_LAPSE, EXPIRY_CHECK_MS, IDS_PER_SLICE, PARTITIONS_MAX
 from penstock.transactions.names import Name
 from penstock.transactions.records import TransactionForgotten, TransactionSaved
 from penstock.transactions.states import TransactionState
@@ -87,6 +87,18 @@ def test_many_transactions_become_due_in_their_order() -> None:
     scene.carry_out(decision)
     scene.wait(0.001)
     assert [owed.transactional_id for owed in scene.owed] == [f"t{number}" for number in range(3 * ABORTS_PER_LAPSE)]
+
+
+def test_large_transactions_become_due_one_after_the_other() -> None:
+    scene = Scene()
+    for id in ("t", "u", "v"):
+        scene.add(scene.begin(id=id), *(place("a", number) for number in range(PARTITIONS_MAX - 1)), id=id)
+    scene.now += TIMEOUT
+    sizes = []
+    for _ in range(2):
+        scene.carry_out(scene.coordinator.lapse(Instant(scene.now), scene.wall_ms))
+        sizes.append(len(scene.recorded))
+    assert sizes == [2, 1]
 
 
 def test_an_abort_that_could_not_be_recorded_is_tried_again() -> None:

@@ -10,7 +10,8 @@ from penstock.settings import HOUR_MS, NodeSettings
 # Characters of a transactional id. It stands in every record of its transactions; clients use tens of them.
 TRANSACTIONAL_ID_MAX = 1_000
 
-# Partitions of one transaction. Every record of it carries all of them, and so must fit into a batch.
+# Partitions of one transaction. Every record of it carries all of them, and so must fit into a batch. It is also about how many of them
+# one call of `lapse` writes down.
 PARTITIONS_MAX = 10_000
 
 # Ids of one coordinator, beside the bound on what all of them take in memory: a list of them is made in one go, in some milliseconds.

@@ -7,7 +7,7 @@ the wall clock how much of it is left, but never more than all of it. An abort t
 from collections.abc import Iterator
 from itertools import islice
 
-from penstock.transactions.bounds import ABORTS_PER_LAPSE, IDS_PER_SLICE
+from penstock.transactions.bounds import ABORTS_PER_LAPSE, IDS_PER_SLICE, PARTITIONS_MAX
 from penstock.transactions.draft import Draft
 from penstock.transactions.ending import abort_and_fence
 from penstock.transactions.image import TransactionsImage
@@ -17,9 +17,9 @@ from penstock.vocabulary import Instant
 
 
 def abort_overdue(image: TransactionsImage, draft: Draft) -> None:
-    sessions = draft.sessions
+    sessions, partitions = draft.sessions, 0
     for _ in range(ABORTS_PER_LAPSE):
-        transactional_id = sessions.alarms.ring(draft.now)
+        transactional_id = sessions.alarms.ring(draft.now) if partitions < PARTITIONS_MAX else None
         if transactional_id is None:
             return
         saved = image.saved.get(transactional_id)
@@ -31,6 +31,7 @@ def abort_overdue(image: TransactionsImage, draft: Draft) -> None:
             deadline = sessions.deadlines[transactional_id] = _by_wall_clock(saved, draft)
         if deadline <= draft.now:
             abort_and_fence(saved, draft)
+            partitions += len(saved.partitions)
             deadline = draft.after(draft.settings.abort_again_ms)
         sessions.alarms.set_by(transactional_id, deadline)
 
