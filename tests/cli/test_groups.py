@@ -79,9 +79,9 @@ def stage(node: harness.Node, request: pytest.FixtureRequest) -> Iterator[Stage]
 
 
 def test_groups_are_listed_with_their_state(stage: Stage) -> None:
-    assert [stage.group, "Empty", "-", "1"] in lines(succeed("groups", "list", *stage.where))
+    assert [stage.group, "Empty", "-", "classic", "1"] in lines(succeed("groups", "list", *stage.where))
     listed = json.loads(succeed("groups", "list", "--json", *stage.where))
-    assert {"group": stage.group, "state": "Empty", "type": "", "node": 1} in listed
+    assert {"group": stage.group, "state": "Empty", "type": "", "protocol": "classic", "node": 1} in listed
 
 
 def test_describing_tells_lag_in_records_and_in_time(stage: Stage) -> None:
@@ -92,7 +92,7 @@ def test_describing_tells_lag_in_records_and_in_time(stage: Stage) -> None:
     assert 0 <= row["time_lag_ms"] < 600_000
     assert 0 < row["retention_loss_ms"] <= 7 * 86_400_000
     head, columns, cells = succeed("groups", "describe", stage.group, *stage.where).splitlines()
-    assert head == f"{stage.group}  Empty  0 members  lag 6"
+    assert head == f"{stage.group}  Empty  0 members  classic  lag 6"
     assert columns.split("  ")[0] == "TOPIC"
     assert columns.split()[1:8] == ["PARTITION", "COMMITTED", "END", "LAG", "TIME", "LAG", "LOSS"]
     assert cells.split()[:5] == [stage.topic, "0", "4", "10", "6"]

@@ -6,6 +6,7 @@ Reads by partition, without a consumer group. Values are written as the bytes th
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -41,6 +42,7 @@ PLACES: dict[str, Callable[[ReadRecord], bytes]] = {
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated.")
 @click.option("--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more instead of stopping at the end.")
+@click.option("--committed", "is_committed_only", is_flag=True, help="Nothing of transactions that are open or were aborted.")
 @click.option("--format", "pattern", metavar="TEXT", help="How to print a record, for example '{partition} {offset} {key} {value}'.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a record.")
 @bootstrap_option
@@ -51,6 +53,7 @@ def consume(
     partitions: tuple[int, ...],
     records_max: int | None,
     follow: bool,
+    is_committed_only: bool,
     pattern: str | None,
     as_json: bool,
     bootstrap: str,
@@ -74,7 +77,8 @@ def consume(
 
     async def conversation(client: Client) -> None:
         starts = await _starts(client, topic, partitions, place)
-        async with Reader(client, starts, ReaderSettings(is_following=follow)) as reader:
+        usual = ReaderSettings(is_following=follow)
+        async with Reader(client, starts, replace(usual, fetch=replace(usual.fetch, is_committed_only=is_committed_only))) as reader:
             await _print(reader, records_max, show)
 
     talk(bootstrap, conversation)

@@ -14,7 +14,7 @@ from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, talk
 from penstock.cli.times import spoken
 from penstock.peers.client import Client
-from penstock.peers.groups import DescribedGroup, ListedGroup
+from penstock.peers.groups import DescribedGroup, ListedGroup, Member
 
 PAST_END = "past the end"
 
@@ -45,10 +45,13 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 
     found = talk(bootstrap, conversation)
     if as_json:
-        print_json([{"group": each.group, "state": each.state, "type": each.protocol_type, "node": each.coordinator} for each in found])
+        names = ("group", "state", "type", "protocol", "node")
+        print_json([
+            dict(zip(names, (each.group, each.state, each.protocol_type, each.protocol, each.coordinator), strict=True)) for each in found
+        ])  # fmt: skip
     elif found:
-        rows = [[each.group, each.state, each.protocol_type or None, each.coordinator] for each in found]
-        print_table(["group", "state", "type", "node"], rows)
+        rows = [[each.group, each.state, each.protocol_type or None, each.protocol, each.coordinator] for each in found]
+        print_table(["group", "state", "type", "protocol", "node"], rows)
     else:
         click.echo("there are no groups yet", err=True)
 
@@ -65,6 +68,8 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
       penstock groups describe billing --json
 
     LAG counts records, TIME LAG is the age of the next one that the group will read, LOSS IN how long until retention may take it.
+    The first line tells the protocol (classic, or consumer where the node shares partitions out), the assignor and the epoch; while
+    partitions are still to be shared out anew for that epoch, also the one that they were shared out for.
     "past the end" stands where the group committed an offset that the partition does not reach.
     """
 
@@ -94,10 +99,8 @@ def members(group: str, bootstrap: str, as_json: bool) -> None:
         return print_json(_summary(described) | {"members": [_member_as_json(described, place) for place in range(len(described.members))]})
     if not described.members:
         return click.echo(f"group {group} has no members ({described.state})", err=True)
-    rows = [
-        [each.member_id, each.instance_id, each.client_id, each.client_host, _partitions(each.assignment)] for each in described.members
-    ]
-    print_table(["member", "instance", "client", "host", "partitions"], rows)
+    head = ["member", "instance", "client", "host", *(["epoch", "is to have"] if described.epoch is not None else []), "partitions"]
+    print_table(head, [_member_as_cells(described, each) for each in described.members])
 
 
 @groups.command()
@@ -120,6 +123,9 @@ def _summary(described: DescribedGroup) -> dict[str, Any]:
         "state": described.state,
         "type": described.protocol_type,
         "protocol": described.protocol,
+        "assignor": described.assignor,
+        "epoch": described.epoch,
+        "assignment_epoch": described.assignment_epoch,
         "node": described.coordinator,
         "members": len(described.members),
     }
@@ -127,8 +133,15 @@ def _summary(described: DescribedGroup) -> dict[str, Any]:
 
 def _headline(described: DescribedGroup, rows: Sequence[LagRow]) -> str:
     count = len(described.members)
-    words = [described.group, described.state, f"{count} member{'s' if count != 1 else ''}"]
-    return "  ".join([*words, *([described.protocol] if described.protocol else []), f"lag {_total(rows)}"])
+    words = [described.group, described.state, f"{count} member{'s' if count != 1 else ''}", described.protocol]
+    return "  ".join([*words, *([described.assignor] if described.assignor else []), *_epochs(described), f"lag {_total(rows)}"])
+
+
+def _epochs(described: DescribedGroup) -> list[str]:
+    if described.epoch is None:
+        return []
+    is_behind = described.assignment_epoch != described.epoch
+    return [f"epoch {described.epoch}" + (f" (assigned for {described.assignment_epoch})" if is_behind else "")]
 
 
 def _total(rows: Sequence[LagRow]) -> int:
@@ -186,8 +199,16 @@ def _member_as_json(described: DescribedGroup, place: int) -> dict[str, Any]:
         "client": member.client_id,
         "host": member.client_host,
         "topics": member.topics,
+        "topics_regex": member.topics_regex,
         "assignment": member.assignment,
+        "epoch": member.epoch,
+        "target": member.target,
     }
+
+
+def _member_as_cells(described: DescribedGroup, member: Member) -> list[object]:
+    epoch = [member.epoch, _partitions(member.target)] if described.epoch is not None else []
+    return [member.member_id, member.instance_id, member.client_id, member.client_host, *epoch, _partitions(member.assignment)]
 
 
 def _partitions(assignment: dict[str, list[int]] | None) -> list[str] | None:

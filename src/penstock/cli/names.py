@@ -1,4 +1,4 @@
-"""Names of topics and groups, offered where a shell completes a word.
+"""Names of topics, groups and transactions, offered where a shell completes a word.
 
 The node is asked once and quickly; one that is not there offers nothing, for a person who presses Tab wants no complaint.
 """
@@ -10,6 +10,7 @@ import click
 
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
+from penstock.peers.transaction_admin import Wanted, list_transactions
 from penstock.server.calling import CallerEnv
 
 SECONDS = 1.0
@@ -26,6 +27,14 @@ def topic_names(context: click.Context, parameter: click.Parameter, incomplete: 
 def group_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     async def ask(client: Client) -> Iterable[str]:
         return [listed.group for listed in await client.list_groups(deadline_s=SECONDS)]
+
+    return _matching(context, incomplete, ask)
+
+
+def transactional_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    async def ask(client: Client) -> Iterable[str]:
+        listed = await list_transactions(client.router, Wanted(), client.router.deadline(SECONDS))
+        return [each.transactional_id for each in listed]
 
     return _matching(context, incomplete, ask)
 

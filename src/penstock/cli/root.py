@@ -16,6 +16,7 @@ NOUNS = {
     "produce": "penstock.cli.produce:produce",
     "consume": "penstock.cli.consume:consume",
     "groups": "penstock.cli.groups:groups",
+    "transactions": "penstock.cli.transactions:transactions",
     "log": "penstock.cli.log:log",
     "simulate": "penstock.cli.simulate:simulate",
     "completion": "penstock.cli.completion:completion",

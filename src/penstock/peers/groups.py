@@ -1,6 +1,7 @@
 """Consumer groups from outside: listed, described, their committed offsets read and set, deleted.
 
 Whatever concerns one group is asked of the node that coordinates it; a coordinator that moved, or is still loading, is looked for again.
+A group speaks the classic protocol or the new one (KIP-848), and each has a question of its own to describe it: the new one is asked first.
 Setting offsets works only while the group has no members: they commit for themselves.
 Every part of it may be asked twice without harm; a deletion whose first answer was lost counts as done when the group is gone.
 Not here: being a member.
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Connection
 from penstock.peers.coordinators import Ask, Coordinates, Coordinator, only
-from penstock.peers.failures import Refused, check_code
+from penstock.peers.failures import NotSpoken, Refused, check_code
 from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
 from penstock.vocabulary import TopicPartition
@@ -24,7 +25,8 @@ T = TypeVar("T")
 
 NO_OFFSET = -1  # What is answered for a partition without a committed offset.
 DEAD = "Dead"
-CONSUMER = "consumer"  # The protocol type whose bytes we can show.
+CONSUMER = "consumer"  # The protocol type whose bytes we can show; also the name of the new protocol.
+CLASSIC = "classic"
 
 _GENERATION_OF_NOBODY = -1
 
@@ -35,6 +37,7 @@ class ListedGroup:
     state: str  # Empty where the node is too old to tell.
     protocol_type: str
     coordinator: int
+    protocol: str = CLASSIC  # How its members and the coordinator talk: classic, or the new one; not the way that partitions are assigned.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ class Member:
     client_host: str
     topics: list[str] | None  # What it wants; None where its bytes are not a consumer's.
     assignment: dict[str, list[int]] | None
+    # Only in the new protocol:
+    epoch: int | None = None  # The group's epoch that it has caught up with.
+    target: dict[str, list[int]] | None = None  # What it is to have; different from the assignment while partitions move.
+    topics_regex: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +59,13 @@ class DescribedGroup:
     group: str
     state: str
     protocol_type: str
-    protocol: str
+    assignor: str  # Empty where the group has none yet.
     members: tuple[Member, ...]
     coordinator: int
+    protocol: str = CLASSIC
+    # Only in the new protocol:
+    epoch: int | None = None  # Grows with each change of members, subscriptions or topics.
+    assignment_epoch: int | None = None  # The epoch that the target assignment was made for.
 
     def owner_of(self, where: TopicPartition) -> Member | None:
         return next((member for member in self.members if where.partition in (member.assignment or {}).get(where.topic, ())), None)
@@ -76,7 +87,8 @@ async def list_groups(router: Router, deadline: Deadline) -> list[ListedGroup]:
             answer = await connection.call(ApiKey.LIST_GROUPS, {}, timeout_s=router.timeouts(deadline).whole_s)
             check_code(answer.error_code, f"list the groups of node {node.node_id}")
             for row in answer.groups:
-                listed = ListedGroup(str(row.group_id), getattr(row, "group_state", ""), row.protocol_type, node.node_id)
+                protocol = getattr(row, "group_type", "").lower() or CLASSIC
+                listed = ListedGroup(str(row.group_id), getattr(row, "group_state", ""), row.protocol_type, node.node_id, protocol)
                 found[listed.group] = listed
         return [found[group] for group in sorted(found)]
 
@@ -88,21 +100,48 @@ async def describe_group(router: Router, group: str, deadline: Deadline) -> Desc
     what = f"describe group {group!r}"
 
     async def ask(connection: Connection, coordinator: int) -> DescribedGroup:
-        answer = await connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]}, timeout_s=router.timeouts(deadline).whole_s)
-        row = only(answer.groups, what)
-        check_code(row.error_code, what, getattr(row, "error_message", None))
-        if row.group_state == DEAD:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, what)
-        members = tuple(_member(member, row.protocol_type) for member in row.members)
-        return DescribedGroup(group, row.group_state, row.protocol_type, row.protocol_data, members, coordinator)
+        timeout_s = router.timeouts(deadline).whole_s
+        described = await _describe_by_new_protocol(connection, group, coordinator, what, timeout_s)
+        return described or await _describe_by_classic_protocol(connection, group, coordinator, what, timeout_s)
 
     return await _at_coordinator(router, group, what, deadline, ask)
 
 
+async def _describe_by_new_protocol(
+    connection: Connection, group: str, coordinator: int, what: str, timeout_s: float
+) -> DescribedGroup | None:
+    """None where it is not a group of that kind, or the node knows of no such kind."""
+    try:
+        answer = await connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]}, timeout_s=timeout_s)
+    except NotSpoken:
+        return None
+    row = only(answer.groups, what)
+    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    check_code(row.error_code, what, row.error_message)
+    members = tuple(map(_consumer_member, row.members))
+    return DescribedGroup(
+        group, row.group_state, CONSUMER, row.assignor_name, members, coordinator,
+        protocol=CONSUMER, epoch=int(row.group_epoch), assignment_epoch=int(row.assignment_epoch),
+    )  # fmt: skip
+
+
+async def _describe_by_classic_protocol(
+    connection: Connection, group: str, coordinator: int, what: str, timeout_s: float
+) -> DescribedGroup:
+    answer = await connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]}, timeout_s=timeout_s)
+    row = only(answer.groups, what)
+    check_code(row.error_code, what, getattr(row, "error_message", None))
+    if row.group_state == DEAD:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, what)
+    members = tuple(_member(member, row.protocol_type) for member in row.members)
+    return DescribedGroup(group, row.group_state, row.protocol_type, row.protocol_data, members, coordinator)
+
+
 async def committed_offsets(router: Router, group: str, deadline: Deadline) -> dict[TopicPartition, Committed]:
-    """All of the group's, in order. A group that nobody knows has none."""
+    """All of the group's, in order, as they are now, whatever an open transaction will make of them. A group that nobody knows has none."""
     what = f"read the offsets of group {group!r}"
-    body = {"group_id": group, "topics": None, "groups": [{"group_id": group, "topics": None}], "require_stable": True}
+    body = {"group_id": group, "topics": None, "groups": [{"group_id": group, "topics": None}], "require_stable": False}
 
     async def ask(connection: Connection, coordinator: int) -> dict[TopicPartition, Committed]:
         answer = await connection.call(ApiKey.OFFSET_FETCH, body, timeout_s=router.timeouts(deadline).whole_s)
@@ -173,3 +212,15 @@ def _member(row: Any, protocol_type: str) -> Member:
         read_subscription(row.member_metadata) if is_consumer else None,
         read_assignment(row.member_assignment) if is_consumer else None,
     )
+
+
+def _consumer_member(row: Any) -> Member:
+    return Member(
+        row.member_id, row.instance_id, row.client_id, row.client_host, sorted(map(str, row.subscribed_topic_names)),
+        _assigned(row.assignment), epoch=int(row.member_epoch), target=_assigned(row.target_assignment),
+        topics_regex=row.subscribed_topic_regex or None,
+    )  # fmt: skip
+
+
+def _assigned(assignment: Any) -> dict[str, list[int]]:
+    return {str(topic.topic_name): sorted(map(int, topic.partitions)) for topic in assignment.topic_partitions}
