@@ -14,6 +14,7 @@ Not here: disks, clocks, how markers get to partitions, and who may use which id
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from penstock.errors import require
@@ -142,6 +143,7 @@ class TransactionCoordinator:
 
     def transactions(self, wanted: Wanted, wall_ms: int) -> list[TransactionListed]:
         """Every id that is wanted."""
+        wanted = replace(wanted, producer_ids=frozenset(wanted.producer_ids))  # A client may name very many.
         return [
             TransactionListed(saved.transactional_id, saved.producer_id, saved.state)
             for saved in self._image.saved.values()

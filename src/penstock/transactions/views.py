@@ -1,6 +1,6 @@
 """What is owed to partitions, and what readers may see of transactional ids, as plain values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from penstock.transactions.records import NO_TIME_MS, TransactionPartition, TransactionSaved
@@ -45,7 +45,7 @@ class Wanted:
     """Which ids a list is to have: those that pass all of it. What is left out lets everything pass."""
 
     states: tuple[TransactionState, ...] | None = None  # An empty tuple wants none of them: all that were named are unknown.
-    producer_ids: tuple[ProducerId, ...] = ()
+    producer_ids: Collection[ProducerId] = ()  # Empty: of any.
     longer_than_ms: int = -1  # Of the transaction that was last begun. An id that has begun none has lasted for no time at all.
     matches: Callable[[str], bool] | None = None
 
