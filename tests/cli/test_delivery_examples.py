@@ -1,0 +1,95 @@
+"""The programs of examples/delivery do what they say: crashed in the middle and started again, they lose, double, or do neither."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from announced import needs_announced
+from cli.running import clean_environment, penstock
+
+from penstock.client import Consumer
+from penstock.testing import broker
+from penstock.testing.topics import create_topic
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
+PEER = os.environ.get("PENSTOCK_PEER")
+COUNT = 10
+IDLE_SECONDS = "10" if PEER else "4"  # Apache Kafka makes a new group wait three seconds for more members.
+CRASHED = 1
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """A broker that has not seen these topics, or is made to forget them."""
+    if PEER:
+        yield PEER
+        return
+    with broker() as node:
+        yield node.bootstrap
+
+
+@pytest.fixture(scope="module", autouse=True)
+def orders(bootstrap: str) -> None:
+    for topic in ("orders", "bills"):
+        if PEER:
+            penstock("topics", "delete", topic, "--yes", "--bootstrap", bootstrap)
+        create_topic(bootstrap, topic, 1, {})
+    assert run("write_orders.py", bootstrap, str(COUNT)) == (0, f"{COUNT} orders are written\n")
+
+
+def run(name: str, *arguments: str) -> tuple[int, str]:
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=120, check=False)
+    assert ended.stderr == "", ended.stderr
+    return ended.returncode, ended.stdout
+
+
+def crash_and_run_again(name: str, bootstrap: str, *arguments: str) -> str:
+    """Dies at order-4, and does the rest. What the second life printed."""
+    assert run(name, bootstrap, *arguments, "order-4", IDLE_SECONDS)[0] == CRASHED
+    code, told = run(name, bootstrap, *arguments, "", IDLE_SECONDS)
+    assert code == 0
+    return told
+
+
+def billed(file: Path) -> list[int]:
+    return [int(line.split(":")[0].removeprefix("order-")) for line in file.read_text().splitlines()]
+
+
+def test_at_most_once_loses_the_rest_of_what_it_had_committed(bootstrap: str, tmp_path: Path):
+    crash_and_run_again("at_most_once.py", bootstrap, str(tmp_path / "bills.txt"))
+    assert billed(tmp_path / "bills.txt") == [0, 1, 2, 3]
+
+
+def test_at_least_once_repeats_what_it_had_not_committed(bootstrap: str, tmp_path: Path):
+    crash_and_run_again("at_least_once.py", bootstrap, str(tmp_path / "bills.txt"))
+    assert billed(tmp_path / "bills.txt") == [0, 1, 2, 3, *range(COUNT)]
+
+
+def test_exactly_once_does_neither(bootstrap: str):
+    needs_announced(bootstrap, "transactions")
+    assert crash_and_run_again("exactly_once.py", bootstrap) == f"{COUNT} orders are billed\n"
+    with Consumer(topics=["bills"], bootstrap=bootstrap) as consumer:
+        bills = consumer.poll(timeout=10)
+        assert consumer.poll(timeout=1) == []
+    assert [json.loads(bill.value or b"")["order"] for bill in bills] == [f"order-{number}" for number in range(COUNT)]
+
+
+def test_an_idempotent_consumer_takes_each_order_in_once(bootstrap: str, tmp_path: Path):
+    told = crash_and_run_again("idempotent_consumer.py", bootstrap, str(tmp_path / "bills.sqlite"))
+    expected = [f"order-{number} {'was billed before' if number <= 4 else 'is billed'}" for number in range(COUNT)]
+    assert told.splitlines() == expected
+    with sqlite3.connect(tmp_path / "bills.sqlite") as database:
+        assert database.execute("SELECT count(*), sum(cents) FROM bills").fetchone() == (COUNT, 250 * 23)
+        assert database.execute("SELECT sum(cents) FROM takings").fetchone() == (250 * 23,)
+    database.close()
+
+
+def test_every_example_is_run_here():
+    names = {"write_orders.py", "at_most_once.py", "at_least_once.py", "exactly_once.py", "idempotent_consumer.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == names
