@@ -127,7 +127,8 @@ async def test_groups_are_listed_and_described_by_their_kind(serving: Serving) -
     line = await opened(serving)
     await Consumer(line, "me").join("a", rack_id="r", server_assignor="range")
     listed = (await line.ask(ApiKey.LIST_GROUPS, states_filter=[], types_filter=["Consumer"])).groups
-    assert [(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in listed] == [("g", "consumer", "Stable", "consumer")]
+    told = [(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in listed]
+    assert told == [("g", "consumer", "Stable", "consumer")]
     assert (await line.ask(ApiKey.LIST_GROUPS, states_filter=[], types_filter=["classic"])).groups == ()
     described = await line.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, group_ids=["g", "other"], include_authorized_operations=True)
     group, nothing = described.groups

@@ -1,4 +1,4 @@
-"""Groups of the new protocol (KIP-848) with confluent-kafka: who has what as members come, leave, lapse and come back; only what moves pauses.
+"""Groups of the new protocol (KIP-848) with confluent-kafka: who has what as members come, leave and come back; only what moves pauses.
 
 With PENSTOCK_PEER=host:port the same is asked of Apache Kafka.
 """
@@ -198,7 +198,8 @@ def test_the_group_is_told_of_as_one_of_the_new_kind(broker: Broker) -> None:
     with reading(broker, group, topic) as one:
         until(lambda: one.owned == all_of(topic), "a lone member has everything", one)
         listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(10).valid
-        assert [(row.state, row.type) for row in listed if row.group_id == group] == [(ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)]
+        told = [(row.state, row.type) for row in listed if row.group_id == group]
+        assert told == [(ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)]
         described = admin.describe_consumer_groups([group])[group].result(10)
         assert (described.state, described.type, described.partition_assignor) == (
             ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER, "uniform",

@@ -128,6 +128,17 @@ def test_a_member_whose_answer_got_lost_may_say_its_last_epoch_once_more() -> No
     settle(second)
 
 
+def test_a_member_that_missed_what_it_was_told_hears_it_again() -> None:
+    """It says neither everything nor its epoch of today: what it says to have is enough to see that it doesn't know."""
+    company = Company({"t": 2})
+    first = company.member("a")
+    company.member("b")
+    told = company.say("a", 1, owned=first.owned)
+    assert told.assignment is not None and len(told.assignment[id_of("t")]) == 1
+    assert company.say("a", 1, owned=first.owned).assignment == told.assignment
+    assert company.say("a", 1).assignment is None
+
+
 def test_a_fenced_member_may_join_again_under_its_id() -> None:
     company = Company({"t": 2})
     first, second = company.member("a"), company.member("b")
@@ -248,6 +259,15 @@ def test_a_group_has_so_many_members_and_static_ones_may_come_back_to_a_full_one
     assert company.say_join("c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     static.leave(-2)
     assert company.say_join("c", instance_id="s").error is NONE
+
+
+def test_one_that_lapsed_hears_so_even_if_the_group_is_full_by_now() -> None:
+    """At Kafka it would hear that the group is full, which ends a Java consumer, instead of coming again."""
+    company = Company({"t": 2}, group_consumer_max_size=1)
+    gone = company.member("a")
+    gone.leave()
+    company.member("b")
+    assert gone.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_nothing_is_stored_that_the_memory_has_no_room_for() -> None:

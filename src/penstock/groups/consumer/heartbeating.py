@@ -62,7 +62,8 @@ def _heard(command: ConsumerHeartbeat, draft: Draft) -> ConsumerHeartbeatReply:
     joins = command.member_epoch == JOINS
     found = opened(command.group, draft, may_begin=joins)
     group, member_id = found.group, command.member_id or command.fresh_member_id
-    check_room(group, member_id, command.instance_id, draft)
+    if joins:
+        check_room(group, member_id, command.instance_id, draft)
     place = _place(group, command, member_id)
     member = _said(place.member, command, member_id)
     check_growth(place.member, member, draft)
@@ -71,14 +72,22 @@ def _heard(command: ConsumerHeartbeat, draft: Draft) -> ConsumerHeartbeatReply:
     draft.records += taken.records
     keep_alive(group.name, member_id, draft.settings.consumer_session_timeout_ms, draft)
     note_revoking(group.name, place.current, taken.current, member.rebalance_timeout_ms, draft)
-    says_all = command.owned is not None and command.rebalance_timeout_ms >= 0 and (command.topics, command.regex) != (None, None)
-    tells = joins or says_all or taken.current.assigned != place.current.assigned
+    tells = joins or _asks(command, place.current) or taken.current.assigned != place.current.assigned
     return ConsumerHeartbeatReply(
         member_id=member_id,
         member_epoch=taken.current.epoch,
         heartbeat_interval_ms=call_back_ms(group.name, taken.is_to_be_assigned, draft),
         assignment=taken.current.assigned if tells else None,
     )
+
+
+def _asks(command: ConsumerHeartbeat, current: CurrentAssigned) -> bool:
+    """Whether it is to be told what it has even if that is nothing new. Clients say everything again after an answer got lost; here it is
+    enough that the member is in another epoch or has something else than it was told of."""
+    if command.owned is None:
+        return False
+    says_all = command.rebalance_timeout_ms >= 0 and (command.topics, command.regex) != (None, None)
+    return says_all or command.member_epoch != current.epoch or command.owned != current.assigned
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, draft: Draft) -> None:

@@ -65,9 +65,11 @@ def lapse(group: ConsumerGroup, draft: Draft) -> None:
     if gone:
         remove(group, gone, draft)
     elif group.is_to_be_assigned and group.saved is not None:
-        if session.assigned_from <= draft.now:
+        again = session.assigned_from
+        if again <= draft.now:
             saved, targets = assigned(group, Change(), group.saved, draft)
             draft.records += [*changed_targets(group, targets), saved]
             note_assigned(session, draft)
-        draft.sessions.alarms.set_by(group.name, session.assigned_from)
+            again = max(session.assigned_from, draft.after(EMPTY_AGAIN_MS))  # In case that it can't be recorded.
+        draft.sessions.alarms.set_by(group.name, again)
     draft.sessions.alarms.set_by(group.name, session.earliest())
