@@ -214,7 +214,7 @@ func committedOf(ctx context.Context, group, topic string) (int64, error) {
 }
 
 func transactionsFromOutside(ctx context.Context) error {
-	topic, err := newTopic(ctx, "watched", 1)
+	topic, err := newTopic(ctx, "open", 1)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func transactionsFromOutside(ctx context.Context) error {
 		return err
 	}
 	defer a.Close()
-	c, err := transactional("watched")
+	c, err := transactional("open")
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func transactionsFromOutside(ctx context.Context) error {
 	if err := c.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("v")}).FirstErr(); err != nil {
 		return err
 	}
-	id := prefix + "watched"
+	id := prefix + "open"
 	described, err := a.DescribeTransactions(ctx, id)
 	if err != nil {
 		return err
