@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +17,10 @@ from cli.running import Ended, penstock, succeed
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from system import harness
+from system.raw import batch, record
 
 PATIENCE_SECONDS = 30.0
+TRANSACTIONAL = 0x10  # A bit in a batch's attributes.
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +140,30 @@ def test_what_cannot_be_is_said_with_a_way_out(bootstrap: str) -> None:
     ):
         told = penstock("transactions", *arguments, *where)
         assert (told.code, sign in told.err) == (2, True), told
+
+
+def test_what_hangs_is_found_and_aborted_in_its_partition(tmp_path: Path) -> None:
+    """A node lets none come to be. This one finds, when it starts, a record of a transaction that no coordinator has heard of."""
+    with harness.Node(tmp_path / "data") as node:
+        needs_announced(node.bootstrap, "transactions", "the admin APIs of transactions")
+        where = ["--bootstrap", node.bootstrap]
+        succeed("topics", "create", "orders", *where)
+        succeed("produce", "orders", *where, given="before\n")
+        node.kill()
+        (segment,) = (path for path in (tmp_path / "data").rglob("*.log") if b"before" in path.read_bytes())
+        forged = batch(record(b"inside"), 1, attributes=TRANSACTIONAL, producer_id=4711, producer_epoch=3, base_sequence=0, base_offset=1,
+                       leader_epoch=0)  # fmt: skip
+        with segment.open("ab") as file:
+            file.write(forged)
+        node.start()
+        where = ["--bootstrap", node.bootstrap]
+        succeed("produce", "orders", *where, given="after\n")
+        assert succeed("consume", "orders", "--committed", *where) == "before\n"
+        (found,) = json.loads(succeed("transactions", "list", "--hanging", "--json", *where))
+        assert (found["topic"], found["partition"], found["producer"], found["open_since"], found["id"]) == ("orders", 0, 4711, 1, None)
+        table = succeed("transactions", "list", "--hanging", *where).splitlines()
+        assert table[1].split() == ["orders", "0", "4711", "1", "-"]
+        succeed("transactions", "abort", "--topic", "orders", "--partition", "0", "--producer", "4711", "--yes", *where)
+        assert succeed("consume", "orders", "--committed", *where) == "before\nafter\n"
+        assert penstock("transactions", "list", "--hanging", *where).err == "no transaction hangs\n"
+        assert node.complaints() == []

@@ -43,6 +43,7 @@ PACKAGE_ROOT = str(Path(__file__).parents[2])
 TEST_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",  # A production node waits three seconds for more members of a new group.
     "offsets.topic.num.partitions": "1",  # Fifty logs take longer to make than most tests run.
+    "transaction.state.log.num.partitions": "1",
 }
 
 
