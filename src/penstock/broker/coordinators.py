@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from penstock.broker import coordinator_snapshots
@@ -37,6 +37,8 @@ LOADED_AGAIN_SECONDS = 1.0
 SAVED_AT_A_TIME = 4
 ROUND_SECONDS = 1.0
 PREPARING_SECONDS = 1.0  # Clients ask again, and what they asked behind this must not wait for a controller that is away.
+
+_HASHES_MAX = 10_000
 
 S = TypeVar("S", bound=ReplayedState[Any, Any])
 C = TypeVar("C")
@@ -272,6 +274,7 @@ def _is_behind(partition: Partition) -> bool:
     return partition.log.failure is None and partition.log.flushed_end < partition.log.end_offset
 
 
+@lru_cache(maxsize=_HASHES_MAX)  # Every heartbeat asks for it.
 def partition_of(key: str, partitions: int) -> int:
     """As Kafka has it: Java's hash of the string, so that tools which compute it themselves find the same partition."""
     value = 0
