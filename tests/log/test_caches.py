@@ -4,6 +4,7 @@ Covers rows 7 and 9 of the crash-safety checklist.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from log.bench import ALL, DIRECTORY, FIRST_MS, IDENTITY, SMALL, Bench, run
@@ -11,6 +12,7 @@ from log.bench import ALL, DIRECTORY, FIRST_MS, IDENTITY, SMALL, Bench, run
 from penstock.log import checkpoint, index_files
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.faults import LogDamaged, NewerFormat
+from penstock.log.growing_log import EXTRA_PER_APPENDED
 from penstock.log.small_files import seal
 from penstock.simulator.disk import SimDisk
 from penstock.simulator.platter import Loss
@@ -273,6 +275,31 @@ def test_a_checkpoint_is_due_after_so_many_bytes_a_roll_or_a_new_epoch() -> None
         disk.kill()
         await bench.open()
         assert bench.log.wants_checkpoint, "it was never written"
+
+    run(story())
+
+
+def test_all_checkpoints_together_grow_with_the_log_and_not_with_its_square() -> None:
+    """Whatever their owner has to say, as long as that grows with the log too."""
+
+    async def written(batches: int) -> tuple[int, int]:
+        bench = Bench(SimDisk(), replace(SMALL, segment_bytes=1 << 20, checkpoint_bytes=500))
+        await bench.open()
+        of_owner = 0
+        for number in range(batches):
+            bench.append(1)
+            if bench.log.wants_checkpoint:
+                extra = bytes(100 * number)
+                of_owner += len(extra)
+                captured = bench.log.begin_checkpoint(extra)
+                await bench.log.flush()
+                await bench.log.write_checkpoint(captured)
+        return of_owner, bench.log.size_bytes
+
+    async def story() -> None:
+        for batches in (200, 400, 800):
+            of_owner, appended = await written(batches)
+            assert 0 < of_owner <= (EXTRA_PER_APPENDED + 1) * appended
 
     run(story())
 

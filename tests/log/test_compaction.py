@@ -638,6 +638,28 @@ def test_a_log_of_the_format_before_opens() -> None:
     run(story())
 
 
+def test_a_log_from_before_transactions_opens() -> None:
+    """A checkpoint of format 2 is laid out like one of format 3."""
+    from penstock.log import checkpoint
+    from penstock.log.small_files import seal
+
+    async def story() -> None:
+        disk = SimDisk()
+        bench = await filled(disk)
+        await bench.compact()
+        await bench.close()
+        path = f"{DIRECTORY}/checkpoint"
+        disk.restore(path, seal(checkpoint._KIND, 2, disk.snapshot(path)[20:]))
+        disk.unlink(f"{DIRECTORY}/checkpoint.previous")
+        disk.kill()
+        await bench.open(is_clean=True)
+        assert bench.restored != [b""], "it was believed"
+        assert (bench.log.failure, bench.log.end_offset) == (None, 60)
+        await bench.check()
+
+    run(story())
+
+
 def test_producers_batches_that_were_rewritten_still_tell_their_sequences() -> None:
     async def story() -> None:
         bench = Keyed(SimDisk())

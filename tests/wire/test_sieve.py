@@ -59,6 +59,23 @@ def records_in(content: bytes) -> list[Record]:
     return [found for batch in batches_in(content) for found in decode_records(batch, bytes_max=1 << 20)]
 
 
+def test_transactional_batches_are_taken_only_by_who_is_told_to(loop):
+    producer = {"producer_id": 3, "producer_epoch": 1, "base_sequence": 0, "is_transactional": True}
+    log = batch_of(record(b"a", b"1"), record(b"b", b"1"), **producer) + batch_of(record(b"a", b"2"), base=2)
+    marker = batch_of(record(b"a", b"3"), base=3, is_control=True, is_transactional=True)
+    table = bytearray(64 * SLOT_BYTES)
+    rules = {"map_end": HIGHEST, "wall_ms": NOW, "horizon_ms": LATER, "kept_ends": b"", "mark_bytes": 1}
+    assert loop.note_keys(log, 0, len(log), table, seed=SEED, room=9)[::2] == (0, Stop.SPECIAL)
+    assert loop.sift_batches(log, 0, len(log), table, seed=SEED, **rules)[::5] == (0, Stop.SPECIAL)
+    both = log + marker
+    noted = loop.note_keys(both, 0, len(both), table, seed=SEED, room=9, takes_transactional=True)
+    assert noted == (len(log), 2, Stop.SPECIAL), "a marker is never one of them"
+    sifted = loop.sift_batches(both, 0, len(both), table, seed=SEED, takes_transactional=True, **rules)
+    assert (sifted.position, sifted.records_removed, sifted.stop) == (len(log), 1, Stop.SPECIAL)
+    assert [(found.offset, found.value) for found in records_in(sifted.content)] == [(1, b"1"), (2, b"2")]
+    assert [read_header(batch).is_transactional for batch in batches_in(sifted.content)] == [True, False]
+
+
 def test_the_hash_is_the_one_its_authors_publish(compiled):
     assert compiled.siphash(b"", SEED).hex() == "a3817f04ba25a8e66df67214c7550293"
     assert compiled.siphash(b"\0", SEED).hex() == "da87c1d86b99af44347659119b22fc45"

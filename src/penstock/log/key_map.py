@@ -22,11 +22,11 @@ class KeyMap:
         self.count = 0  # Keys.
         self.end_offset = 0  # Every record below this that compaction may look at has been entered.
 
-    def note(self, batches: Buffer, start: int, end: int) -> Noted:
+    def note(self, batches: Buffer, start: int, end: int, *, takes_transactional: bool = False) -> Noted:
         """Enters plain batches; `Stop.FULL` when the next one does not fit any more."""
         added, position = 0, start
         while True:
-            noted = note_keys(batches, position, end, self.table, seed=self.seed, room=self._room)
+            noted = note_keys(batches, position, end, self.table, seed=self.seed, room=self._room, takes_transactional=takes_transactional)
             self.count += noted.added
             added, position = added + noted.added, noted.position
             if noted.stop != Stop.FULL or not self._grow():

@@ -99,9 +99,9 @@ def check(chunk: Chunk) -> Checked:
 def note(chunk: Chunk, keys: KeyMap, decided: Decided) -> tuple[Checked, bool]:
     """Enters the keys of the chunk's batches; what of it was entered, and whether the map is full."""
     checked = check(chunk)
-    at = 0
+    is_spared, at = decided.spares(chunk.offset, checked.end_offset), 0
     while at < checked.size:
-        at, stop = keys.note(chunk.content, at, checked.size)[::2]
+        at, stop = keys.note(chunk.content, at, checked.size, takes_transactional=is_spared)[::2]
         if stop == Stop.SPECIAL:
             header = read_header(chunk.content, at)
             if not header.is_control and not (header.is_transactional and decided.is_aborted(header)):
@@ -118,16 +118,20 @@ def note(chunk: Chunk, keys: KeyMap, decided: Decided) -> tuple[Checked, bool]:
 def sift(chunk: Chunk, sieve: Sieve, mark_bytes: int) -> tuple[Checked, Left]:
     """Leaves out what nobody needs of the chunk's batches."""
     checked, left, at = check(chunk), Left(), 0
+    is_spared, takes_transactional = sieve.decided.spares(chunk.offset, checked.end_offset), False
     while at < checked.size:
-        sifted = _sift(chunk.content, at, checked.size, sieve, mark_bytes)
+        sifted = _sift(chunk.content, at, checked.size, sieve, mark_bytes, takes_transactional=takes_transactional)
         left.add(sifted.content, sifted.marks)
         left.records_removed += sifted.records_removed
         left.batches_changed += sifted.batches_changed
+        if takes_transactional:
+            sieve.decided.meet_all(chunk.content, at, sifted.position)
         at = sifted.position
         if sifted.stop == Stop.SPECIAL:
             header = read_header(chunk.content, at)
             _sift_special(chunk, at, header, sieve, left)
             at += header.size
+            takes_transactional = is_spared  # Not before the first one: where there are none, nobody need look out for them.
         _check_stop(chunk, at, sifted.stop)
     return checked, left
 
@@ -175,11 +179,11 @@ def _leave_out(batch: bytes, header: BatchHeader, sieve: Sieve, left: Left) -> N
         left.add(batch, [(header.base_offset, 0, -1)])
 
 
-def _sift(content: bytes, at: int, end: int, sieve: Sieve, mark_bytes: int) -> Sifted:
+def _sift(content: bytes, at: int, end: int, sieve: Sieve, mark_bytes: int, *, takes_transactional: bool = False) -> Sifted:
     keys = sieve.keys
     return sift_batches(
         content, at, end, keys.table, seed=keys.seed, map_end=keys.end_offset, wall_ms=sieve.wall_ms, horizon_ms=sieve.horizon_ms,
-        kept_ends=sieve.kept_ends, mark_bytes=mark_bytes,
+        kept_ends=sieve.kept_ends, mark_bytes=mark_bytes, takes_transactional=takes_transactional,
     )  # fmt: skip
 
 

@@ -2,7 +2,9 @@ from penstock.vocabulary import Buffer
 from penstock.wire.sieve_verdicts import Noted, Sifted
 
 def siphash(key: Buffer, seed: bytes) -> bytes: ...
-def note_keys(batches: Buffer, start: int, end: int, table: bytearray, *, seed: bytes, room: int) -> Noted: ...
+def note_keys(
+    batches: Buffer, start: int, end: int, table: bytearray, *, seed: bytes, room: int, takes_transactional: bool = False
+) -> Noted: ...
 def grow_table(table: bytearray) -> bytearray: ...
 def sift_batches(
     batches: Buffer,
@@ -16,4 +18,5 @@ def sift_batches(
     horizon_ms: int,
     kept_ends: bytes,
     mark_bytes: int,
+    takes_transactional: bool = False,
 ) -> Sifted: ...

@@ -38,6 +38,7 @@ cdef enum:
     GROWTH_MAX = 12  # What a record may grow by when its timestamp counts from somewhere else: nine bytes, and its length by one or two.
     APPEND_TIME = 0x08
     SPECIAL_BITS = 0x37  # A codec, transactional, control.
+    TRANSACTIONAL = 0x10
     HORIZON = 0x40
     NO_TIMESTAMP = -1
 
@@ -105,7 +106,7 @@ def siphash(key, seed):
     return int(out[0]).to_bytes(8, "little") + int(out[1]).to_bytes(8, "little")
 
 
-def note_keys(batches, Py_ssize_t start, Py_ssize_t end, table, *, seed, int64_t room):
+def note_keys(batches, Py_ssize_t start, Py_ssize_t end, table, *, seed, int64_t room, bint takes_transactional=False):
     cdef Py_buffer view, slots
     cdef Table keys
     cdef int64_t at = start, added = 0
@@ -117,7 +118,7 @@ def note_keys(batches, Py_ssize_t start, Py_ssize_t end, table, *, seed, int64_t
             check_range(start, end, view.len)
             open_table(&keys, &slots, seed)
             with nogil:
-                stop = note_all(<const uint8_t *>view.buf, &at, end, &keys, room, &added)
+                stop = note_all(<const uint8_t *>view.buf, &at, end, &keys, room, &added, specials_of(takes_transactional))
         finally:
             PyBuffer_Release(&slots)
     finally:
@@ -145,7 +146,7 @@ def grow_table(table):
 
 def sift_batches(
     batches, Py_ssize_t start, Py_ssize_t end, table, *, seed,
-    int64_t map_end, int64_t wall_ms, int64_t horizon_ms, bytes kept_ends, int64_t mark_bytes,
+    int64_t map_end, int64_t wall_ms, int64_t horizon_ms, bytes kept_ends, int64_t mark_bytes, bint takes_transactional=False,
 ):
     cdef Py_buffer view, slots
     cdef Task task
@@ -163,7 +164,7 @@ def sift_batches(
             allot(&task, end - start)
             try:
                 with nogil:
-                    stop = sift_all(<const uint8_t *>view.buf, &at, end, &task)
+                    stop = sift_all(<const uint8_t *>view.buf, &at, end, &task, specials_of(takes_transactional))
                 content = PyBytes_FromStringAndSize(<const char *>task.out, task.out_size)
                 marks = [
                     (task.marks[3 * number], task.marks[3 * number + 1], task.marks[3 * number + 2]) for number in range(task.mark_count)
@@ -219,12 +220,14 @@ cdef int allot(Task *task, int64_t size) except -1:
 
 # Keys
 
-cdef int note_all(const uint8_t *bytes, int64_t *at, int64_t end, Table *table, int64_t room, int64_t *added) noexcept nogil:
+cdef int note_all(
+    const uint8_t *bytes, int64_t *at, int64_t end, Table *table, int64_t room, int64_t *added, int specials
+) noexcept nogil:
     cdef int64_t size
     cdef int32_t count
     cdef int stop
     while at[0] < end:
-        stop = look_at_batch(bytes + at[0], end - at[0], &size)
+        stop = look_at_batch(bytes + at[0], end - at[0], &size, specials)
         if stop:
             return stop
         count = <int32_t>be32(bytes + at[0] + COUNT_AT)
@@ -303,11 +306,11 @@ cdef void move_all(const uint8_t *slots, int64_t size, Table *target) noexcept n
 
 # Sifting
 
-cdef int sift_all(const uint8_t *bytes, int64_t *at, int64_t end, Task *task) noexcept nogil:
+cdef int sift_all(const uint8_t *bytes, int64_t *at, int64_t end, Task *task, int specials) noexcept nogil:
     cdef int64_t size
     cdef int stop
     while at[0] < end:
-        stop = look_at_batch(bytes + at[0], end - at[0], &size)
+        stop = look_at_batch(bytes + at[0], end - at[0], &size, specials)
         if stop:
             return stop
         if not sift_batch(bytes + at[0], size, task):
@@ -316,14 +319,18 @@ cdef int sift_all(const uint8_t *bytes, int64_t *at, int64_t end, Task *task) no
     return STOP_END
 
 
-cdef int look_at_batch(const uint8_t *batch, int64_t left, int64_t *size) noexcept nogil:
+cdef inline int specials_of(bint takes_transactional) noexcept nogil:
+    return SPECIAL_BITS & ~TRANSACTIONAL if takes_transactional else SPECIAL_BITS
+
+
+cdef int look_at_batch(const uint8_t *batch, int64_t left, int64_t *size, int specials) noexcept nogil:
     cdef int32_t length
     if left < HEADER_BYTES:
         return STOP_MALFORMED
     length = <int32_t>be32(batch + 8)
     if length < HEADER_BYTES - PREFIX_BYTES or length > left - PREFIX_BYTES or <int32_t>be32(batch + COUNT_AT) < 0:
         return STOP_MALFORMED
-    if batch[CRC_FROM + 1] & SPECIAL_BITS:
+    if batch[CRC_FROM + 1] & specials:
         return STOP_SPECIAL
     size[0] = <int64_t>length + PREFIX_BYTES
     return STOP_END

@@ -23,7 +23,7 @@ _PREFIX_BYTES = 12
 _CRC_AT, _CRC_FROM = 17, 21
 _CRC = Struct(">I")
 _SLOT = Struct("<16sq")  # hash, offset plus one
-_SPECIAL_BITS, _HORIZON, _APPEND_TIME = 0x37, 0x40, 0x08
+_SPECIAL_BITS, _TRANSACTIONAL, _HORIZON, _APPEND_TIME = 0x37, 0x10, 0x40, 0x08
 _NO_TIMESTAMP = -1
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _END = Struct(">q")
@@ -47,12 +47,14 @@ class _Rules(NamedTuple):
     horizon_ms: int
 
 
-def note_keys(batches: Buffer, start: int, end: int, table: bytearray, *, seed: bytes, room: int) -> Noted:
+def note_keys(
+    batches: Buffer, start: int, end: int, table: bytearray, *, seed: bytes, room: int, takes_transactional: bool = False
+) -> Noted:
     _check_range(start, end, len(batches))
     _slots_of(table)
     at, added = start, 0
     while at < end:
-        stop, size, count = _look_at_batch(batches, at, end)
+        stop, size, count = _look_at_batch(batches, at, end, takes_transactional)
         if not stop and count > room - added:
             stop = Stop.FULL
         if stop:
@@ -89,6 +91,7 @@ def sift_batches(
     horizon_ms: int,
     kept_ends: bytes,
     mark_bytes: int,
+    takes_transactional: bool = False,
 ) -> Sifted:
     _check_range(start, end, len(batches))
     _slots_of(table)
@@ -97,7 +100,7 @@ def sift_batches(
     content, marks, removed, changed = bytearray(), _Marks(mark_bytes), 0, 0
     at = start
     while at < end:
-        stop, size, count = _look_at_batch(batches, at, end)
+        stop, size, count = _look_at_batch(batches, at, end, takes_transactional)
         if stop:
             return Sifted(at, bytes(content), marks.rows, removed, changed, stop)
         batch = bytes(batches[at : at + size])
@@ -188,13 +191,14 @@ def _changed(batch: bytes, payload: bytes, count: int, *, attributes: int, base_
     return bytes(changed)
 
 
-def _look_at_batch(batches: Buffer, at: int, end: int) -> tuple[Stop, int, int]:
+def _look_at_batch(batches: Buffer, at: int, end: int, takes_transactional: bool) -> tuple[Stop, int, int]:
     if end - at < _HEADER_BYTES:
         return Stop.MALFORMED, 0, 0
     _, length, _, _, _, attributes, *_, count = _HEADER.unpack_from(batches, at)
     if not _HEADER_BYTES - _PREFIX_BYTES <= length <= end - at - _PREFIX_BYTES or count < 0:
         return Stop.MALFORMED, 0, 0
-    return (Stop.SPECIAL if attributes & _SPECIAL_BITS else Stop.END), length + _PREFIX_BYTES, count
+    specials = _SPECIAL_BITS & ~_TRANSACTIONAL if takes_transactional else _SPECIAL_BITS
+    return (Stop.SPECIAL if attributes & specials else Stop.END), length + _PREFIX_BYTES, count
 
 
 def _records(batches: Buffer, at: int, size: int, count: int) -> Iterator[_Record]:

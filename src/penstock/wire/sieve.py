@@ -16,6 +16,7 @@ sequences and epochs stay as they are; what changes is told by the header: lengt
   which its records' timestamps then count. Once `wall_ms` has reached a batch's horizon its tombstones go.
 - A batch that is left without records goes, unless its last offset is among `kept_ends` (sorted signed 64-bit numbers, big-endian):
   of those the header stays, with no records.
+Both stop before transactional batches, unless they are told to take those too (`takes_transactional`): by who knows them for committed.
 Marks are made at the first batch of the content and then at the first one at least `mark_bytes` after the last mark.
 
 All of it trusts that the batches are whole and their checksums right: scan them first. Positions never leave the given range.
