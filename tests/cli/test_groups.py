@@ -1,12 +1,14 @@
 """`penstock groups` against a real node, with a real consumer where there must be members."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from announced import needs_announced
 from cli.running import penstock, succeed
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -59,9 +61,9 @@ class Stage:
         return penstock("groups", "reset-offsets", self.group, *arguments, *self.where)
 
     @contextmanager
-    def member(self) -> Iterator[None]:
+    def member(self, **more: Any) -> Iterator[None]:
         config = {"bootstrap.servers": self.node.bootstrap, "group.id": self.group, "client.id": "till", "enable.auto.commit": False}
-        consumer = Consumer(config)
+        consumer = Consumer({**config, **more})
         consumer.subscribe([self.topic])
         while not consumer.assignment():
             consumer.poll(0.1)
@@ -126,6 +128,26 @@ def test_members_are_shown_with_their_partitions(stage: Stage) -> None:
         owners = {row["partition"]: row["member"] for row in stage.describe()["partitions"]}
         assert owners == {0: member["member"], 1: member["member"]}
     assert "has no members" in penstock("groups", "members", stage.group, *stage.where).err
+
+
+def test_a_group_of_the_new_protocol_is_shown_with_its_assignor_and_epochs(stage: Stage) -> None:
+    needs_announced(stage.node.bootstrap, "the new consumer protocol")
+    with stage.member(**{"group.protocol": "consumer"}):
+        deadline = time.monotonic() + 30
+        while stage.describe()["state"] != "Stable":  # It says that it has its partitions with its next heartbeat.
+            assert time.monotonic() < deadline, "it never came to rest"
+        told = json.loads(succeed("groups", "members", stage.group, "--json", *stage.where))
+        assert (told["protocol"], told["assignor"], told["type"]) == ("consumer", "uniform", "consumer")
+        assert told["epoch"] == told["assignment_epoch"] >= 1
+        (member,) = told["members"]
+        assert (member["client"], member["topics"], member["target"]) == ("till", [stage.topic], {stage.topic: [0, 1]})
+        columns, cells = lines(succeed("groups", "members", stage.group, *stage.where))
+        assert columns[-5:] == ["EPOCH", "IS", "TO", "HAVE", "PARTITIONS"]
+        assert cells[-2] == f"{stage.topic}-0,{stage.topic}-1"
+        first = succeed("groups", "describe", stage.group, *stage.where).splitlines()[0]
+        assert f"1 member  consumer  uniform  epoch {told['epoch']}  lag" in first
+        assert [stage.group, "Stable", "consumer", "consumer", "1"] in lines(succeed("groups", "list", *stage.where))
+    assert stage.describe()["protocol"] == "consumer", "it stays one of its kind while it is empty"
 
 
 @pytest.mark.parametrize(
