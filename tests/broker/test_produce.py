@@ -118,13 +118,12 @@ async def test_an_error_with_acks_0_behind_a_large_batch_closes_the_connection(s
     assert await line.is_closed()
 
 
-async def test_a_transactional_request_or_batch_is_refused(serving: Serving) -> None:
+async def test_a_transactional_batch_without_its_transactional_id_is_refused_and_so_is_a_control_batch(serving: Serving) -> None:
     await serving.open()
     line = await serving.line()
     await line.create("a")
-    assert (await line.produce("a", b"x", transactional_id="t")).error_code == ErrorCode.INVALID_TXN_STATE
     transactional = sequenced(1, 0, is_transactional=True)
-    assert (await line.produce_batch("a", transactional)).error_code == ErrorCode.INVALID_TXN_STATE
+    assert (await line.produce_batch("a", transactional)).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     control = batch(b"x", is_control=True)
     assert (await line.produce_batch("a", control)).error_code == ErrorCode.INVALID_RECORD
     assert await line.latest("a") == 0
