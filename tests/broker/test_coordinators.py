@@ -90,6 +90,33 @@ def test_a_read_that_fails_while_loading_is_tried_again() -> None:
     virtually(scenario)
 
 
+def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one() -> None:
+    """Its offsets are there, and nobody can tell them: whoever heard that there are none would begin anew."""
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, **QUICK)
+        line = await Line.open(address)
+        await coordinated(line)
+        await line.create("a")
+        await commit(line, "g", "a", {0: 5})
+        (partition,) = node.partitions.by_name[CONSUMER_OFFSETS].values()
+        await node.stop()
+        world.hosts["node"].disk.fail_next_read_where(lambda path: path == f"{partition.log.directory}/checkpoint")
+        node, address = await started(env, **QUICK)
+        line = await Line.open(address)
+        found = await line.ask(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+        assert found.coordinators[0].error_code == 15
+        wish = {"name": "a", "partition_indexes": [0]}
+        told = (await line.ask(ApiKey.OFFSET_FETCH, groups=[{"group_id": "g", "topics": [wish]}])).groups[0]
+        assert told.error_code == 16
+        await node.stop()
+        node, address = await started(env, **QUICK)
+        assert await offsets_of(await Line.open(address), "g") == {0: 5}
+        await node.stop()
+
+    virtually(scenario)
+
+
 async def test_a_topic_deleted_while_a_coordinator_loads_is_forgotten_afterwards(serving: Serving) -> None:
     line = await opened(serving)
     await commit(line, "g", "a", {0: 5})

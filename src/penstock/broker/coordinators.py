@@ -135,7 +135,8 @@ class Coordinators(Generic[S, C, R]):
     # Loading
 
     def _load_later(self, coordinator: Coordinator[S, C, R]) -> None:
-        if not coordinator.partition.log.end_offset:
+        partition = coordinator.partition
+        if not partition.log.end_offset and partition.log.failure is None:
             coordinator.begin(self._kind.new_state())  # A new topic is ready when its reply leaves.
             return
         self._waiting[coordinator] = frozenset(self._node.image.topics)
