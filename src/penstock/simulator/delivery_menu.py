@@ -92,7 +92,7 @@ def _draw_workers(rng: Random, source: TopicPlan) -> list[ClientPlan]:
     for number in range(ids):
         partitions = [index for index in range(source.partitions) if index % ids == number]
         options = _working(rng) | {"id": f"worker-{number}", "partitions": partitions}
-        workers += [ClientPlan(f"transact-{number}-{twin}", "transact", SINK, options) for twin in range(rng.choice((1, 1, 2, 3)))]
+        workers += [ClientPlan(f"transact-{number}-{twin}", "transact", SINK, options) for twin in range(rng.choice((1, 2, 2, 3)))]
     return workers
 
 
@@ -109,7 +109,7 @@ def draw_working_members(rng: Random, *, brokers: int = 1) -> Addition:
 
 def _working(rng: Random) -> dict[str, Any]:
     return {
-        "group": GROUP, "source": SOURCE, "pause": _between(rng, 0.01, 0.2), "rest": _between(rng, 0.05, 1.0),
+        "group": GROUP, "source": SOURCE, "pause": _between(rng, 0.003, 0.1), "rest": _between(rng, 0.02, 0.5),
         "timeout_ms": rng.choice((300, 1_000, 3_000)), "may_use_v2": rng.random() < 0.5, "codec": rng.choice(CODECS),
         "batch_bytes": rng.choice((200, 65_536)), "size": rng.choice((10, 60, 200)), "inputs": rng.choice((1, 3, 8)),
         "fan_out": rng.choice((1, 2, 3)),
@@ -149,7 +149,7 @@ def _strong_topic(rng: Random, name: str, partitions: int, brokers: int) -> Topi
 
 def _feeding(rng: Random) -> dict[str, Any]:
     return {
-        "pause": _between(rng, 0.02, 0.2), "codec": 0, "size": 40, "acks": -1, "is_idempotent": True, "keys": 0, "linger": 0.005,
+        "pause": _between(rng, 0.01, 0.1), "codec": 0, "size": 40, "acks": -1, "is_idempotent": True, "keys": 0, "linger": 0.005,
         "batch_bytes": 1_000, "burst": rng.choice((1, 5)),
     }  # fmt: skip
 

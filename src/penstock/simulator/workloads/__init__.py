@@ -15,7 +15,7 @@
 | `joining` | members of a consumer group that come and go, doze, and commit what they have read |
 | `consumer_groups` | members under the new group protocol that come, go and stall |
 | `transactions` | workers that read, process and write in transactions, and their zombies |
-| `echoes` | a client that sends again what it sent long ago |
+| `echoes` | a client whose batches may be late |
 | `transacting_members` | the same as members of one group, each with a transactional id of its own |
 | `churning` | topics made, filled, deleted and made again |
 """

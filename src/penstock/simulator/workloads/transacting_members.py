@@ -16,10 +16,10 @@ class TransactingMember(Transacting):
     async def _work(self, client: EchoingClient, life: Life) -> None:
         subscription = Subscription([self._options["source"]], rebalance_timeout_ms=self._options["rebalance_ms"])
         member = ConsumerMember(client, self._group, subscription, deadline_s=CALL_SECONDS)
-        while self._goes_on():
-            await self._follow(member, life)
-            await self._round(client, life)
+        await self._follow(member, life)
+        while await self._goes_on(client, life):
             await self._pause(client)
+            await self._follow(member, life)
         if self._env.rng.random() < _LEAVES:
             await member.leave()
 

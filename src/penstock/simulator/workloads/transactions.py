@@ -75,12 +75,13 @@ class Transacting:
 
     async def _work(self, client: EchoingClient, life: Life) -> None:
         life.positions = await self._find_places(client)
-        while self._goes_on():
-            await self._round(client, life)
+        while await self._goes_on(client, life):
             await self._pause(client)
 
-    def _goes_on(self) -> bool:
-        return not self._stage.is_over and self._env.rng.random() >= _STARTS_ANEW
+    async def _goes_on(self, client: EchoingClient, life: Life) -> bool:
+        """One transaction, if there is any input; whether there may be another."""
+        is_tired = await self._round(client, life) and self._env.rng.random() < _STARTS_ANEW
+        return not self._stage.is_over and not is_tired
 
     async def _pause(self, client: EchoingClient) -> None:
         if self._env.rng.random() < _ECHOES:
@@ -106,23 +107,24 @@ class Transacting:
 
     # One transaction.
 
-    async def _round(self, client: EchoingClient, life: Life) -> None:
+    async def _round(self, client: EchoingClient, life: Life) -> bool:
         inputs = [one for where, offset in life.positions.items() for one in await self._read(client, where, offset)]
         if not inputs:
-            return
+            return False
         life.producer.begin()
         transaction = self._told.begins(life.takeover, self._group, self._env.now())
         try:
             await self._process(client, life, transaction, inputs)
             if self._env.rng.random() < _ABORTS:
                 await self._abort(life.producer, transaction)
-                return
+                return True
             if self._env.rng.random() < _LEAVES_IT_OPEN:
                 raise ProducerBroken("it is left lying")
             await self._commit(life.producer, transaction)
             life.positions |= transaction.offsets
         except MustAbort:
             await self._abort(life.producer, transaction)
+        return True
 
     async def _read(self, client: Client, where: TopicPartition, offset: int) -> list[tuple[TopicPartition, int]]:
         """A few records of the input, as places: what they say is of no account."""
@@ -144,11 +146,15 @@ class Transacting:
             transaction.offsets[where] = offset + 1
             if rng.random() < _ECHOES:
                 await client.echo()
-            if rng.random() < _DOZES:
-                await asyncio.sleep(self._options["timeout_ms"] / 1_000 * rng.uniform(0.3, 1.5))
+            await self._doze()
         if rng.random() < 0.5:
             await producer.flush()
         await producer.send_offsets(transaction.offsets, life.group)
+        await self._doze()
+
+    async def _doze(self) -> None:
+        if self._env.rng.random() < _DOZES:
+            await asyncio.sleep(self._options["timeout_ms"] / 1_000 * self._env.rng.uniform(0.3, 1.3))
 
     async def _send(self, producer: TransactionalProducer, transaction: Transaction, source: tuple[TopicPartition, int]) -> None:
         env, diary = self._env, self._stage.notebook.diary
