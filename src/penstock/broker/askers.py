@@ -15,7 +15,7 @@ from penstock.wire import schemas
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-Body = Mapping[str, Any]
+Body = Mapping[str, Any] | bytes  # What is said, or a whole frame that says it.
 
 
 class Asker(Hashable, Protocol):
@@ -51,7 +51,9 @@ class WaitingRequest:
             return
         self._end()
         call = self._call
-        self._reply.send([schemas.write_response(call.api_key, call.version, call.correlation_id, self._write(call.version, reply))])
+        body = self._write(call.version, reply)
+        frame = body if isinstance(body, bytes) else schemas.write_response(call.api_key, call.version, call.correlation_id, body)
+        self._reply.send([frame])
 
     def refused(self, code: ErrorCode, reason: str) -> None:
         self.answered(self._refuse(code))

@@ -1,18 +1,20 @@
 """ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848; patterns and member ids of the client's making from 1).
 
 The whole protocol of a member: it joins, says what it reads and has, is told what it shall have, and leaves. Nothing is parked.
-An empty pattern, which librdkafka sends, is none.
+An empty pattern, which librdkafka sends, is none. What a member at rest says, and hears, goes by a short way.
 """
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from penstock.broker.askers import Asker
+from penstock.broker.askers import Asker, Body
 from penstock.broker.calls import Call
 from penstock.errors import ErrorCode
 from penstock.groups.commands import ConsumerHeartbeat
 from penstock.groups.consumer.partitions import gathered
 from penstock.groups.replies import ConsumerHeartbeatReply
 from penstock.wire import schemas
+from penstock.wire.consumer_heartbeat import QuietHeartbeat, read_quiet_heartbeat, write_quiet_answer
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -22,6 +24,11 @@ JOINS = 0
 
 
 def consumer_group_heartbeat(node: "Node", call: Call) -> None:
+    write = partial(_written, call.correlation_id)
+    quiet = read_quiet_heartbeat(call.version, call.frame, call.body_at)
+    if quiet is not None and quiet.member_id and quiet.member_epoch > JOINS:
+        node.groups.put(call, quiet.group, partial(_quiet_order, call, quiet), write=write, refuse=_refused, needs_name=False)
+        return
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     owned = request.topic_partitions
 
@@ -45,15 +52,26 @@ def consumer_group_heartbeat(node: "Node", call: Call) -> None:
         )
 
     joins = request.member_epoch == JOINS
-    node.groups.put(call, request.group_id, order, write=_written, refuse=_refused, needs_name=False, may_begin=joins)
+    node.groups.put(call, request.group_id, order, write=write, refuse=_refused, needs_name=False, may_begin=joins)
+
+
+def _quiet_order(call: Call, quiet: QuietHeartbeat, asker: Asker) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
+        token=asker, group=quiet.group, member_id=quiet.member_id, fresh_member_id=quiet.member_id, member_epoch=quiet.member_epoch,
+        instance_id=quiet.instance_id, client_id=call.client_id or "", client_host=f"/{call.connection.client_host}",
+    )  # fmt: skip
 
 
 def _refused(code: ErrorCode) -> ConsumerHeartbeatReply:
     return ConsumerHeartbeatReply(error=code)
 
 
-def _written(_: int, reply: ConsumerHeartbeatReply) -> dict[str, Any]:
+def _written(correlation_id: int, _: int, reply: ConsumerHeartbeatReply) -> Body:
     assignment = reply.assignment
+    if reply.error is ErrorCode.NONE and assignment is None and reply.member_id is not None:
+        frame = write_quiet_answer(correlation_id, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
+        if frame is not None:
+            return frame
     return {
         "error_code": reply.error,
         "error_message": reply.message,
