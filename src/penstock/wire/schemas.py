@@ -75,6 +75,11 @@ def topic_id_bytes(value: Any) -> TopicId:
     return NO_TOPIC_ID if value is None else TopicId(value.bytes)
 
 
+def moment(milliseconds: int) -> datetime:
+    """For fields that are never null, and say "no time" by -1."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
 def milliseconds(value: timedelta | datetime | None) -> int:
     """Whole milliseconds, since 1970 for a datetime; -1, Kafka's word for no time, for None."""
     if value is None:

@@ -34,7 +34,7 @@ def _described(view: TransactionView) -> dict[str, Any]:
         "transactional_id": view.transactional_id,
         "transaction_state": view.state.title,
         "transaction_timeout_ms": view.timeout_ms,
-        "transaction_start_time_ms": view.started_ms,
+        "transaction_start_time": schemas.moment(view.started_ms),
         "producer_id": view.producer_id,
         "producer_epoch": view.producer_epoch,
         "topics": [
@@ -54,7 +54,7 @@ def _nothing(transactional_id: str, code: ErrorCode) -> dict[str, Any]:
         "transactional_id": transactional_id,
         "transaction_state": "",
         "transaction_timeout_ms": 0,
-        "transaction_start_time_ms": -1,
+        "transaction_start_time": schemas.moment(-1),
         "producer_id": -1,
         "producer_epoch": -1,
         "topics": [],
