@@ -129,14 +129,14 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         except Refusal as refusal:
             asker.refused(refusal.code, refusal.reason)
             return
-        if may_begin and not self._has_room(coordinator.state, group):
+        if may_begin and not self.has_room(coordinator.state, group):
             asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no room for another group (setting groups.max)")
             return
         asker.abandon = partial(coordinator.abandon, asker)
         coordinator.submit(order(asker), asker)
         asker.park(len(call.frame))
 
-    def _has_room(self, state: GroupCoordinator | None, group: str) -> bool:
+    def has_room(self, state: GroupCoordinator | None, group: str) -> bool:
         if state is None or state.holds(group):
             return True
         return sum(coordinator.state.size for coordinator in self if coordinator.state is not None) < self._node.settings.groups_max

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.askers import Asker
 from penstock.broker.calls import Call
-from penstock.broker.groups import GroupsPartition, all_with
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.commands import CommitPending, NewOffset
+from penstock.groups.pending_records import NO_NUMBER
 from penstock.groups.replies import CommitReply
 from penstock.links.transaction_calls import AddToTransaction, Place
 from penstock.vocabulary import ProducerId
@@ -28,22 +28,20 @@ Codes = dict[tuple[str, int], ErrorCode]
 
 async def txn_offset_commit(node: "Node", call: Call) -> dict[str, Any]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
-    codes: Codes = {}
-    offsets: list[NewOffset] = []
-    for topic in request.topics:
-        _take(node, topic, codes, offsets)
-    if offsets:
-        try:
-            reply = await _commit(node, call.version, request, tuple(offsets))
-        except Refusal as refusal:
-            reply = CommitReply(all_with(_spoken(refusal.code, call.version), ((new.topic, new.partition) for new in offsets)))
-        codes |= {(topic, partition): code for topic, partition, code in reply.offsets}
+    wanted = [(str(topic.name), int(each.partition_index)) for topic in request.topics for each in topic.partitions]
+    try:
+        codes = await _commit(node, call.version, request)
+    except Refusal as refusal:
+        codes = dict.fromkeys(wanted, refusal.code)
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": each.partition_index, "error_code": codes[str(topic.name), int(each.partition_index)]}
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": _spoken(codes[str(topic.name), int(each.partition_index)], call.version),
+                    }
                     for each in topic.partitions
                 ],
             }
@@ -63,15 +61,27 @@ def _take(node: "Node", wish: Any, codes: Codes, offsets: list[NewOffset]) -> No
         offsets.append(NewOffset(topic.name, *row, topic.topic_id))
 
 
-async def _commit(node: "Node", version: int, request: Any, offsets: tuple[NewOffset, ...]) -> CommitReply:
+async def _commit(node: "Node", version: int, request: Any) -> Codes:
     if not request.group_id:
         raise Refusal(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     coordinator = node.groups.find(request.group_id)
-    if coordinator.state is None:
+    state = coordinator.state
+    if state is None:
         raise Refusal(coordinator.unavailable, "the coordinator is not available")
+    if not node.groups.has_room(state, request.group_id):
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no room for another group (setting groups.max)")
     producer_id = ProducerId(request.producer_id)
-    guard = coordinator.state.guard(producer_id)
-    number = await _verify(node, request, is_v2=version >= _TRANSACTION_V2_FROM)
+    guard, number = None, NO_NUMBER
+    if state.needs_verification(producer_id, request.producer_epoch):
+        guard = state.guard(producer_id)
+        number = await _verify(node, request, is_v2=version >= _TRANSACTION_V2_FROM)
+    # Now, and not before the question: a topic that is deleted meanwhile takes no offsets.
+    codes: Codes = {}
+    offsets: list[NewOffset] = []
+    for topic in request.topics:
+        _take(node, topic, codes, offsets)
+    if not offsets:
+        return codes
 
     def order(asker: Asker) -> CommitPending:
         return CommitPending(
@@ -83,16 +93,12 @@ async def _commit(node: "Node", version: int, request: Any, offsets: tuple[NewOf
             producer_id=producer_id,
             producer_epoch=request.producer_epoch,
             number=number,
-            offsets=offsets,
+            offsets=tuple(offsets),
             guard=guard,
         )
 
-    return await _asked(coordinator, order)
-
-
-async def _asked(coordinator: GroupsPartition, order: Any) -> CommitReply:
     reply: CommitReply = await coordinator.ask(order)
-    return reply
+    return codes | {(topic, partition): code for topic, partition, code in reply.offsets}
 
 
 async def _verify(node: "Node", request: Any, *, is_v2: bool) -> int:
