@@ -128,6 +128,11 @@ def group_bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[
             return [{"groups": [name, ""], "include_authorized_operations": True}]
         case ApiKey.DELETE_GROUPS:
             return [{"groups_names": [name]}]
+        case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            joining = {"rebalance_timeout_ms": 1_000, "subscribed_topic_names": [name], "topic_partitions": []}
+            return [member | {"member_epoch": 3, "topic_partitions": None}, member | {"member_epoch": 0} | joining]
+        case ApiKey.CONSUMER_GROUP_DESCRIBE:
+            return [{"group_ids": [name, ""], "include_authorized_operations": True}]
         case _:
             raise AssertionError(api)
 

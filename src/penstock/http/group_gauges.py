@@ -20,7 +20,7 @@ OFFSETS_MAX = 5_000
 GROUPS_MAX = 1_000
 TOPICS_MAX = 1_000
 
-_STATES = (GroupState.EMPTY, GroupState.PREPARING, GroupState.COMPLETING, GroupState.STABLE)
+_STATES = tuple(state for state in GroupState if state is not GroupState.DEAD)
 
 
 async def group_gauges(node: Node) -> list[Sample]:
