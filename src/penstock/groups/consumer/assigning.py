@@ -71,12 +71,15 @@ def assigned(
     members = change.members(group)
     topics = draft.sessions.topics
     counts: dict[TopicId, int] = {}
+    read: dict[tuple[tuple[str, ...], str], frozenset[TopicId]] = {}  # By subscription: most members have the same.
     readers = []
     for member_id, member in members.items():
-        shapes = topics.read_by(member.topics, (member.regex,) if member.regex else ()).values()
-        counts.update({shape.topic_id: shape.partition_count for shape in shapes})
-        reads = frozenset(shape.topic_id for shape in shapes)
-        readers.append(Reader(member_id, member.instance_id, reads, change.target(group, member_id)))
+        said = (member.topics, member.regex)
+        if said not in read:
+            shapes = topics.read_by(member.topics, (member.regex,) if member.regex else ()).values()
+            counts.update({shape.topic_id: shape.partition_count for shape in shapes})
+            read[said] = frozenset(shape.topic_id for shape in shapes)
+        readers.append(Reader(member_id, member.instance_id, read[said], change.target(group, member_id)))
     name = chosen_assignor(change.tallies(group), draft.settings)
     return replace(saved, assignment_epoch=saved.epoch, since_ms=draft.wall_ms), ASSIGNORS[name](readers, counts)
 
