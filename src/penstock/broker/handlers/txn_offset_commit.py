@@ -119,8 +119,8 @@ def _spoken(code: ErrorCode, version: int) -> ErrorCode:
     """What a client of this version understands, and does the right thing about."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_FROM:
-        return ErrorCode.TRANSACTION_ABORTABLE
+    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
+        return ErrorCode.TRANSACTION_ABORTABLE if version >= _ABORTABLE_FROM else ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _TRANSACTION_V2_FROM:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # It comes again.
     return code

@@ -75,6 +75,6 @@ def spoken(code: ErrorCode, version: int) -> ErrorCode:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_FROM:
-        return ErrorCode.TRANSACTION_ABORTABLE
+    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
+        return ErrorCode.TRANSACTION_ABORTABLE if version >= _ABORTABLE_FROM else ErrorCode.INVALID_TXN_STATE
     return code
