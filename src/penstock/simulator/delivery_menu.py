@@ -14,7 +14,7 @@ from penstock.simulator.knobs import draw_group_knobs
 from penstock.simulator.menu import CODECS, ClientPlan, Menu, TopicPlan
 
 # How many seeds have workers that transact, how many of those share their input as a group, and how many have a group that only reads.
-TRANSACTED, TOGETHER, BELONGING = 0.0, 0.0, 0.0
+TRANSACTED, TOGETHER, BELONGING = 0.2, 0.35, 0.15
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SOURCE, SINK, GROUP = "source", "sink", "workers"

@@ -6,14 +6,12 @@ from typing import Any
 
 from penstock.broker.handlers import offset_fetch
 from penstock.errors import ErrorCode
-from penstock.groups import coordinator as groups
 from penstock.groups import pending
 from penstock.groups.commands import CommitPending, EndPending, NewOffset
 from penstock.groups.consumer import coordinating, leaving
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.draft import Draft
 from penstock.partition.aborted import AbortedIndex
-from penstock.partition.guards import Guards
 from penstock.partition.partition import Partition
 from penstock.partition.producers import ProducerStates
 from penstock.partition.transactions import OpenTransactions
@@ -21,7 +19,7 @@ from penstock.transactions import adding, ending, initializing, lapsing
 from penstock.transactions.commands import AddPartitions
 from penstock.transactions.names import Name, name_of
 from penstock.transactions.records import TransactionSaved
-from penstock.transactions.replies import AddReply
+from penstock.transactions.replies import AddReply, EndReply
 from penstock.vocabulary import ProducerId
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
@@ -79,10 +77,6 @@ def verifies_by_the_name_alone() -> Patches:
     return [(adding, "_verify", verify)]
 
 
-def appends_what_was_overtaken_by_a_marker() -> Patches:
-    return [(Guards, "void", lambda self, producer_id: None)]
-
-
 def leaves_out_markers() -> Patches:
     append_marker = Partition.append_marker
 
@@ -99,7 +93,7 @@ def commits_what_was_aborted_over_its_time_out() -> Patches:
     def end_well(saved: TransactionSaved | None, command: Any, draft: Any) -> Any:
         reply = end(saved, command, draft)
         is_late = reply.error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
-        return ending.EndReply(ErrorCode.NONE, command.producer_id, command.producer_epoch) if is_late else reply
+        return EndReply(ErrorCode.NONE, command.producer_id, command.producer_epoch) if is_late else reply
 
     return [(ending, "_end", end_well)]
 
@@ -137,7 +131,7 @@ def drops_offsets_of_committed_transactions() -> Patches:
     def end_without_offsets(command: EndPending, draft: Draft) -> None:
         end_pending(replace(command, is_commit=False), draft)
 
-    return [(groups.pending, "end_pending", end_without_offsets)]
+    return [(pending, "end_pending", end_without_offsets)]
 
 
 def tells_offsets_that_may_still_change() -> Patches:
@@ -168,7 +162,6 @@ DELIVERY_VARIANTS: dict[str, Callable[[], Patches]] = {
         forgets_open_transactions_of_the_checkpoint,
         believes_every_batch,
         verifies_by_the_name_alone,
-        appends_what_was_overtaken_by_a_marker,
         leaves_out_markers,
         commits_what_was_aborted_over_its_time_out,
         never_times_out,

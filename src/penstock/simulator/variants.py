@@ -41,6 +41,7 @@ from penstock.log.tail_scan import TailScan
 from penstock.partition.leader import Leader
 from penstock.partition.partition import Appended, Partition
 from penstock.partition.producers import Duplicate, ProducerStates
+from penstock.simulator.delivery_variants import DELIVERY_VARIANTS
 from penstock.simulator.disk import SimDisk
 from penstock.simulator.knobs import replaced
 from penstock.vocabulary import NodeId, ProducerId
@@ -366,4 +367,4 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         replies_when_ready,
         leaves_deleted_topics_on_the_disk,
     )
-}
+} | DELIVERY_VARIANTS

@@ -7,8 +7,8 @@ from penstock.simulator.clusters.menu import ClusterMenu
 from penstock.simulator.delivery_menu import Addition, draw_additions, draw_offsets_topic
 from penstock.simulator.knobs import draw_group_knobs
 
-# How many seeds have workers that transact, and how many have members of the new protocol.
-TRANSACTED, BELONGING = 0.0, 0.0
+# How many seeds have workers that transact, and how many have a group under the new protocol that only reads.
+TRANSACTED, BELONGING = 0.3, 0.2
 
 
 def with_deliveries(menu: ClusterMenu) -> ClusterMenu:

@@ -15,7 +15,7 @@ from penstock.peers.failures import AnswerTimedOut, PeerFailure
 from penstock.vocabulary import Buffer
 
 _REMEMBERED_MAX = 20
-_HELD_UP = 0.03
+_HELD_UP = 0.06
 _PATIENCE_SECONDS_MAX, _DELAY_SECONDS_MAX = 0.05, 0.5
 _LATE_SECONDS = 0.5  # How long the answer to a late one is waited for.
 
