@@ -121,9 +121,15 @@ class Consumer:
             raise ReadFailed(problem, "poll() until it is, and look at assignment()", "_STATE")
         if not isinstance(offset, int):
             offset = self._source.ends(place)[0 if offset == "earliest" else 1]
-        self._source.seek(place, offset)
-        self._discard([place])
+        if self.group is not None or self._start == "latest":  # What "latest" was when reading began, only the library knows.
+            self._source.seek(place, offset)
+            self._discard([place])
+            self._progress.sought(place, offset)
+            return
+        # Not the library's own seek: one that comes while it still asks where a partition begins is lost without a word.
         self._progress.sought(place, offset)
+        self._discard(self.assignment())
+        self._source.read_from({each: self._progress.position(each) for each in self.assignment()}, self._start)
 
     def position(self, topic: str, partition: int) -> int | None:
         """The offset of the next record: after what was handed out or sought, or else what the group has committed. None: not known."""
