@@ -100,6 +100,7 @@ def main() -> None:
         ("--rounds", {"type": int, "default": 2, "help": "turns of each subject per step"}),
         ("--burst-seconds", {"type": float, "default": None, "help": "how long the burst lasts (default: 600, quick: 5)"}),
         ("--without-kafka", {"action": "store_true", "help": "only our own nodes"}),
+        ("--burst-only", {"action": "store_true", "help": "only the burst, of our own nodes"}),
     ])  # fmt: skip
     plan = Plan(warm_up_s=0.5, seconds=1.5, burst_s=5.0) if arguments.quick else Plan()
     plan = Plan(plan.warm_up_s, plan.seconds, plan.burst_s if arguments.burst_seconds is None else arguments.burst_seconds)
@@ -108,14 +109,18 @@ def main() -> None:
         with ExitStack() as running:
             ours = running.enter_context(RunningCluster("Penstock", penstock_cluster(directory / "ours")))
             subjects = list(_ours(ours))
-            if not arguments.without_kafka:
+            if not (arguments.without_kafka or arguments.burst_only):
                 try:
                     commands = peer.cluster_commands(peer.install(ROOT / ".cache"), directory / "theirs")
                 except peer.PeerMissing as missing:
                     sys.exit(f"bench-cluster: {missing}")
                 subjects += _theirs(running.enter_context(RunningCluster("Apache Kafka", commands)))
-            _take_turns(report, plan, subjects, arguments)
-        report.sections += [report.figures.goals_table(goals()), "", report.figures.table([SAFE, FAST, COST, KAFKA_COST])]
+            if not arguments.burst_only:
+                _take_turns(report, plan, subjects, arguments)
+            if plan.burst_s:  # Only of ours: it is a question of yes or no, and lasts.
+                report.take(ACK_3, plan.burst(subjects[0]))
+        report.sections += [] if arguments.burst_only else [report.figures.goals_table(goals()), ""]
+        report.sections += [report.figures.table([] if arguments.burst_only else [SAFE, FAST, COST, KAFKA_COST])]
     report.write(arguments)
 
 
@@ -145,9 +150,6 @@ def _take_turns(report: Report, plan: Plan, subjects: list[ClusterSubject], argu
     for _ in range(arguments.rounds):
         for subject in replicated:
             report.take(subject.name, plan.end_to_end(subject))
-    for subject in replicated if plan.burst_s else ():
-        if subject.name != OS_3:
-            report.take(subject.name, plan.burst(subject))
 
 
 def _p50_p99(title: str, answer: dict[str, float], prefix: str) -> Pairs:

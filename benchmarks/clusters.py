@@ -80,10 +80,12 @@ class ClusterSubject:
         topic = f"bench-{time.monotonic_ns()}"
         admin = Admin("127.0.0.1", self.cluster.port)
         admin.create_replicated(topic, partitions, self.topic_configs, replicas=self.replicas)
+        admin.close()
         settle()
         try:
             yield topic
         finally:
+            admin = Admin("127.0.0.1", self.cluster.port)  # A connection that is idle for ten minutes is closed.
             admin.delete(topic)
             admin.close()
 

@@ -26,19 +26,29 @@ def main() -> int:
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
     parts = [
-        ["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired"],
-        ["-n", "2", "--dist", "loadfile", "-m", "paired"],
-        ["-m", "serial"],
+        (["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired"], asked.paths),
+        (["-n", "2", "--dist", "loadfile", "-m", "paired"], files_with("paired", asked.paths)),
+        (["-m", "serial"], files_with("serial", asked.paths)),
     ]
     if asked.soak:
-        parts = [["--soak", "--timeout", "7200"]]
+        parts = [(["--soak", "--timeout", "7200"], asked.paths)]
     counts: Counter[str] = Counter()
     skips: Counter[str] = Counter()
-    codes = [run_part([*part, *asked.paths], counts, skips) for part in parts]
+    codes = [NO_TESTS if paths is None else run_part([*part, *paths], counts, skips) for part, paths in parts]
     print_account(counts, skips)
     if all(code == NO_TESTS for code in codes):
         return NO_TESTS
     return max((code for code in codes if code != NO_TESTS), default=0)
+
+
+def files_with(marker: str, paths: list[str]) -> list[str] | None:
+    """The files with such tests, so that no worker collects thousands of others to leave them out; None where there are none.
+
+    Where single tests are asked for, whoever asked knows best."""
+    if any("::" in path for path in paths):
+        return paths
+    files = [file for path in map(Path, paths or ["tests"]) for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
+    return [str(file) for file in files if f"mark.{marker}" in file.read_text()] or None
 
 
 def run_part(arguments: list[str], counts: Counter[str], skips: Counter[str]) -> int:

@@ -6,6 +6,7 @@ a skip into a failure, so that a machine that should have it cannot quietly stop
 Not here: fixtures of one room, which live beside that room's tests.
 """
 
+import gc
 import json
 import os
 from collections import Counter
@@ -37,7 +38,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if (item.get_closest_marker("soak") is not None) != wants_soak]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: the collector need not look at them again and again. It took a third of a simulated world."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

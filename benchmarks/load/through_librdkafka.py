@@ -96,7 +96,9 @@ class Course:
             if self._read_per_s and len(self.tally.read_s) > (time.monotonic() - begin) * self._read_per_s:
                 time.sleep(0.005)
                 continue
-            records: list[Message] = self._consumer.consume(500, timeout=0.05)
+            # Not `consume(500, 0.05)` alone: that waits for 500 records or for all of its time-out, whatever is there.
+            first = self._consumer.poll(0.05)
+            records: list[Message] = [] if first is None else [first, *self._consumer.consume(500, timeout=0)]
             now = time.monotonic()
             self.tally.read_s.extend(now - VALUE.unpack_from(record.value() or b"")[0] for record in records if record.error() is None)
 

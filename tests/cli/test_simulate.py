@@ -16,7 +16,7 @@ def test_many_seeds_end_with_one_verdict():
 
 
 def test_a_seed_of_a_cluster_tells_the_same_story_in_every_process():
-    first, second = (succeed("simulate", "--cluster", "--seed", "4", environment={"PYTHONHASHSEED": seed}) for seed in ("1", "2"))
+    first, second = (succeed("simulate", "--cluster", "--seed", "11", environment={"PYTHONHASHSEED": seed}) for seed in ("1", "2"))
     assert first == second
     assert first.splitlines()[-1].endswith("every promise was kept")
 

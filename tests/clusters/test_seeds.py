@@ -22,6 +22,8 @@ KEPT: dict[int, str] = {
     534: "the same, with a partition of the nodes in halves",
     147: "a second disk was lost before the first was made good, and with it the majority of voters",
     552: "a disk was lost while the other replica died, before anybody knew: more than min.insync.replicas 1 bears",
+    286: "what a leader had read for a follower was lost when that asked again meanwhile: of an idle partition it never heard more",
+    427: "two replicas lost unflushed records with their power, and the third its disk, unknown to anybody: more than flush=interval bears",
     683: "an operator waited for ever for the answer of a controller that had died",
 }
 

@@ -168,7 +168,10 @@ class ReplicaSession:
             self._answer(rows)
 
     async def _read_cold(self, key: Key) -> None:
-        """A follower that is far behind gets one partition at a time, read away from the loop."""
+        """A follower that is far behind gets one partition at a time, read away from the loop.
+
+        It may ask again meanwhile: then that question gets the answer. What nobody hears is not noted, and stays ready to be told.
+        """
         rows: list[Fetched] = []
         parked, wish, partition = self._parked, self._wishes.get(key), self._watched.get(key)
         if parked is not None and wish is not None and partition is not None:
@@ -178,11 +181,13 @@ class ReplicaSession:
                 row = self._checked(partition, wish) or self._row(partition, wish, data)
             except (OffsetOutOfRange, DiskFailed) as failure:
                 row = self._failed(partition, wish, failure)
-            if self._wishes.get(key) is wish:
+            if self._parked is not None and self._wishes.get(key) is wish:
                 self._note(key, row, rows)
         self._is_answering = False
-        if self._parked is not None and self._parked is parked:
+        if rows:
             self._answer(rows)
+        elif self._ready:
+            self._answer_soon()
 
     def _note(self, key: Key, row: Fetched, rows: list[Fetched]) -> None:
         """Rows that say nothing new are left out. One with bytes is looked at again when it is asked for from further on."""

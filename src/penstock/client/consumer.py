@@ -218,9 +218,15 @@ class Consumer:
         self._source.hurry()
 
     def _go_to(self, place: Place, offset: int) -> None:
-        self._source.seek(place, offset)
-        self._discard([place])
+        if self.group is not None or self._start == "latest":  # What "latest" was when reading began, only the library knows.
+            self._source.seek(place, offset)
+            self._discard([place])
+            self._progress.sought(place, offset)
+            return
+        # Not the library's own seek: one that comes while it still asks where a partition begins is lost without a word.
         self._progress.sought(place, offset)
+        self._discard(self.assignment())
+        self._source.read_from({each: self._progress.position(each) for each in self.assignment()}, self._start)
 
     def _begin(self) -> None:
         self._must_be_open()

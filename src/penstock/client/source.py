@@ -53,10 +53,15 @@ class Source:
 
     def take_all(self, topics: list[str], start: Start) -> None:
         """Reads every partition that these topics have now, as a member of nothing."""
-        offset = confluent_kafka.OFFSET_END if start == "latest" else confluent_kafka.OFFSET_BEGINNING
-        partitions = [TopicPartition(topic, number, offset) for topic in topics for number in self._partitions_of(topic)]
-        self._library.assign(partitions)
-        self._on_assigned(_places(partitions))
+        places = [(topic, number) for topic in topics for number in self._partitions_of(topic)]
+        self.read_from(dict.fromkeys(places), start)
+        self._on_assigned(places)
+
+    def read_from(self, offsets: Mapping[Place, int | None], start: Start) -> None:
+        """As a member of nothing: these partitions from now on, each from its offset, or from the start where there is none."""
+        end = confluent_kafka.OFFSET_END if start == "latest" else confluent_kafka.OFFSET_BEGINNING
+        with self._translated(ReadFailed, "the partitions cannot be read"):
+            self._library.assign(_with_offsets({place: end if offset is None else offset for place, offset in offsets.items()}))
 
     def fetch(self, count_max: int, timeout: float) -> Iterator[list[Message]]:
         """What has come, as soon as something has; nothing when time is up.

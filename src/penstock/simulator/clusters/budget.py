@@ -4,7 +4,8 @@ Processes may die and machines lose their power in any number, all at once too: 
 as they like. Disks are different: what a lost disk held is gone, so one is taken only where every partition has another replica that has
 all that was acknowledged, where a majority of voters keeps its disks, and where the last loss has been made good.
 Nor may others fall silent before anybody knows of the loss: where one replica may acknowledge alone (min.insync.replicas 1), the lost one
-would be waited for, since nobody else is known to have everything. There a machine first goes, and its disk when the others go on.
+would be waited for, since nobody else is known to have everything. There a machine first goes, and its disk when the others go on. The
+same holds where acknowledgements do not wait for flushes: a member that has lost its power may be none any more when it is back.
 """
 
 from collections.abc import Iterator
@@ -38,10 +39,11 @@ def is_known_to_be_away(cluster: Cluster, host: str) -> bool:
 
 
 def _held(controller: Node, node_id: NodeId) -> Iterator[tuple[int, PartitionState]]:
-    """What the node holds, each with the least size of its in-sync set."""
+    """What the node holds, each with how many are sure to have what was acknowledged."""
     for topic, _, state in controller.image.each_partition():
         if node_id in state.replicas:
-            yield min(controller.controller.config_of(topic).min_insync_replicas, len(state.replicas)), state
+            config = controller.controller.config_of(topic)
+            yield min(config.min_insync_replicas, len(state.replicas)) if config.acknowledges_after_flush else 1, state
 
 
 def has_another(members: tuple[NodeId, ...], node_id: NodeId) -> bool:
