@@ -346,6 +346,8 @@ def test_names_are_one_space_for_both_kinds() -> None:
     assert [(listed.group, listed.kind) for listed in company.coordinator.groups()] == [("g", "consumer")]
     assert company.joined(company.join(protocol_type="connect")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     client.leave()
+    assert company.joined(company.join(session_ms=1)).error is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert company.coordinator.groups()[0].kind == "consumer", "whoever is refused changes nothing"
     member_id, token = company.come()
     assert company.joined(token).error is NONE, "an empty group is of the kind of whoever comes first"
     assert [(listed.group, listed.kind) for listed in company.coordinator.groups()] == [("g", "classic")]

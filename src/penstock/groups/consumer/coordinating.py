@@ -3,6 +3,8 @@
 Group names are one namespace: a classic command to a group of the new kind is answered here, too.
 """
 
+from typing import assert_never
+
 from penstock.errors import ErrorCode
 from penstock.groups import commands, committing, pending
 from penstock.groups.consumer import classic
@@ -18,7 +20,19 @@ from penstock.groups.consumer.records import (
 from penstock.groups.consumer.session import ConsumerSession
 from penstock.groups.draft import Draft, Sessions
 from penstock.groups.image import GroupsImage
+from penstock.groups.joining import fault_of_request
 from penstock.vocabulary import Instant
+
+GroupCommand = (
+    commands.JoinGroup
+    | commands.SyncGroup
+    | commands.Heartbeat
+    | commands.LeaveGroup
+    | commands.CommitOffsets
+    | commands.CommitPending
+    | commands.DeleteOffsets
+    | commands.DeleteGroup
+)
 
 
 def decide(command: commands.Command, draft: Draft) -> bool:
@@ -31,11 +45,17 @@ def decide(command: commands.Command, draft: Draft) -> bool:
     group = draft.image.consumers.groups.get(command.group)
     if group is None:
         return False
+    if isinstance(command, commands.JoinGroup) and not group.members:
+        if fault_of_request(command, draft) is ErrorCode.NONE and command.protocol_type and command.protocols:
+            draft.records.append(ConsumerGroupGone(group.name))  # An empty group is of the kind of whoever comes first.
+        return False
+    _decide_for(group, command, draft)
+    return True
+
+
+def _decide_for(group: ConsumerGroup, command: GroupCommand, draft: Draft) -> None:
     match command:
         case commands.JoinGroup():
-            if not group.members:
-                draft.records.append(ConsumerGroupGone(group.name))  # An empty group is of the kind of whoever comes first.
-                return False
             classic.join(group, command, draft)
         case commands.SyncGroup():
             classic.sync(group, command, draft)
@@ -51,7 +71,8 @@ def decide(command: commands.Command, draft: Draft) -> bool:
             committing.delete_offsets(group, command, draft.image, draft)
         case commands.DeleteGroup():
             committing.delete_group(group, command, draft.image, draft)
-    return True
+        case _:
+            assert_never(command)
 
 
 def replayed(record: ConsumerRecord, sessions: Sessions) -> None:
