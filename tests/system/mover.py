@@ -3,7 +3,9 @@
 It is what a user would write: the Python face's loop, ended by whatever it cannot go on from, and started again by whoever looks after it.
 """
 
+import faulthandler
 import json
+import signal
 import sys
 
 from penstock.client import Consumer, Message, Outgoing, Producer, read_process_write
@@ -18,6 +20,7 @@ QUICK = {
 
 def main() -> None:
     options = json.loads(sys.argv[1])
+    faulthandler.register(signal.SIGUSR1)  # Asked where it stands, it says so.
     name, target = options["name"], options["target"]
 
     def step(message: Message) -> list[Outgoing]:

@@ -6,6 +6,7 @@ Two movers share a group; each is killed and started again at random, as are the
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import pytest
 from announced import needs_announced
-from cli.running import penstock
+from cli.running import Ended, penstock
+from confluent_kafka import Consumer as LibraryConsumer
+from confluent_kafka import KafkaException, TopicPartition
 from system import librdkafka
 from system.clusters import Cluster
 
@@ -67,7 +70,11 @@ class Mover:
             self.start()
 
     def says(self) -> str:
-        return self._said.read_text()[-2_000:]
+        """Its last words, and where it stands."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(0.2)
+        return self._said.read_text()[-3_000:]
 
     def kill(self) -> None:
         self._process.kill()
@@ -117,6 +124,14 @@ def story(bootstrap: str, movers: list[Mover]) -> str:
     asked = [["transactions", "list"], *(["transactions", "describe", f"mover-{number}"] for number in range(2))]
     asked += [["groups", "describe", "movers"], ["groups", "members", "movers"], ["transactions", "list", "--hanging"]]
     told = [penstock(*each, "--bootstrap", bootstrap) for each in asked]
+    careful = LibraryConsumer({"bootstrap.servers": bootstrap, "group.id": "movers", "isolation.level": "read_committed"})
+    for partition in range(PARTITIONS):
+        try:
+            (place,) = careful.committed([TopicPartition("from", partition)], timeout=3)
+            told.append(Ended(0, f"from-{partition} is stable: {place}", ""))
+        except KafkaException as failure:
+            told.append(Ended(1, "", f"from-{partition} is not stable: {failure}"))
+    careful.close()
     return "\n".join([*(ended.out + ended.err for ended in told), *(f"{mover.words} {mover.says()}" for mover in movers)])
 
 
