@@ -23,6 +23,7 @@ from penstock.client import (
     TransactionFailed,
     read_process_write,
 )
+from penstock.client.transaction_calls import TransactionCalls
 from penstock.testing import broker
 from penstock.testing.topics import create_topic
 
@@ -278,6 +279,22 @@ def test_a_partition_lost_in_the_middle_aborts_what_was_made_of_it(bootstrap: st
         mine = poll_count(first, 5)
         assert sorted(map(str, values(mine + got))) == sorted(map(str, numbered(10))), "each is delivered again, to whoever has it now"
     assert read(bootstrap, bills) == []
+
+
+def test_a_library_that_does_not_come_back_ends_the_producer():
+    """As librdkafka 2.16 does when a group's coordinator goes away at the wrong moment."""
+
+    class Stuck:
+        def send_offsets_to_transaction(self, *_: object) -> None:
+            threading.Event().wait()
+
+    class Wire:
+        library, trouble = Stuck(), ""
+
+    calls = TransactionCalls(Wire(), "stuck", seconds=0.1)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(TransactionFailed, match="does not come back"):
+            calls.take_in({("t", 0): 1}, None)
 
 
 # The whole loop.

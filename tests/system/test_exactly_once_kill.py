@@ -25,7 +25,7 @@ from system.clusters import Cluster
 
 from penstock.client import Consumer, Producer
 
-pytestmark = pytest.mark.paired
+pytestmark = [pytest.mark.paired, pytest.mark.timeout(400)]  # A mover that librdkafka left hanging takes ten seconds to find out.
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "200"))

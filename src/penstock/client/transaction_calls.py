@@ -31,6 +31,7 @@ from penstock.client.library import confluent_kafka
 from penstock.client.progress import Place
 
 RETRY_SECONDS = 0.1
+GRACE_SECONDS = 1.0  # Beyond the time that the library was given.
 FENCED_CODES = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED"})
 
 IN_DOUBT = "make a new producer with this transactional_id, which settles it, and let the consumer begin from what its group committed"
@@ -65,10 +66,12 @@ class TransactionCalls:
     def take_in(self, offsets: Mapping[Place, int], group: Any) -> None:
         """`group` is what the library's consumer says of its membership: the broker refuses offsets of one who is a member no more."""
         places = [confluent_kafka.TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        self._patiently(
-            f"{self._who} cannot take the group's offsets in",
-            lambda seconds: self._channel.library.send_offsets_to_transaction(places, group, seconds),
-        )
+        what = f"{self._who} cannot take the group's offsets in"
+
+        def ask(seconds: float) -> None:
+            self._watched(what, seconds, lambda: self._channel.library.send_offsets_to_transaction(places, group, seconds))
+
+        self._patiently(what, ask)
 
     def commit(self) -> None:
         try:
@@ -112,6 +115,25 @@ class TransactionCalls:
             if not error.retriable() or time.monotonic() >= deadline:
                 self._judge(what, error)
             time.sleep(RETRY_SECONDS)
+
+    def _watched(self, what: str, seconds: float, call: Callable[[], object]) -> None:
+        """librdkafka 2.16 may never return here, whatever time it is given (its issues 5456 and 5511): then this producer is at its end,
+        and the thread that waits in it is left behind."""
+        failures: list[BaseException] = []
+
+        def wait_for_it() -> None:
+            try:
+                call()
+            except BaseException as failure:
+                failures.append(failure)
+
+        waiting = threading.Thread(target=wait_for_it, name="penstock-offsets", daemon=True)
+        waiting.start()
+        waiting.join(seconds + GRACE_SECONDS)
+        if waiting.is_alive():
+            self._end(TransactionFailed(f"{what}: librdkafka does not come back", "make a new producer with this transactional_id"))
+        if failures:
+            raise failures[0]
 
     def _judge(self, what: str, error: confluent_kafka.KafkaError) -> None:
         if error.name() in FENCED_CODES:
