@@ -19,7 +19,9 @@ CAUGHT_LAST = {
     "removes-old-segments-before-the-swap-is-durable": (39,),
     "replies-when-ready": (39,),
     "takes-the-page-cache-for-the-disk": (58,),
+    "tells-offsets-that-may-still-change": (118,),
     "trusts-a-stale-index": (15,),
+    "verifies-by-the-name-alone": (104,),
 }
 
 pytestmark = pytest.mark.timeout(900)  # Some are caught by one seed in a hundred, and the machine may be busy.
