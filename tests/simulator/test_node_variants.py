@@ -16,6 +16,7 @@ CAUGHT_LAST = {
     "keeps-the-first-record-of-a-key": (199,),
     "leaves-half-a-batch-on-a-full-disk": (84,),
     "leaves-no-note-of-a-failed-flush": (11,),
+    "lets-members-of-the-past-commit": (224,),
     "removes-old-segments-before-the-swap-is-durable": (39,),
     "replies-when-ready": (39,),
     "takes-the-page-cache-for-the-disk": (58,),
