@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from machine import PROBES, missing
 
+ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
 SKIPS = pytest.StashKey[Counter[str]]()
 
 
@@ -46,6 +47,8 @@ def pytest_collection_finish() -> None:
     """Thousands of tests stay until the end: the collector need not look at them again and again. It took a third of a simulated world."""
     gc.collect()
     gc.freeze()
+    # From here on processes are started by tests, and no more workers by pytest.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ABSENT), os.environ.get("PYTHONPATH")]))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

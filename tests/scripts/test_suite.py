@@ -40,7 +40,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, *arguments: str, require: str = "") -> "subprocess.CompletedProcess[str]":
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "PYTEST_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "PYTEST_", "PYTHONPATH"))}
     command = [sys.executable, "scripts/suite.py", *arguments]
     return subprocess.run(command, cwd=project, env=kept | {"PENSTOCK_REQUIRE": require}, capture_output=True, text=True, check=False)
 

@@ -32,7 +32,7 @@ def test_the_same_node(penstock_broker):
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments]
     environment = clean_environment({"NODES": str(project / "nodes")})
     return subprocess.run(command, cwd=project, capture_output=True, text=True, env=environment, timeout=150, check=False)
 
