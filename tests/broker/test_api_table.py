@@ -73,7 +73,7 @@ def bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[s
         case ApiKey.DESCRIBE_TOPIC_PARTITIONS:
             return [{"topics": []}, {"topics": [{"name": name}], "cursor": {"topic_name": name, "partition_index": 0}}]
         case _:
-            return cluster_bodies(api, name) or group_bodies(api, version, name, topic_id)
+            return cluster_bodies(api, name) or transaction_bodies(api, name) or group_bodies(api, version, name, topic_id)
 
 
 def cluster_bodies(api: ApiKey, name: str) -> list[dict[str, Any]]:
@@ -94,6 +94,32 @@ def cluster_bodies(api: ApiKey, name: str) -> list[dict[str, Any]]:
             return [{"cluster_id": None, "timeout_ms": 100, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1", "listeners": []}]
         case ApiKey.REMOVE_RAFT_VOTER:
             return [{"cluster_id": None, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1"}]
+        case _:
+            return []
+
+
+def transaction_bodies(api: ApiKey, name: str) -> list[dict[str, Any]]:
+    """Requests about a transactional id that nobody has begun with, about this topic."""
+    producer = {"transactional_id": "t", "producer_id": 77, "producer_epoch": 3}
+    match api:
+        case ApiKey.ADD_PARTITIONS_TO_TXN:
+            topics = [{"name": name, "partitions": [0, 7]}]
+            return [{f"v3_and_below_{field}": value for field, value in {**producer, "topics": topics}.items()}]
+        case ApiKey.ADD_OFFSETS_TO_TXN:
+            return [producer | {"group_id": name}]
+        case ApiKey.END_TXN:
+            return [producer | {"committed": committed} for committed in (True, False)]
+        case ApiKey.TXN_OFFSET_COMMIT:
+            partitions = [{"partition_index": index, "committed_offset": 5, "committed_metadata": None} for index in (0, 7)]
+            return [producer | {"group_id": name, "topics": [{"name": name, "partitions": partitions}]}]
+        case ApiKey.WRITE_TXN_MARKERS:
+            topics = [{"name": name, "partition_indexes": [0, 7]}]
+            marker = {"producer_id": 77, "producer_epoch": 3, "topics": topics, "coordinator_epoch": 0}
+            return [{"markers": [marker | {"transaction_result": is_commit}]} for is_commit in (True, False)]
+        case ApiKey.DESCRIBE_TRANSACTIONS:
+            return [{"transactional_ids": ["t", ""]}]
+        case ApiKey.LIST_TRANSACTIONS:
+            return [{"state_filters": ["Ongoing", "Nonsense"], "producer_id_filters": [77]}]
         case _:
             return []
 

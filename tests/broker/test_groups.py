@@ -56,8 +56,8 @@ async def test_two_who_ask_at_once_get_one_topic(serving: Serving) -> None:
         assert (await line.receive()).coordinators[0].error_code == 0
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9])
-async def test_only_groups_are_coordinated(serving: Serving, key_type: int) -> None:
+@pytest.mark.parametrize("key_type", [2, 9])
+async def test_only_groups_and_transactions_are_coordinated(serving: Serving, key_type: int) -> None:
     line = await opened(serving)
     answer = await line.ask(ApiKey.FIND_COORDINATOR, key_type=key_type, coordinator_keys=["x"])
     assert answer.coordinators[0].error_code == 42
