@@ -53,6 +53,11 @@ class MarkerSending:
         self._looking[coordinator] = False
         self._node.spawn(self._look(coordinator))
 
+    def forget(self, coordinator: "TransactionsPartition") -> None:
+        """Another node coordinates, and reads from the log what is owed."""
+        for table in (self._under_way, self._pauses, self._wants_all):
+            table.pop(coordinator, None)
+
     async def _look(self, coordinator: "TransactionsPartition") -> None:
         try:
             while True:
@@ -65,8 +70,7 @@ class MarkerSending:
             if coordinator.state is not None:  # Nothing is committed for a while. Somebody else looks after it, or we do, later.
                 self._look_again(coordinator)
             else:
-                for table in (self._under_way, self._pauses, self._wants_all):
-                    table.pop(coordinator, None)
+                self.forget(coordinator)
         finally:
             del self._looking[coordinator]
 
@@ -146,6 +150,8 @@ class MarkerSending:
             )  # fmt: skip
 
     def _look_again(self, coordinator: "TransactionsPartition") -> None:
+        if coordinator.state is None:
+            return
         self._wants_all[coordinator] = None
         pause = self._pauses.get(coordinator, PAUSE_SECONDS_MIN)
         self._pauses[coordinator] = min(2 * pause, PAUSE_SECONDS_MAX)

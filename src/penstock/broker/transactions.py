@@ -17,6 +17,7 @@ from penstock.links import kinds
 from penstock.links.door import Asked
 from penstock.links.failures import LinkFailure
 from penstock.links.transaction_calls import Added, AddToTransaction, read_add, read_added, write_add, write_added
+from penstock.partition.partition import Partition
 from penstock.settings import MIB
 from penstock.transactions import commands, records
 from penstock.transactions.bounds import TransactionSettings
@@ -58,6 +59,12 @@ class Transactions(Coordinators[TransactionCoordinator, Command, Record]):
 
     def _changed(self, coordinator: TransactionsPartition) -> None:
         self.markers.look_soon(coordinator)
+
+    def partition_left(self, partition: Partition) -> None:
+        coordinator = self._coordinators.get(partition.index)
+        super().partition_left(partition)
+        if coordinator is not None and coordinator.partition is partition:
+            self.markers.forget(coordinator)
 
     def settings_changed(self) -> None:
         """The node's settings were changed while it runs."""
