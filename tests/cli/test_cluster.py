@@ -248,6 +248,7 @@ def test_an_unclean_election_asks_first_and_says_what_is_lost(cluster: Cluster):
     cluster.penstock("produce", "torn", given="1\n")
     cluster.succeed("kill-node", "1")
     cluster.succeed("restart-node", "2")
+    _wait_for(cluster, "torn", in_sync="")
     assert cluster.lines("torn") == [("none", "1,2", "")]
     assert "Elr: 1\t" in cluster.penstock("topics", "describe", "torn", "--unavailable-partitions")
     refused = cluster.run("elect", "unclean", "--topic", "torn")

@@ -1,5 +1,6 @@
 """`penstock cluster drain` and `forget-node`: a node emptied of its partitions, and told to the others as gone for good."""
 
+import asyncio
 from pathlib import Path
 
 import click
@@ -13,6 +14,9 @@ from penstock.cli.reassignment_plans import without
 from penstock.cli.talking import talk
 from penstock.peers.client import Client
 from penstock.peers.cluster_changes import forget_node as forget
+
+STOPPED_SECONDS = 10.0
+LOOK_SECONDS = 0.3
 
 
 @click.command()
@@ -45,6 +49,21 @@ def drain(number: int, throttle: int | None, execute: bool, directory: Path | No
     talk(bootstrap_of(directory, bootstrap), conversation)
 
 
+async def _is_gone(client: Client, number: int, seconds: float) -> bool:
+    """The others miss a node that was stopped a moment ago only after its session."""
+    deadline = client.router.deadline(seconds)
+    while number in (await take_picture(client)).live():
+        if deadline.left_s() <= 0:
+            return False
+        await asyncio.sleep(LOOK_SECONDS)
+    return True
+
+
+def _may_have_stopped(directory: Path | None, number: int) -> bool:
+    local = None if directory is None else LocalCluster.load(directory)
+    return local is None or number not in local.nodes or not local.is_running(number)
+
+
 @click.command("forget-node")
 @click.argument("number", type=int, metavar="N")
 @cluster_options
@@ -57,7 +76,7 @@ def forget_node(number: int, directory: Path | None, bootstrap: str | None) -> N
         if held:
             what = f"node {number} still holds {len(held)} partitions, {held[0]} for one"
             raise Fault(what, f"move them first: penstock cluster drain {number} --execute")
-        if number in picture.live():
+        if not await _is_gone(client, number, STOPPED_SECONDS if _may_have_stopped(directory, number) else 0.0):
             raise Fault(f"node {number} is up", "stop it first")
         await forget(client.router, number, client.router.deadline(None))
 
