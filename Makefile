@@ -1,6 +1,8 @@
 # The one door. Every target makes what it needs on a machine that has python3 (3.11 or newer) and make.
 # A C compiler is optional: without one Penstock installs all the same and checks records more slowly.
-# Java is optional too: with it and Maven the suite also plays Apache Kafka's own clients; only `make bench-peers` and `bench-cluster` need them.
+# Java is optional too. Pipelines run on it (Spark): where it is missing, `make setup` installs it from the system's packages if it may, else
+# says what to install, and everything else runs. With Maven beside it the suite also plays Apache Kafka's own clients; `make bench-peers` and
+# `bench-cluster` need both.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -24,6 +26,7 @@ $(BIN)/python:
 $(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/wire/*.pyx) | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/dev.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PYTHON) scripts/java.py
 	@touch $@
 
 demo: setup ## Start a node, write keyed records, read them back.

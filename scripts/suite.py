@@ -4,6 +4,7 @@
 
 Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
 Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
+Tests on Spark carry the marker `spark` and run in one process: they share a session, which takes both cores anyway.
 The closing lines say what was skipped and why, over all parts.
 """
 
@@ -26,8 +27,9 @@ def main() -> int:
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
     parts = [
-        (["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired"], asked.paths),
+        (["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired and not spark"], asked.paths),
         (["-n", "2", "--dist", "loadfile", "-m", "paired"], files_with("paired", asked.paths)),
+        (["-m", "spark and not serial"], files_with("spark", asked.paths)),
         (["-m", "serial"], files_with("serial", asked.paths)),
     ]
     if asked.soak:

@@ -52,13 +52,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker in item.iter_markers("needs"):
-        for name in marker.args:
-            reason = missing(name)
-            if reason and name in required_here():
-                pytest.fail(f"this machine must have {name} (PENSTOCK_REQUIRE): {reason}", pytrace=False)
-            if reason:
-                pytest.skip(f"needs {name}: {reason}")
+    wanted = [name for marker in item.iter_markers("needs") for name in marker.args]
+    if item.get_closest_marker("spark") is not None:
+        wanted.append("spark")
+    for name in wanted:
+        reason = missing(name)
+        if reason and name in required_here():
+            pytest.fail(f"this machine must have {name} (PENSTOCK_REQUIRE): {reason}", pytrace=False)
+        if reason:
+            pytest.skip(f"needs {name}: {reason}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

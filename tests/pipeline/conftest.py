@@ -1,0 +1,80 @@
+"""What the tests of the pipeline share: one Spark session, one real node, and a plain Kafka client that writes and reads beside Spark.
+
+A session costs seconds of both cores, so that there is one for the whole run, in one process: tests that ask for `spark` carry the marker
+`spark`, which `scripts/suite.py` runs as a part of its own. Tests keep apart by topics, query names and checkpoints in `tmp_path`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pipeline_topics import Topics
+    from pyspark.sql import SparkSession
+
+    from penstock.testing.brokers import Broker
+
+TEST_SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",  # What a test wants to see of a failure is in its exception.
+}
+
+
+@pytest.fixture(scope="session")
+def spark_settings() -> dict[str, str]:
+    """What the session is started with beside the settings of penstock.pipeline.session; for tests that start Spark in a process of their own."""
+    from spark_home import JAVA_OPTIONS
+
+    return TEST_SETTINGS | {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
+
+
+@pytest.fixture(scope="session")
+def _one_spark(spark_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    from spark_home import byte_compiled_home
+
+    from penstock.pipeline.session import session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    with byte_compiled_home(tmp_path_factory.mktemp("spark")):
+        running = session("penstock-tests", master="local[2,3]", settings=spark_settings | {"spark.sql.warehouse.dir": str(warehouse)})
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def spark(request: pytest.FixtureRequest, _one_spark: "SparkSession") -> Iterator["SparkSession"]:
+    """The shared session on local[2,3]. What a test leaves running is stopped after it."""
+    if request.node.get_closest_marker("spark") is None:
+        pytest.fail("a test with the session must carry the marker `spark`: pytestmark = pytest.mark.spark", pytrace=False)
+    yield _one_spark
+    for query in _one_spark.streams.active:
+        query.stop()
+    _one_spark.streams.resetTerminated()
+    _one_spark.catalog.clearCache()
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator["Broker"]:
+    """A real node that all these tests share; `node.bootstrap` is its address. A test that stops or restarts one starts its own."""
+    from penstock.testing.brokers import broker
+
+    with broker(flush="os") as running:
+        yield running
+
+
+@pytest.fixture
+def topics(node: "Broker") -> Iterator["Topics"]:
+    """Makes, writes and reads topics of the shared node with the ecosystem's own client."""
+    from pipeline_topics import Topics
+
+    with Topics(node.bootstrap) as helper:
+        yield helper
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A directory for the checkpoint of one query."""
+    return str(tmp_path / "checkpoint")
