@@ -168,9 +168,41 @@ def encode_batch(
     if not chosen:
         raise ValueError("a batch has at least one record")
     base_timestamp = chosen[0].timestamp_ms
-    payload = compress(Codec(codec), b"".join(encode_record(record, delta, base_timestamp) for delta, record in enumerate(chosen)))
+    return wrap_records(
+        b"".join(encode_record(record, delta, base_timestamp) for delta, record in enumerate(chosen)),
+        record_count=len(chosen),
+        base_timestamp_ms=base_timestamp,
+        max_timestamp_ms=max(map(attrgetter("timestamp_ms"), chosen)),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        codec=codec,
+        is_transactional=is_transactional,
+        is_control=is_control,
+    )
+
+
+def wrap_records(
+    payload: bytes,
+    *,
+    record_count: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    codec: int = Codec.NONE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytearray:
+    """Makes a batch of records that are encoded already, one after the other, their offset deltas dense from 0."""
+    packed = compress(Codec(codec), payload)
     attributes = codec | (TRANSACTIONAL_BIT if is_transactional else 0) | (CONTROL_BIT if is_control else 0)
-    batch = bytearray(HEADER_BYTES + len(payload))
+    batch = bytearray(HEADER_BYTES + len(packed))
     _HEADER.pack_into(
         batch,
         0,
@@ -180,15 +212,15 @@ def encode_batch(
         MAGIC,
         0,
         attributes,
-        len(chosen) - 1,
-        base_timestamp,
-        max(map(attrgetter("timestamp_ms"), chosen)),
+        record_count - 1,
+        base_timestamp_ms,
+        max_timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(chosen),
+        record_count,
     )
-    batch[HEADER_BYTES:] = payload
+    batch[HEADER_BYTES:] = packed
     _CRC.pack_into(batch, _CRC_AT, crc32c(batch, _CRC_FROM, len(batch)))
     return batch
 
