@@ -175,7 +175,7 @@ def _submitted() -> dict[str, str]:
         return {}
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # type: ignore[attr-defined] # Before it, a conf here knows nothing of spark-submit's.
+    SparkContext._ensure_initialized()  # Before it, a conf here knows nothing of spark-submit's.
     return dict(SparkConf().getAll())
 
 
