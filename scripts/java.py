@@ -1,4 +1,4 @@
-"""Sees to Java, which Spark runs on: where it is missing it is installed from the system's packages, if this is a system and a user that may.
+"""Sees to Java, which Spark runs on: where it is missing it is installed from the system's packages, if system and user are such.
 
     python scripts/java.py
 
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "openjdk-25-jre-headless")  # What Spark 4 runs on; the first that there is.
+PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "openjdk-25-jre-headless")  # What Spark 4 runs on.
 OTHER_SYSTEMS = "on Fedora: dnf install java-21-openjdk-headless; on macOS: brew install openjdk@17"
 
 

@@ -25,7 +25,7 @@ TEST_SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark_settings() -> dict[str, str]:
-    """What the session is started with beside the settings of penstock.pipeline.session; for tests that start Spark in a process of their own."""
+    """What the session is started with beside those of penstock.pipeline.session; also for tests that start a Spark of their own."""
     from spark_home import JAVA_OPTIONS
 
     return TEST_SETTINGS | {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
