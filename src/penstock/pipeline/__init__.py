@@ -8,6 +8,10 @@
 | `source/` | topics read, in batches or as a stream |
 | `sink/` | frames written to topics, exactly once |
 | `session` | a Spark session with every setting that measurements asked for |
+| `stage` `pipeline` | what a pipeline is made of: plain values |
+| `ends` `running` `progress` `state` | how a pipeline is run: its ends in Spark, its queries, what they tell, who runs it |
+| `steps/` | functions from frame to frame that jobs share |
+| `jobs/` | the jobs that ship, one file each |
 | `brokers` `options` `complaints` | the blocking door to brokers; options read and refused; refusals in words |
 
 Rules: Spark and Arrow are imported below this package only, so that everything else of Penstock runs without them. Brokers are reached by
@@ -15,6 +19,13 @@ Kafka's protocol alone, through `peers/`. Nothing here knows a node.
 """
 
 from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.pipeline import BatchContext, Job, JobOption, Pipeline
 from penstock.pipeline.session import session
+from penstock.pipeline.stage import Context, FromFrame, FromTopic, Stage, ToBatches, ToFormat, ToTopic
 
-__all__ = ["PipelineComplaint", "session"]
+__all__ = [
+    "session",
+    "Pipeline", "Stage", "FromTopic", "FromFrame", "ToTopic", "ToFormat", "ToBatches", "Context",
+    "Job", "JobOption", "BatchContext",
+    "PipelineComplaint",
+]  # fmt: skip
