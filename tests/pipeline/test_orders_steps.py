@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark]
 
 RECORD = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
 GOOD = {"order_id": "o-1", "customer_id": "c-1", "amount_cents": 250, "ordered_at": "2026-01-01T12:00:00.500Z"}
+TOO_LATE = "too late to be counted"
 WRITTEN = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 
 
@@ -35,8 +36,12 @@ def order(**changes: Any) -> bytes:
     return json.dumps({name: value for name, value in (GOOD | changes).items() if value is not ...}).encode()
 
 
+def renamed(value: bytes | None, number: int) -> bytes:
+    return json.dumps(json.loads(value or b"") | {"order_id": f"o-{number}"}).encode()
+
+
 def test_each_order_is_judged_by_the_first_thing_that_is_wrong_with_it(spark: "SparkSession") -> None:
-    from penstock.pipeline.steps.orders import judged, routed
+    from penstock.pipeline.steps.orders import validated
 
     cases = {
         order(): None,
@@ -53,40 +58,32 @@ def test_each_order_is_judged_by_the_first_thing_that_is_wrong_with_it(spark: "S
         order(ordered_at="2026-01-01T12:01:31Z"): "ordered_at is more than 60 seconds after the record was written",
         order(ordered_at="2026-01-01T12:01:30Z"): None,
         order(ordered_at="2026-01-01T11:50:30Z"): None,
-        order(ordered_at="2026-01-01T11:50:29Z"): None,
+        order(ordered_at="2026-01-01T11:50:29Z"): f"{TOO_LATE}: ordered_at is more than 600 seconds before the record was written",
     }
-    frame = judged(records(spark, list(cases)))
-    found = frame.orderBy("offset").collect()
-    assert [row.reason for row in found] == list(cases.values())
-    assert [row.offset for row in found if row.is_late] == [14], "ten minutes are late enough, to the second"
-
-    routes = routed(frame, valid="valid", late="late", dead="dead").collect()
-    assert Counter(row.topic for row in routes) == {"valid": 3, "late": 1, "dead": 11}
-    by_value = {row.value: row for row in routes if row.topic == "dead"}
-    assert set(by_value) == {value for value, reason in cases.items() if reason}, "dead letters keep their bytes"
-    assert {row.key: row.value.decode() for row in by_value[b"{}"].headers} == {
-        "penstock.reason": "order_id is missing", "penstock.topic": "raw", "penstock.partition": "0", "penstock.offset": "5",
-    }  # fmt: skip
-    first = next(row for row in routes if row.topic == "valid")
-    assert (bytes(first.key), json.loads(first.value), first.headers) == (b"c-1", GOOD, None)
+    # Two records of the same good order would be one: these have ids of their own.
+    found = validated(records(spark, [value if reason else renamed(value, number) for number, (value, reason) in enumerate(cases.items())]))
+    rows = sorted(found.collect(), key=lambda row: row.origin.offset)
+    assert [row.reason for row in rows] == list(cases.values())
+    assert [tuple(row.origin) for row in rows] == [("raw", 0, offset) for offset in range(len(cases))]
+    dead = [(row.key, row.value) for row in rows if row.reason]
+    assert dead == [(b"k", value) for value, reason in cases.items() if reason], "dead letters keep their bytes"
+    assert (bytes(rows[0].key), json.loads(rows[0].value)) == (b"c-1", GOOD | {"order_id": "o-0"})
 
 
 def test_every_order_of_a_day_is_counted_once_or_put_where_it_can_be_found(spark: "SparkSession") -> None:
     """The whole way on tables, with doubles, late ones, strangers and broken ones among the orders."""
-    from penstock.pipeline.steps.orders import ENRICHED, customers_of, enriched, judged, keyed, once, opened, revenue, routed
+    from penstock.pipeline.steps.orders import ENRICHED, customers_of, enriched, keyed, opened, revenue, validated
 
     book = OrderBook(seed=3, customers=20)
     orders = list(book.orders(2_000))
     expected = Outcome().add(orders)
     assert all(expected.kinds[kind] for kind in Kind), "the example has some of each"
 
-    routes = routed(once(judged(examples(spark, orders))), valid="valid", late="late", dead="dead").cache()
-    late = {json.loads(row.value)["order_id"] for row in routes.where("topic = 'late'").collect()}
-    assert late == expected.too_late
-    assert routes.where("topic = 'dead'").count() == expected.kinds[Kind.BROKEN]
+    judged = validated(examples(spark, orders)).cache()
+    assert judged.where("reason is not null").count() == expected.dead
 
     customers = spark.createDataFrame([*book.customer_records(), (b"c-gone", None)], "key binary, value binary")
-    with_customers = enriched(opened(routes.where("topic = 'valid'")), customers_of(customers)).cache()
+    with_customers = enriched(opened(judged.where("reason is null")), customers_of(customers)).cache()
     rows = with_customers.collect()
     assert Counter(row.order_id for row in rows) == dict.fromkeys(expected.counted, 1)
     assert sum(row.country == "unknown" for row in rows) == expected.kinds[Kind.STRANGER]

@@ -1,8 +1,8 @@
 """The steps of `orders`: raw orders judged, doubles dropped, customers added, revenue summed up by the minute. Frames in, frames out.
 
 Rules:
-- Nothing is lost without a trace. A record that is no order goes to the dead letters as it came, with the reason; an order that comes too
-  late to be counted goes to a topic of its own; an order of a customer whom nobody knows is counted for nobody's country.
+- Nothing is lost without a trace. A record that is no order, or comes too late to be counted, becomes a dead letter as it came, with the
+  reason; an order of a customer whom nobody knows is counted for an unknown country.
 - Whether an order is late is judged by its record's timestamp, not by what else was read so far. A replay judges it the same way.
 - The same `order_id` is the same order: the first one counts, within a span that bounds what must be remembered.
 Not here: topics and where they are read from (jobs/orders.py), and the example's orders (examples/).
@@ -33,15 +33,12 @@ _CENTS_MAX = 10**11  # A billion in the currency: whoever orders for more has mi
 
 
 def judged(raw: DataFrame) -> DataFrame:
-    """Records of raw orders with the order's fields beside them, and in `reason` what is wrong with it; null where nothing is.
-
-    `is_late` says that the order is good but comes too late to be counted."""
+    """Records of raw orders with the order's fields beside them, and in `reason` why one cannot be counted; null where it can."""
     schema = T.StructType([*ORDER.fields, T.StructField(_BROKEN, _TEXT)])
     parsed = F.from_json(F.col("value").cast("string"), schema, {"columnNameOfCorruptRecord": _BROKEN})
     opened = raw.withColumn("order", parsed).withColumn("ordered_at", F.try_to_timestamp("order.ordered_at"))
     fields = [F.col(f"order.{name}").alias(name) for name in _FIELDS if name != "ordered_at"]
-    orders = opened.select(*raw.columns, *fields, "ordered_at", _reason().alias("reason"))
-    return orders.withColumn("is_late", F.col("reason").isNull() & (F.col("ordered_at") < F.col("timestamp") - _span(LATE_AFTER)))
+    return opened.select(*raw.columns, *fields, "ordered_at", _reason().alias("reason"))
 
 
 def once(orders: DataFrame, within: timedelta = DOUBLES_WITHIN) -> DataFrame:
@@ -54,16 +51,16 @@ def once(orders: DataFrame, within: timedelta = DOUBLES_WITHIN) -> DataFrame:
     return told_apart.withWatermark("timestamp", _text(within)).dropDuplicatesWithinWatermark(["identity"]).drop("identity")
 
 
-def routed(orders: DataFrame, *, valid: str, late: str, dead: str) -> DataFrame:
-    """Each judged order as a record for the topic that it belongs to. A dead letter keeps its bytes, with the reason and its place."""
-    topic = F.when(F.col("reason").isNotNull(), dead).when(F.col("is_late"), late).otherwise(valid)
-    is_dead = F.col("reason").isNotNull()
-    clean = F.to_json(F.struct("order_id", "customer_id", "amount_cents", _iso("ordered_at").alias("ordered_at"))).cast("binary")
+def validated(raw: DataFrame) -> DataFrame:
+    """Raw orders as records of clean ones, each once; those with a `reason` keep their bytes and say where they come from."""
+    orders = once(judged(raw))
+    is_good = F.col("reason").isNull()
+    clean = F.to_json(F.struct("order_id", "customer_id", "amount_cents", _iso("ordered_at").alias("ordered_at")))
     return orders.select(
-        F.when(is_dead, F.col("key")).otherwise(F.col("customer_id").cast("binary")).alias("key"),
-        F.when(is_dead, F.col("value")).otherwise(clean).alias("value"),
-        topic.alias("topic"),
-        F.when(is_dead, _dead_letter_headers()).alias("headers"),
+        F.when(is_good, F.col("customer_id").cast("binary")).otherwise(F.col("key")).alias("key"),
+        F.when(is_good, clean.cast("binary")).otherwise(F.col("value")).alias("value"),
+        "reason",
+        F.struct("topic", "partition", "offset").alias("origin"),
     )
 
 
@@ -102,6 +99,7 @@ def keyed(frame: DataFrame, key: Column) -> DataFrame:
 
 def _reason() -> Column:
     """The first thing that is wrong with an order."""
+    behind = F.col("ordered_at") < F.col("timestamp") - _span(LATE_AFTER)
     ahead = F.col("ordered_at") > F.col("timestamp") + _span(EARLY_MAX)
     return (
         F.when(F.col("value").isNull(), "the record has no value")
@@ -112,13 +110,8 @@ def _reason() -> Column:
         .when(~F.col("order.amount_cents").between(1, _CENTS_MAX), f"amount_cents is not between 1 and {_CENTS_MAX}")
         .when(F.col("ordered_at").isNull(), "ordered_at is missing, or no time as in 2026-01-31T12:00:00Z")
         .when(ahead, f"ordered_at is more than {_text(EARLY_MAX)} after the record was written")
+        .when(behind, f"too late to be counted: ordered_at is more than {_text(LATE_AFTER)} before the record was written")
     )
-
-
-def _dead_letter_headers() -> Column:
-    told = ("reason", "topic", "partition", "offset")
-    texts = {name: F.col(name).cast("string").cast("binary") for name in told}
-    return F.array(*(F.struct(F.lit(f"penstock.{name}").alias("key"), text.alias("value")) for name, text in texts.items()))
 
 
 def _iso(column: str) -> Column:
