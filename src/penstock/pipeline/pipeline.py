@@ -49,7 +49,7 @@ class Pipeline:
                 raise PipelineComplaint(
                     f"stage {stage.name!r} has dead letters but writes no topic", "bury them in a stage before, which writes a topic"
                 )
-            if isinstance(stage.sink, ToTopic) and stage.sink.topic in stage.topics()[:-1]:
+            if isinstance(stage.sink, ToTopic) and stage.sink.topic in stage.topics_read():
                 raise PipelineComplaint(f"stage {stage.name!r} writes the topic that it reads", "give it a topic of its own to write")
 
 

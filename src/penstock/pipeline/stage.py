@@ -99,7 +99,5 @@ class Stage:
     dead_letters: str | None = None  # A topic; created where it is missing.
     trigger: str | None = None  # As Spark writes intervals ("1 second"); None leaves it to whoever runs the pipeline.
 
-    def topics(self) -> list[str]:
-        """Those that it reads and writes, in this order, without dead letters."""
-        reads = [name.strip() for name in self.source.topic.split(",")] if isinstance(self.source, FromTopic) else []
-        return [*reads, self.sink.topic] if isinstance(self.sink, ToTopic) else reads
+    def topics_read(self) -> list[str]:
+        return [name.strip() for name in self.source.topic.split(",")] if isinstance(self.source, FromTopic) else []

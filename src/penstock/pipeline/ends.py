@@ -1,0 +1,96 @@
+"""The two ends of a stage in Spark: the frame that it reads, and the writer that takes what its step gave back.
+
+Rules: a stage reads from its topic under its own group, so that its lag shows where every other group's does. What is dead goes to the
+dead letters in the same frame, and so in the same transaction as the rest. Each batch is counted on its way (`OBSERVED`), which the
+query's progress tells.
+Not here: starting the query (running).
+"""
+
+from typing import TYPE_CHECKING, assert_never
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.datasource import NAME
+from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.stage import ORIGIN, REASON, Context, FromFrame, FromTopic, Stage, ToBatches, ToFormat, ToTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+OBSERVED = "penstock"  # The name of the counts in a query's progress.
+BOOTSTRAP = "kafka.bootstrap.servers"
+HEADER = "penstock."  # What stands before the names of a dead letter's headers.
+RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition")
+
+
+def whole_stage(stage: Stage, pipeline: Pipeline, context: Context) -> "DataStreamWriter":
+    """Source, step and sink in one; not started yet."""
+    return written(stage, stage.step(opened(stage, pipeline, context), context), context)
+
+
+def opened(stage: Stage, pipeline: Pipeline, context: Context) -> DataFrame:
+    match stage.source:
+        case FromTopic(topic, starting, options):
+            told = {BOOTSTRAP: context.bootstrap, "subscribe": topic, "startingOffsets": starting, "groupId": pipeline.group(stage)}
+            return context.spark.readStream.format(NAME).options(**(told | dict(options))).load()
+        case FromFrame(build):
+            return build(context)
+        case _:
+            assert_never(stage.source)
+
+
+def written(stage: Stage, frame: DataFrame, context: Context) -> "DataStreamWriter":
+    match stage.sink:
+        case ToTopic(topic, output_mode=mode, options=options):
+            told = {BOOTSTRAP: context.bootstrap} | dict(options)
+            routed = as_records(stage, topic, frame)
+            return counted(routed, stage.dead_letters).writeStream.format(NAME).options(**told).outputMode(mode)
+        case ToFormat(kind, options, mode, partition_by):
+            writer = counted(frame, None).writeStream.format(kind).options(**dict(options)).outputMode(mode)
+            return writer.partitionBy(*partition_by) if partition_by else writer
+        case ToBatches(write, mode):
+            return counted(frame, None).writeStream.foreachBatch(lambda batch, number: write(batch, number, context)).outputMode(mode)
+        case _:
+            assert_never(stage.sink)
+
+
+def as_records(stage: Stage, topic: str, frame: DataFrame) -> DataFrame:
+    """The columns that the sink takes, each row with the topic that it goes to."""
+    if "value" not in frame.columns:
+        has = ", ".join(frame.columns)
+        raise PipelineComplaint(
+            f"stage {stage.name!r} writes to {topic!r}, and its rows have no value but {has}", "give back a column `value`"
+        )
+    routed = frame.withColumn("topic", F.coalesce(F.col("topic"), F.lit(topic)) if "topic" in frame.columns else F.lit(topic))
+    if REASON in frame.columns:
+        routed = _with_dead_letters(stage, routed)
+    return routed.select(*(name for name in RECORD_COLUMNS if name in routed.columns))
+
+
+def counted(frame: DataFrame, dead_letters: str | None) -> DataFrame:
+    """The same frame; how many rows pass, and how many of them to the dead letters, is told with each batch."""
+    is_dead = F.col("topic") == dead_letters if dead_letters is not None else F.lit(False)
+    return frame.observe(OBSERVED, F.count(F.lit(1)).alias("rows"), F.count(F.when(is_dead, 1)).alias("dead_letters"))
+
+
+def _with_dead_letters(stage: Stage, frame: DataFrame) -> DataFrame:
+    if stage.dead_letters is None:
+        raise PipelineComplaint(f"stage {stage.name!r} finds dead letters and has no topic for them", "give the stage dead_letters=…")
+    is_dead = F.col(REASON).isNotNull()
+    told = {"reason": F.col(REASON), "stage": F.lit(stage.name)}
+    if ORIGIN in frame.columns:
+        told |= {name: F.col(f"{ORIGIN}.{name}") for name in ("topic", "partition", "offset")}
+    own = [
+        F.struct(F.lit(HEADER + name).alias("key"), column.cast("string").cast("binary").alias("value")) for name, column in told.items()
+    ]
+    before = F.coalesce(F.col("headers"), F.array().cast(HEADERS)) if "headers" in frame.columns else F.array().cast(HEADERS)
+    headers = F.when(is_dead, F.concat(before, F.array(*own))).otherwise(F.col("headers") if "headers" in frame.columns else F.lit(None))
+    routed = frame.withColumn("headers", headers).withColumn("topic", F.when(is_dead, stage.dead_letters).otherwise(F.col("topic")))
+    if "partition" in frame.columns:  # That of the good topic says nothing about this one.
+        routed = routed.withColumn("partition", F.when(~is_dead, F.col("partition")))
+    return routed
+
+
+HEADERS = "array<struct<key:string,value:binary>>"

@@ -1,0 +1,34 @@
+"""What a query died of, in words: Spark wraps it into pages of two languages' stack traces.
+
+Python workers send their traceback as text inside of a Java exception. Its last line is what our own code said; where there is none, it is
+Spark's own first sentence.
+"""
+
+import re
+
+from penstock.pipeline.complaints import PipelineComplaint
+
+# "module.Class: words", and the lines of advice under it, as they stand at the end of a Python traceback.
+_LAST_WORDS = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<problem>.+)(?P<advice>(?:\n {2}\S.*)*)", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
+_RAISED_BY_US = ("penstock.",)
+_NOISE = re.compile(r"^\[[A-Z_.]+\]\s*|\s*SQLSTATE: \w+\s*$")
+PROBLEM_LENGTH_MAX = 500
+SEE_LOG = "Spark's own account stands in its log"
+
+
+def told_by(failure: BaseException) -> tuple[str, str]:
+    """The problem and the advice."""
+    if isinstance(failure, PipelineComplaint):
+        return failure.problem, failure.advice
+    text = str(failure)
+    _, traceback, raised = text.rpartition(_TRACEBACK)
+    words = list(_LAST_WORDS.finditer(raised)) if traceback else []
+    if words:
+        said = words[0]
+        kind = said["kind"]
+        problem = said["problem"] if kind.startswith(_RAISED_BY_US) else f"{kind.rpartition('.')[2]}: {said['problem']}"
+        advice = "\n".join(line.strip() for line in said["advice"].splitlines() if line.strip())
+        return problem[:PROBLEM_LENGTH_MAX], advice or SEE_LOG
+    first = next((line for line in text.splitlines() if line.strip()), type(failure).__name__)
+    return _NOISE.sub("", first)[:PROBLEM_LENGTH_MAX], SEE_LOG
