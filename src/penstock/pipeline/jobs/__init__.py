@@ -6,19 +6,34 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.pipeline import Job, Pipeline
 
-# Where each job stands; it is imported when it is asked for.
-JOBS: dict[str, str] = {}
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A job that can be listed without loading it, and Spark with it."""
+
+    place: str  # module:object
+    summary: str
+
+
+JOBS = {
+    "orders": Shipped("penstock.pipeline.jobs.orders:JOB", "The worked example: raw orders, validated, enriched, revenue per minute."),
+    "archive": Shipped("penstock.pipeline.jobs.archive:JOB", "Topics into Parquet files or a Delta table, exactly once."),
+    "replay": Shipped("penstock.pipeline.jobs.replay:JOB", "An archive or any table back into a topic, in order for each key."),
+    "snapshot": Shipped("penstock.pipeline.jobs.snapshot:JOB", "A compacted topic as a table of the latest values."),
+    "traffic": Shipped("penstock.pipeline.jobs.traffic:JOB", "A report on rate, size, lag, latency and key skew of topics."),
+}
 
 
 def find(name: str) -> Job:
     """The job of that name, or what stands at `module:object`. Modules of the working directory are found, as Python itself does."""
-    place = JOBS.get(name, name)
+    place = JOBS[name].place if name in JOBS else name
     module, colon, attribute = place.partition(":")
     if not colon:
         raise PipelineComplaint(f"there is no job {name!r}", f"there are {', '.join(JOBS)}; one of your own goes as module:object")
