@@ -8,6 +8,7 @@ import pytest
 from peers.scripted import TestEnv
 
 from penstock.errors import ErrorCode
+from penstock.peers.appending import ProducerIdentity
 from penstock.peers.client import Client
 from penstock.peers.failures import GaveUp, MustAbort, ProducerBroken, ProducerFenced, Refused
 from penstock.peers.fetching import FetchLimits
@@ -15,8 +16,10 @@ from penstock.peers.offsets import LATEST
 from penstock.peers.positions import FROM_EARLIEST, at_offset
 from penstock.peers.producer import ProducerSettings
 from penstock.peers.reader import Reader, ReaderSettings
+from penstock.peers.transaction_admin import describe_transactions
+from penstock.peers.transaction_calls import TransactionCalls
 from penstock.peers.transactions import GroupIdentity, TransactionalProducer, TransactionSettings
-from penstock.vocabulary import TopicPartition
+from penstock.vocabulary import NO_PRODUCER, TopicPartition
 
 COMMITTED = ReaderSettings(fetch=FetchLimits(is_committed_only=True))
 EVERYTHING = ReaderSettings()
@@ -315,5 +318,24 @@ def test_an_impatient_abort_gives_up_what_is_on_its_way_and_the_next_transaction
             await producer.commit()
         await until_stable(client, topic)
         assert await values(client, topic, COMMITTED) == [b"%02d" % place for place in range(20)]
+
+    play(kafka_address, story)
+
+
+def test_many_transactions_are_described_at_once_and_unknown_ones_left_out(kafka_address: str) -> None:
+    async def story(client: Client, topic: str) -> None:
+        names = [f"{topic}-many-{number}" for number in range(5)]
+        identities = {}
+        for name in names:
+            calls = TransactionCalls(client, name, deadline_s=30)
+            identities[name] = await calls.init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=60_000)
+        await TransactionCalls(client, names[0], deadline_s=30).announce(identities[names[0]], [TopicPartition(topic, 1)])
+        found = await describe_transactions(client.router, [*names, f"{topic}-nobody", names[0]], client.router.deadline(30))
+        assert sorted(found) == names
+        assert {name: (one.producer_id, one.producer_epoch) for name, one in found.items()} == identities
+        assert {name: one.state for name, one in found.items()} == dict.fromkeys(names, "Empty") | {names[0]: "Ongoing"}
+        assert found[names[0]].partitions == (TopicPartition(topic, 1),)
+        told = TransactionCalls(client, names[0], deadline_s=30, coordinator=found[names[0]].coordinator)
+        await told.end(identities[names[0]], is_commit=False, is_v2=False)
 
     play(kafka_address, story)

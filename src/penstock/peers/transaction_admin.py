@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Connection
-from penstock.peers.coordinators import Coordinates, Coordinator, only
-from penstock.peers.failures import PeerFailure, Refused, check_code
+from penstock.peers.coordinators import Coordinates, Coordinator, connect, find_all, only
+from penstock.peers.failures import BadAnswer, PeerFailure, Refused, check_code
 from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
 from penstock.vocabulary import TopicPartition
@@ -118,6 +118,30 @@ async def describe_transaction(router: Router, transactional_id: str, deadline: 
         return _described(row, coordinator)
 
     return await _coordinator(router, transactional_id).ask(what, deadline, ask)
+
+
+async def describe_transactions(router: Router, transactional_ids: Sequence[str], deadline: Deadline) -> dict[str, DescribedTransaction]:
+    """Many at once, by id; those that nobody knows are left out. One question for each node that coordinates some of them."""
+    found: dict[str, DescribedTransaction | None] = {}
+
+    async def attempt() -> None:
+        unknown = [name for name in dict.fromkeys(transactional_ids) if name not in found]
+        for node_id, names in (await find_all(router, Coordinates.TRANSACTIONS, unknown, deadline)).items():
+            connection = await connect(router, node_id, deadline)
+            body = {"transactional_ids": names}
+            answer = await connection.call(ApiKey.DESCRIBE_TRANSACTIONS, body, timeout_s=router.timeouts(deadline).whole_s)
+            for row in answer.transaction_states:
+                if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    found[str(row.transactional_id)] = None
+                    continue
+                check_code(row.error_code, f"describe transactional id {row.transactional_id!r}")
+                found[str(row.transactional_id)] = _described(row, node_id)
+        missing = [name for name in transactional_ids if name not in found]
+        if missing:
+            raise BadAnswer(f"describe {len(transactional_ids)} transactional ids: nothing was said of {missing[0]!r}")
+
+    await router.retry(f"describe {len(transactional_ids)} transactional ids", deadline, attempt)
+    return {name: described for name, described in found.items() if described is not None}
 
 
 async def fence(router: Router, transactional_id: str, deadline: Deadline) -> int:

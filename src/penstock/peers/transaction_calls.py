@@ -27,12 +27,13 @@ _V2 = 2
 
 
 class TransactionCalls:
-    def __init__(self, client: Client, transactional_id: str, *, deadline_s: float) -> None:
+    def __init__(self, client: Client, transactional_id: str, *, deadline_s: float, coordinator: int | None = None) -> None:
+        """`coordinator` is the node that is believed to be it."""
         self.is_v2_agreed = False  # By the cluster; known once a coordinator has answered.
         self._router = client.router
         self._transactional_id = transactional_id
         self._deadline_s = deadline_s
-        self._coordinator = Coordinator(client.router, Coordinates.TRANSACTIONS, transactional_id)
+        self._coordinator = Coordinator(client.router, Coordinates.TRANSACTIONS, transactional_id, known=coordinator)
         self._groups: dict[str, Coordinator] = {}
 
     async def init(self, known: ProducerIdentity, *, timeout_ms: int) -> ProducerIdentity:
