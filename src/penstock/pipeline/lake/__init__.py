@@ -1,0 +1,16 @@
+"""Tables of files: what the jobs `archive`, `snapshot` and `replay` write and read, and any frame by `format("penstock-lake")`.
+
+| file | what lives there |
+|---|---|
+| `layout` | directories by partition column, names of files |
+| `staging` | rows → Parquet files, in the task that has them (phase one) |
+| `table` | what a table can do, whatever its format |
+| `parquet_table` `log` `view` | plain Parquet: a log of what counts, and the tree that every reader understands (phase two) |
+| `delta_table` | the same as a Delta table, through `deltalake` (phase two) |
+| `compaction` | which small files become one |
+| `sink` | the format "penstock-lake" as Spark sees it |
+| `reading` | an archive read back as a stream, in order per partition, at a bounded rate |
+
+A write has two phases, as every exactly-once write has: tasks stage files that nobody reads, and the driver makes those of the winning
+attempts count in one step that is keyed (query, batch). Only `sink` and `reading` know Spark.
+"""

@@ -1,0 +1,137 @@
+"""A Delta table that counts each batch once: tasks write the Parquet files, the driver adds them in one commit through `deltalake`.
+
+The commit carries an app transaction (name, number) for each mark, as Delta's protocol has them for exactly this: it stands in the same
+entry of Delta's log as the files, and survives checkpoints of that log. Of two drivers that commit the same mark one is refused by
+the log and looks again. Any reader of Delta sees whole batches only; `compact` is Delta's OPTIMIZE and `clean` its VACUUM.
+Not here: merging rows by key (jobs/snapshot.py replaces a partition as a whole).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.lake.layout import Partition, StagedFile
+from penstock.pipeline.lake.staging import FILE_BYTES, open_directory
+from penstock.pipeline.lake.table import RETAIN_S, Joined, Snapshot, check_same_schema
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+
+COMMIT_ATTEMPTS = 8  # Each failure means that another writer has committed meanwhile; appends of others do not clash, so few are needed.
+
+
+class LakeDelta:
+    format = "delta"
+
+    def __init__(self, path: str, *, partition_by: Sequence[str] = ()) -> None:
+        require_deltalake()
+        self.path = path if "://" in path else open_directory(path)[1]
+        self._partition_by = list(partition_by)
+
+    @property
+    def directory(self) -> str:
+        return self.path
+
+    def exists(self) -> bool:
+        from deltalake import DeltaTable
+
+        return DeltaTable.is_deltatable(self.path)
+
+    def mark(self, name: str) -> int | None:
+        return self._open().transaction_version(name) if self.exists() else None
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        from deltalake import Schema
+
+        if self.exists():
+            table = self._open()
+            check_same_schema(self.path, _described(table.schema()), _described(Schema.from_arrow(schema)))
+            held = ", ".join(table.metadata().partition_columns) or "nothing"
+            if held != (wanted := ", ".join(self._partition_by) or "nothing"):
+                raise PipelineComplaint(
+                    f"the Delta table at {self.path} is partitioned by {held}, not by {wanted}",
+                    "write it with the partition columns that it has, or another table",
+                )
+
+    def commit(self, files: Sequence[StagedFile], *, schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None = None) -> bool:
+        from deltalake import CommitProperties, DeltaTable, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        self.check_schema(schema)
+        for attempt in range(COMMIT_ATTEMPTS):
+            DeltaTable.create(self.path, schema, mode="ignore", partition_by=self._partition_by)
+            table = self._open()
+            if any(number <= _or_below_all(table.transaction_version(name)) for name, number in marks.items()):
+                return False
+            try:
+                table.create_write_transaction(
+                    [_as_action(file) for file in files],
+                    mode="append" if replace is None else "overwrite",
+                    schema=schema,
+                    partition_by=self._partition_by,
+                    partition_filters=[(column, "=", value or "") for column, value in replace] if replace else None,
+                    commit_properties=CommitProperties(app_transactions=[Transaction(name, number) for name, number in marks.items()]),
+                )
+                return True
+            except CommitFailedError:
+                if attempt == COMMIT_ATTEMPTS - 1:
+                    raise
+        return False
+
+    def snapshot(self, partition: Partition | None = None) -> Snapshot:
+        if not self.exists():
+            return Snapshot(self.path, (), 0)
+        actions = pa.table(self._open().get_add_actions(flatten=True)).to_pylist()
+        kept = [one for one in actions if all(_text(one[f"partition.{column}"]) == value for column, value in partition or ())]
+        counts = [one.get("num_records") for one in kept]
+        rows = None if any(count is None for count in counts) else sum(counts)
+        return Snapshot(self.path, tuple(one["path"] for one in kept), rows)
+
+    def compact(self, *, file_bytes: int = FILE_BYTES) -> Joined:
+        if not self.exists():
+            return Joined()
+        done = self._open().optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+        return Joined(done["numFilesRemoved"], done["numFilesAdded"])
+
+    def clean(self, *, retain_s: float = RETAIN_S) -> int:
+        if not self.exists():
+            return 0
+        hours = max(0, round(retain_s / 3600))
+        return len(self._open().vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True))
+
+    def _open(self) -> "DeltaTable":
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.path)
+
+
+def require_deltalake() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("deltalake") is None:
+        raise PipelineComplaint(
+            "Delta tables need the package deltalake, which is not installed here",
+            "pip install 'penstock[lake]', or take the format parquet",
+        )
+
+
+def _as_action(file: StagedFile) -> "AddAction":
+    from deltalake.transaction import AddAction
+
+    return AddAction(file.path, file.size_bytes, dict(file.partition), int(time.time() * 1000), True, file.stats)
+
+
+def _described(schema: object) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in schema.fields)  # type: ignore[attr-defined]
+
+
+def _or_below_all(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,99 @@
+"""What a table of the lake can do, whatever its format: take staged files in one step, tell what it holds, join small files, remove waste.
+
+`open_table(path, format)` gives one. Both formats hold the same rows in the same layout and keep the same promises:
+
+| | parquet | delta |
+|---|---|---|
+| what counts is said by | a log of our own, `_penstock/log` | Delta's log, `_delta_log` |
+| a batch counts once by | a mark (query, batch) in the log, beside its files | an app transaction (query, batch), beside its files |
+| who lists the directory sees | the tree, which follows the log | also files that no longer count; read it as Delta |
+| lives on | a file system with hard links that every executor sees | what `deltalake` and Arrow both write to |
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.lake.layout import Partition, StagedFile
+
+FORMATS = ("parquet", "delta")
+RETAIN_S = 24 * 3600.0  # How long a file that no longer counts stays for those who still read it, and how old an orphan must be.
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files that made up a table at one moment. They stay where they are for as long as `clean` retains them."""
+
+    directory: str
+    paths: tuple[str, ...]  # Below the directory.
+    rows: int | None  # None where the log does not say.
+
+    def locations(self) -> list[str]:
+        return [f"{self.directory}/{path}" for path in self.paths]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a compaction did."""
+
+    files_before: int = 0
+    files_after: int = 0
+
+
+class Table(Protocol):
+    path: str
+    format: str
+
+    @property
+    def directory(self) -> str:
+        """Where files are staged, and what their paths are relative to."""
+
+    def exists(self) -> bool: ...
+
+    def mark(self, name: str) -> int | None:
+        """The number that was last committed under this name."""
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Refuses rows of another shape than those that the table holds."""
+
+    def commit(self, files: Sequence[StagedFile], *, schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None = None) -> bool:
+        """Adds the files, in one step with the marks; False where a mark is not above the one that stands, and then nothing is changed.
+
+        `replace` names a partition whose files until now no longer count.
+        """
+
+    def snapshot(self, partition: Partition | None = None) -> Snapshot: ...
+
+    def compact(self, *, file_bytes: int) -> Joined: ...
+
+    def clean(self, *, retain_s: float = RETAIN_S) -> int:
+        """Deletes files that have not counted for that long, or never did and are that old. Tells how many."""
+
+
+def open_table(path: str, format: str, *, partition_by: Sequence[str] = ()) -> Table:
+    if format == "parquet":
+        from penstock.pipeline.lake.parquet_table import ParquetTable
+
+        return ParquetTable(path)
+    if format == "delta":
+        from penstock.pipeline.lake.delta_table import LakeDelta
+
+        return LakeDelta(path, partition_by=partition_by)
+    raise PipelineComplaint(f"there is no table format {format!r}", f"take {' or '.join(FORMATS)}")
+
+
+def describe(schema: pa.Schema) -> str:
+    """Names and types of all columns, in a form that can be kept and compared."""
+    return ", ".join(f"{column.name} {column.type}" for column in schema)
+
+
+def check_same_schema(path: str, held: str, given: str) -> None:
+    """Columns of one table never change: a reader of an old file and one of a new file must get the same."""
+    if held and held != given:
+        raise PipelineComplaint(
+            f"the rows have other columns than the table at {path}\n  table: {held}\n  rows:  {given}",
+            "write rows of the same shape, or another table",
+        )

@@ -1,0 +1,308 @@
+"""Tables of the lake, both formats: a batch counts once, killed writers leave nothing behind that counts, and readers are not disturbed."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lake_rows
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from lake_rows import NOON, SCHEMA, held, rows, seen, staged, table_at, write
+
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.lake.layout import NULL_PARTITION, StagedFile, directory_of, partition_of
+from penstock.pipeline.lake.log import CHECKPOINT_EVERY, Log
+from penstock.pipeline.lake.parquet_table import ParquetTable
+from penstock.pipeline.lake.table import Table
+
+pytestmark = pytest.mark.needs("spark")  # For Arrow and deltalake; no session is started.
+
+SMALL_FILES = 1 << 20
+SHARED = os.path.dirname(lake_rows.__file__)  # Where child processes find what tests share.
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    return table_at(tmp_path / "table", request.param)
+
+
+def test_a_batch_counts_once_however_often_it_is_committed(table: Table) -> None:
+    assert write(table, [rows(0, 10)], batch=0)
+    assert not write(table, [rows(0, 10)], batch=0), "the same batch was taken twice"
+    assert write(table, [rows(10, 10)], batch=1)
+    assert not write(table, [rows(0, 10)], batch=0), "a batch of the past was taken again"
+    assert write(table, [rows(100, 5)], query="another", batch=0), "the batches of another query are its own"
+    assert held(table) == [*range(20), *range(100, 105)]
+    assert table.mark("q") == 1
+    assert table.snapshot().rows == 25
+
+
+def test_rows_keep_every_column_and_their_order(table: Table) -> None:
+    write(table, [rows(0, 7, days=2), rows(7, 8, days=2)])
+    for path in table.snapshot().locations():
+        held_rows = pq.ParquetFile(path).read()
+        offsets = held_rows["offset"].to_pylist()
+        assert offsets == sorted(offsets)
+        expected = pa.Table.from_batches([rows(0, 15, days=2)]).take(pa.array(offsets)).drop_columns(["topic", "date"])
+        assert held_rows.to_pylist() == expected.to_pylist()
+        assert held_rows.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    directories = {path.rpartition("/")[0] for path in table.snapshot().paths}
+    assert directories == {"topic=orders/date=2026-11-15", "topic=orders/date=2026-11-16"}
+
+
+def test_small_files_become_one_and_nothing_else_changes(table: Table) -> None:
+    for batch in range(12):
+        write(table, [rows(batch * 10, 10, days=2)], batch=batch)
+    before = table.snapshot()
+    joined = table.compact(file_bytes=SMALL_FILES)
+    assert (joined.files_before, joined.files_after) == (24, 2)
+    assert held(table) == list(range(120))
+    assert table.mark("q") == 11, "the marks of batches were lost"
+    assert all(os.path.exists(path) for path in before.locations()), "files were taken from under a reader of the past state"
+    assert not write(table, [rows(0, 10)], batch=5)
+    assert table.compact(file_bytes=SMALL_FILES).files_before == 0, "what is joined is joined again"
+
+
+def test_what_no_longer_counts_is_cleaned_and_what_counts_stays(table: Table) -> None:
+    for batch in range(4):
+        write(table, [rows(batch * 10, 10)], batch=batch)
+    orphans = staged(table, [rows(40, 10)], batch=4, attempt=1)
+    table.compact(file_bytes=SMALL_FILES)
+    assert table.clean(retain_s=3600) == 0, "young files were deleted"
+    past = time.time() - 7200
+    os.utime(os.path.join(table.directory, orphans[0].path), (past, past))
+    assert table.clean(retain_s=3600) == 1, "an old orphan was kept"
+    table.clean(retain_s=0)
+    assert held(table) == list(range(40))
+    kept = {os.path.join(path, name) for path, _, names in os.walk(table.directory) for name in names if name.endswith(".parquet")}
+    assert {path for path in kept if "checkpoint" not in path} == set(table.snapshot().locations())
+
+
+def test_a_partition_is_replaced_as_a_whole(table: Table) -> None:
+    write(table, [rows(0, 10, days=2), rows(0, 10, topic="other")])
+    day = (("topic", "orders"), ("date", "2026-11-15"))
+    files = [file for file in staged(table, [rows(500, 3)], batch=1) if file.partition == day]
+    assert table.commit(files, schema=SCHEMA, marks={"q": 1}, replace=day)
+    assert held(table) == sorted([500, 501, 502, *range(1, 10, 2), *range(10)])
+    assert table.snapshot(day).rows == 3
+
+
+def test_rows_of_another_shape_are_refused(table: Table) -> None:
+    write(table, [rows(0, 3)])
+    altered = SCHEMA.remove(SCHEMA.get_field_index("headers"))
+    with pytest.raises(PipelineComplaint, match="other columns"):
+        table.check_schema(altered)
+    with pytest.raises(PipelineComplaint, match="other columns"):
+        table.commit([], schema=altered, marks={"q": 1})
+    assert table.mark("q") == 0
+
+
+def test_a_plain_reader_of_the_directory_sees_each_row_once(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    for batch in range(6):
+        write(table, [rows(batch * 10, 10, days=3)], batch=batch)
+    staged(table, [rows(1000, 10)], batch=6)  # Never committed.
+    assert seen(tmp_path) == list(range(60))
+    table.compact(file_bytes=SMALL_FILES)
+    assert seen(tmp_path) == list(range(60))
+    assert len(list((tmp_path / "topic=orders").rglob("*.parquet"))) == 3
+    frame = ds.dataset(str(tmp_path), format="parquet", partitioning="hive").to_table().to_pandas()
+    assert set(frame["topic"]) == {"orders"} and len(set(frame["date"])) == 3
+
+
+def test_files_of_others_in_the_tree_are_left_alone(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    for batch in range(3):
+        write(table, [rows(batch * 10, 10)], batch=batch)
+    note = tmp_path / "topic=orders" / "date=2026-11-15" / "README"
+    note.write_text("mine")
+    table.compact(file_bytes=SMALL_FILES)
+    assert note.read_text() == "mine"
+    assert seen(tmp_path / "topic=orders" / "date=2026-11-15" / next(p.name for p in note.parent.glob("*.parquet"))) == list(range(30))
+
+
+def test_a_long_log_is_read_from_its_last_checkpoint(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    for batch in range(3 * CHECKPOINT_EVERY):
+        write(table, [rows(batch, 1)], batch=batch)
+        if batch % 40 == 39:
+            table.compact(file_bytes=SMALL_FILES)
+    table.clean(retain_s=0)
+    log = tmp_path / "_penstock" / "log"
+    assert not (log / f"{0:020d}.json").exists(), "what two checkpoints cover is still there"
+    assert len(list(log.iterdir())) <= 2 * CHECKPOINT_EVERY
+    assert held(table) == seen(tmp_path) == list(range(3 * CHECKPOINT_EVERY))
+    assert table.mark("q") == 3 * CHECKPOINT_EVERY - 1
+    os.unlink(tmp_path / "_penstock" / "view")  # The tree can be rebuilt from the log alone, also when the log is short.
+    write(table, [rows(5000, 1)], batch=5000)
+    assert seen(tmp_path) == held(table)
+
+
+def test_a_hole_in_the_log_is_told_not_read_over(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    for batch in range(3):
+        write(table, [rows(batch, 1)], batch=batch)
+    os.unlink(tmp_path / "_penstock" / "log" / f"{1:020d}.json")
+    with pytest.raises(PipelineComplaint, match="has a hole"):
+        table.snapshot()
+
+
+def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    write(table, [rows(0, 1)])
+    (tmp_path / "_penstock" / "log" / f"{1:020d}.json").write_text('{"format": 2}')
+    with pytest.raises(PipelineComplaint, match="has format 2"):
+        table.snapshot()
+
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from lake_rows import rows, table_at, write
+table = table_at(sys.argv[2], sys.argv[3])
+for batch in range(10):
+    write(table, [rows(batch * 10 + 1000 * int(sys.argv[5]), 10)], query=sys.argv[4], batch=batch)
+    if batch % 5 == 4:
+        table.compact(file_bytes=1 << 20)
+"""
+
+
+def test_several_processes_write_and_compact_one_table_at_once(table: Table) -> None:
+    """Three processes: two of them are the same query (a driver that was believed dead), one is another."""
+    plan = [("a", 0), ("a", 0), ("b", 1)]
+    write(table, [rows(9000, 1)], query="first")
+    children = [
+        subprocess.Popen([sys.executable, "-c", WRITER, SHARED, table.path, table.format, query, str(at)]) for query, at in plan
+    ]
+    assert [child.wait(timeout=120) for child in children] == [0, 0, 0]
+    assert held(table) == [*range(100), *range(1000, 1100), 9000]
+    if table.format == "parquet":
+        assert seen(table.path) == held(table)
+
+
+READER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from lake_rows import held, seen, table_at
+table = table_at(sys.argv[2], "parquet")
+expected = list(range(400))
+print("ready", flush=True)
+looks = 0
+while sys.stdin.read(1):
+    assert held(table) == expected, "the table's own reader was disturbed"
+    try:
+        assert seen(sys.argv[2]) == expected, "a reader of the directory saw too few or too many rows"
+    except FileNotFoundError:
+        pass
+    looks += 1
+    print(looks, flush=True)
+"""
+
+
+def test_compaction_disturbs_no_reader(tmp_path: Path) -> None:
+    """One process reads all rows over and over while another compacts: each look is right, or a plain reader is told that a file is gone."""
+    table = table_at(tmp_path / "table", "parquet")
+    for batch in range(40):
+        write(table, [rows(batch * 10, 10)], batch=batch)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, SHARED, table.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert reader.stdin is not None and reader.stdout is not None
+    assert reader.stdout.readline() == "ready\n"
+    size = max(os.path.getsize(path) for path in table.snapshot().locations())
+    for round in range(1, 7):
+        reader.stdin.write("x")
+        reader.stdin.flush()
+        table.compact(file_bytes=int(size * 2**round))  # Each round joins what the last has made.
+        assert reader.stdout.readline() == f"{round}\n"
+    reader.stdin.close()
+    assert reader.wait(timeout=30) == 0
+    assert len(table.snapshot().paths) == 1
+
+
+KILLED = """
+import os, shutil, signal, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from lake_rows import rows, table_at, write
+
+def work(path, touches_left):
+    def at_each_touch(event, arguments):
+        nonlocal touches_left
+        is_write = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if is_write or event in ("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "ctypes.dlsym", "fcntl.flock"):
+            touches_left -= 1
+            if touches_left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    table = table_at(path, "parquet")
+    sys.addaudithook(at_each_touch)
+    write(table, [rows(40, 10)], batch=4)
+    table.compact(file_bytes=1 << 20)
+    write(table, [rows(50, 10)], batch=5)
+    table.clean(retain_s=0)
+    os._exit(0)
+
+for step in range(1000):
+    path = f"{sys.argv[2]}-{step}"
+    subprocess.run(["cp", "-al", sys.argv[2], path], check=True)
+    child = os.fork() or work(path, step)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        print(step)
+        break
+"""
+
+
+def test_a_writer_killed_before_any_touch_of_the_disk_leaves_a_whole_table(tmp_path: Path) -> None:
+    """A process writes, compacts, writes and cleans; it is killed before its n-th touch of the file system, for every n.
+
+    Then it is done again by another: each batch counts once, the tree shows what counts, and nothing else is left.
+    """
+    origin = table_at(tmp_path / "table", "parquet")
+    for batch in range(4):
+        write(origin, [rows(batch * 10, 10)], batch=batch)
+    run = subprocess.run([sys.executable, "-c", KILLED, SHARED, origin.path], capture_output=True, text=True, check=True)
+    last_step = int(run.stdout)
+    assert last_step > 20, "the process was not killed in enough places"
+    for step in range(last_step + 1):
+        path = tmp_path / f"table-{step}"
+        table = table_at(path, "parquet")
+        assert held(table) in (list(range(40)), list(range(50)), list(range(60))), f"killed before touch {step}"
+        for batch in (4, 5):
+            write(table, [rows(batch * 10, 10)], batch=batch)
+        assert held(table) == seen(path) == list(range(60)), f"killed before touch {step}"
+        table.clean(retain_s=0)
+        files = [os.path.join(at, name) for at, _, names in os.walk(table.directory) for name in names]
+        assert sorted(files) == sorted(table.snapshot().locations()), f"orphans stay, killed before touch {step}"
+
+
+@pytest.mark.parametrize("partition", [(), (("topic", "orders.eu-1"), ("date", "2026-11-15")), (("c", "a/b=c %"), ("d", None))])
+def test_a_directory_says_which_partition_it_is(partition: tuple[tuple[str, str | None], ...]) -> None:
+    assert partition_of(directory_of(partition)) == partition
+    assert directory_of(partition).count("/") == max(0, len(partition) - 1)
+
+
+def test_a_null_stands_where_hive_puts_it(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    nameless = rows(0, 2).set_column(SCHEMA.get_field_index("date"), SCHEMA.field("date"), pa.array([None, NOON.date()], pa.date32()))
+    write(table, [nameless])
+    assert (tmp_path / "topic=orders" / f"date={NULL_PARTITION}").is_dir()
+    assert seen(tmp_path) == [0, 1]
+
+
+def test_a_parquet_table_needs_a_file_system() -> None:
+    with pytest.raises(PipelineComplaint, match="hard links"):
+        ParquetTable("s3://bucket/table")
+
+
+def test_of_two_writers_at_one_number_one_is_told(tmp_path: Path) -> None:
+    from penstock.pipeline.lake.log import Change, NumberTaken
+
+    log = Log(str(tmp_path / "log"))
+    file = StagedFile("data/a.parquet", (), 1, 10)
+    log.append(Change(added=(file,)), 0)
+    with pytest.raises(NumberTaken):
+        log.append(Change(added=(file,)), 0)
+    assert [name.name for name in (tmp_path / "log").iterdir()] == [f"{0:020d}.json"]
