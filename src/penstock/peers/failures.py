@@ -124,6 +124,7 @@ class UnknownTopic(PeerFailure):
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"there is no topic {topic!r}", "check the name, or create the topic first")
+        self.topic = topic
 
 
 class ProducerBroken(PeerFailure):
