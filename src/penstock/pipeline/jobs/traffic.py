@@ -1,0 +1,187 @@
+"""`traffic`: a report on topics. Rate, size, lag and latency by the window, oddities, heavy keys and what would spread them.
+
+    topics ──────────► windows, keys, latency ─► findings ─► traffic.html
+    groups ─ watch ─► penstock.traffic ┘
+
+Lag and latency over time come from samples of what groups have committed: `watch=60` looks for a minute before it reports, and samples of
+earlier runs count as well. Latency is told as finely as samples were taken, once a second as a rule.
+Not here: the steps (steps/traffic.py), and what the figures mean (traffic/).
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.pipeline import BatchContext, Job, JobOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.pipeline.traffic.findings import Findings, WindowRow
+    from penstock.pipeline.traffic.skew import Skew
+
+WINDOWS_WANTED = 120
+WINDOW_SIZES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400)
+
+
+def run(context: BatchContext) -> None:
+    from penstock.pipeline.traffic.page import page
+    from penstock.pipeline.traffic.sampling import make_samples_topic
+
+    wanted, options = names(context.options["topics"]), context.options
+    samples = options["samples"]
+    make_samples_topic(context.bootstrap, samples)
+    if float(options["watch"]) > 0:
+        _watch(context, wanted, samples)
+    found = findings(context, wanted)
+    file = Path(options["report"])
+    file.write_text(page(found))
+    for topic in found.topics:
+        context.count("rows", topic.record_count)
+        context.say(f"{topic.topic}: {topic.record_count} records, {len(topic.anomalies)} oddities; {topic.skew.advice.text}")
+    context.say(f"the report stands in {file.absolute()}")
+
+
+def findings(context: BatchContext, topics: Sequence[str]) -> "Findings":
+    """Everything that the report tells."""
+    from penstock.pipeline.steps import traffic as steps
+    from penstock.pipeline.traffic.findings import DelayRow, Findings, LagRow, WindowRow, topic_findings
+
+    options = context.options
+    raw = _since(_read(context, topics), options["last"])
+    records, samples = steps.measured(raw), _samples(context, topics)
+    window_s = int(options["window"] or 0) or _window_that_fits(records)
+    windows: dict[str, list[WindowRow]] = defaultdict(list)
+    for row in steps.by_window(records, window_s).collect():
+        windows[row.topic].append(WindowRow(row.topic, row.partition, row.start, row.records, row.bytes))
+    lags: dict[str, dict[str, list[LagRow]]] = defaultdict(lambda: defaultdict(list))
+    delays: dict[str, dict[str, list[DelayRow]]] = defaultdict(lambda: defaultdict(list))
+    for row in steps.lags(samples, window_s).collect():
+        lags[row.topic][row.group].append(LagRow(row.start, row.lag))
+    if lags:
+        for row in steps.delays(records, samples, window_s).collect():
+            delays[row.topic][row.group].append(DelayRow(row.start, row.p50_ms, row.p99_ms, row.max_ms))
+    ages: dict[str, list[DelayRow]] = defaultdict(list)
+    if options["event_time"]:
+        for row in steps.ages(raw, options["event_time"], window_s).collect():
+            ages[row.topic].append(DelayRow(row.start, row.p50_ms, row.p99_ms, row.max_ms))
+    skews = _skews(context, records, windows, topics)
+    expected = float(options["expected"]) if options["expected"] else None
+    return Findings(
+        context.bootstrap,
+        time.time(),
+        [
+            topic_findings(
+                topic, window_s, windows[topic], skew=skews[topic], lags=lags[topic], delays=delays[topic], ages=ages[topic],
+                expected_rate=expected,
+            )
+            for topic in topics
+        ],
+    )  # fmt: skip
+
+
+def names(text: str) -> list[str]:
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise PipelineComplaint("no topic was named to report on", "add --set topics=NAME,NAME")
+    return found
+
+
+def _watch(context: BatchContext, topics: Sequence[str], samples: str) -> None:
+    from penstock.pipeline.traffic.sampling import watch
+
+    options = context.options
+    groups = [name.strip() for name in options["groups"].split(",") if name.strip()]
+    context.say(f"looking at {', '.join(groups) or 'all groups'} for {options['watch']} s")
+    seen = watch(
+        context.bootstrap, topics, groups=groups, into=samples, seconds=float(options["watch"]), every_s=float(options["every"]),
+        is_stopping=context.is_stopping,
+    )  # fmt: skip
+    context.say(f"{seen} samples went to {samples}")
+
+
+def _read(context: BatchContext, topics: Sequence[str]) -> "DataFrame":
+    told = {"kafka.bootstrap.servers": context.bootstrap, "subscribe": ",".join(topics)}
+    return context.spark.read.format("penstock").options(**told).load()
+
+
+def _since(records: "DataFrame", last: str) -> "DataFrame":
+    from datetime import UTC, datetime
+
+    from pyspark.sql import functions as F
+
+    if not last:
+        return records
+    return records.where(F.col("timestamp") >= F.lit(datetime.fromtimestamp(time.time() - float(last), UTC)))
+
+
+def _samples(context: BatchContext, topics: Sequence[str]) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    from penstock.pipeline.steps import traffic as steps
+
+    samples = steps.opened_samples(_since(_read(context, [context.options["samples"]]), context.options["last"]))
+    groups = [name.strip() for name in context.options["groups"].split(",") if name.strip()]
+    wanted = samples.where(F.col("topic").isin(list(topics)))
+    return wanted.where(F.col("group").isin(groups)) if groups else wanted
+
+
+def _window_that_fits(records: "DataFrame") -> int:
+    """The shortest of the usual sizes with which the plots are not crowded."""
+    from pyspark.sql import functions as F
+
+    first, last = records.agg(F.min(F.unix_seconds("timestamp")), F.max(F.unix_seconds("timestamp"))).collect()[0]
+    span_s = (last - first) if first is not None else 0
+    return next((size for size in WINDOW_SIZES_S if size * WINDOWS_WANTED >= span_s), WINDOW_SIZES_S[-1])
+
+
+def _skews(
+    context: BatchContext, records: "DataFrame", windows: "Mapping[str, Sequence[WindowRow]]", topics: Sequence[str]
+) -> "dict[str, Skew]":
+    from penstock.pipeline.brokers import brokers
+    from penstock.pipeline.steps import traffic as steps
+    from penstock.pipeline.traffic.skew import judge, partition_counts
+
+    broker = brokers({"kafka.bootstrap.servers": context.bootstrap})
+    partitions = {topic: len(broker.run(broker.client.describe(topic)).partitions) for topic in topics}
+    tried = sorted({count for number in partitions.values() for count in partition_counts(number)})
+    keys = steps.by_key(records).cache()
+    heaviest: dict[str, list[tuple[bytes, int, int]]] = defaultdict(list)
+    for row in steps.heaviest(keys, int(context.options["keys"])).orderBy("rank").collect():
+        heaviest[row.topic].append((bytes(row.key), row.records, row.bytes))
+    placed = {topic: {count: [0] * count for count in partition_counts(number)} for topic, number in partitions.items()}
+    for row in steps.placed(keys, tried).collect():
+        if row.partitions in placed[row.topic]:
+            placed[row.topic][row.partitions][row.partition] += row.records
+    keyless = {row.topic: row.records for row in keys.where("key is null").collect()}
+    keys.unpersist()
+    skews = {}
+    for topic, number in partitions.items():
+        loads = [0] * number
+        for window in windows.get(topic, ()):
+            loads[window.partition] += window.records
+        skews[topic] = judge(loads, heaviest[topic], placed[topic], keyless=keyless.get(topic, 0))
+    return skews
+
+
+JOB = Job(
+    "traffic",
+    "A report on rate, size, lag, latency and key skew of topics.",
+    options=(
+        JobOption("topics", "the topics to report on, with commas between"),
+        JobOption("report", "the file that is written", "traffic.html"),
+        JobOption("window", "seconds of a window; one that suits the time span where none is given", ""),
+        JobOption("last", "only records of so many last seconds; all without a number", ""),
+        JobOption("expected", "records a second that are expected of each topic; learned from the windows before where none is given", ""),
+        JobOption("watch", "look for so many seconds at what groups have committed, before reporting", "0"),
+        JobOption("every", "seconds from one look to the next", "1"),
+        JobOption("groups", "only these groups, with commas between; all without a name", ""),
+        JobOption("samples", "the topic that keeps what was seen of groups", "penstock.traffic"),
+        JobOption("event_time", "the field of JSON values that has the time of what they tell of", ""),
+        JobOption("keys", "how many heavy keys to tell", "20"),
+    ),
+    run=run,
+)

@@ -1,0 +1,139 @@
+"""Everything that one report tells, window by window, with the windows in which nothing happened filled in.
+
+Rows of the steps' small tables come in any order and only for windows that have something; here they become series of equal length.
+Not here: how it looks (page.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.pipeline.traffic.expected import Anomaly, Expected, expectations
+from penstock.pipeline.traffic.skew import Skew
+
+WINDOWS_MAX = 2_000  # More than a screen has dots.
+
+
+class WindowRow(NamedTuple):
+    topic: str
+    partition: int
+    start: int  # Seconds since 1970.
+    records: int
+    bytes: int
+
+
+class DelayRow(NamedTuple):
+    start: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class LagRow(NamedTuple):
+    start: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Latency by the window in which records were written; None where nothing arrived."""
+
+    p50_ms: list[float | None]
+    p99_ms: list[float | None]
+    max_ms: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFindings:
+    topic: str
+    window_s: int
+    starts: list[int]
+    records: list[int]
+    bytes: list[int]
+    expected: list[Expected]
+    anomalies: list[Anomaly]
+    skew: Skew
+    lags: dict[str, list[int | None]] = field(default_factory=dict)  # By group.
+    delays: dict[str, Delays] = field(default_factory=dict)  # By group.
+    ages: Delays | None = None  # Of what the values tell of, where the caller says which field has the time.
+
+    @property
+    def record_count(self) -> int:
+        return sum(self.records)
+
+    @property
+    def byte_count(self) -> int:
+        return sum(self.bytes)
+
+    @property
+    def seconds(self) -> int:
+        return len(self.starts) * self.window_s
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    source: str  # The brokers' address.
+    made_at_s: float
+    topics: list[TopicFindings]
+
+
+def all_starts(starts: Iterable[int], window_s: int) -> list[int]:
+    """Every window from the first to the last, also the empty ones; the newest ones where they are too many."""
+    seen = list(starts)
+    if not seen:
+        return []
+    return list(range(min(seen), max(seen) + window_s, window_s))[-WINDOWS_MAX:]
+
+
+def topic_findings(
+    topic: str,
+    window_s: int,
+    windows: Sequence[WindowRow],
+    *,
+    skew: Skew,
+    lags: Mapping[str, Sequence[LagRow]],
+    delays: Mapping[str, Sequence[DelayRow]],
+    ages: Sequence[DelayRow] = (),
+    expected_rate: float | None = None,
+) -> TopicFindings:
+    """`expected_rate` is in records a second; without one the windows before say what is expected."""
+    sampled = [row.start for rows in lags.values() for row in rows]
+    starts = all_starts([*(row.start for row in windows), *sampled], window_s)
+    records, sizes = dict.fromkeys(starts, 0), dict.fromkeys(starts, 0)
+    for row in windows:
+        if row.start in records:
+            records[row.start] += row.records
+            sizes[row.start] += row.bytes
+    counts = list(records.values())
+    # The first window and the last are cut off somewhere: what they lack says nothing.
+    inner, odd = expectations(counts[1:-1], None if expected_rate is None else expected_rate * window_s)
+    outer = [Expected(None)]
+    return TopicFindings(
+        topic, window_s, starts, counts, list(sizes.values()),
+        expected=(outer + inner + outer)[: len(counts)],
+        anomalies=[Anomaly(one.first + 1, one.end + 1, one.oddity, one.count, one.expected) for one in odd],
+        skew=skew,
+        lags={group: _carried({row.start: row.lag for row in rows}, starts) for group, rows in sorted(lags.items())},
+        delays={group: _delays(rows, starts) for group, rows in sorted(delays.items())},
+        ages=_delays(ages, starts) if ages else None,
+    )  # fmt: skip
+
+
+def _delays(rows: Sequence[DelayRow], starts: Sequence[int]) -> Delays:
+    by_start = {row.start: row for row in rows}
+    found = [by_start.get(start) for start in starts]
+    return Delays(
+        [row.p50_ms if row else None for row in found],
+        [row.p99_ms if row else None for row in found],
+        [row.max_ms if row else None for row in found],
+    )
+
+
+def _carried(by_start: Mapping[int, int], starts: Sequence[int]) -> list[int | None]:
+    """Nothing before the first sample and after the last; between two samples the earlier one holds."""
+    last = max(by_start, default=0)
+    series: list[int | None] = []
+    for start in starts:
+        before = series[-1] if series else None
+        series.append(by_start.get(start, before) if start <= last else None)
+    return series
