@@ -1,4 +1,4 @@
-"""Builds the compiled parts, `penstock.wire._records`, `_requests` and `_sieve`, where that can be done.
+"""Builds the compiled parts, `penstock.wire._records`, `_requests`, `_sieve`, `_columns` and `_rows`, where that can be done.
 
 Everything else about the package is said in pyproject.toml. Each extension is a faster twin of code in Python, so that a machine without a
 C compiler (or with Cython missing) still gets a working install, and is told what it lost.
@@ -68,8 +68,18 @@ def extensions() -> list[Extension]:
         extra_compile_args=["-O3"],
         optional=True,
     )
+    columns, rows = (
+        Extension(
+            f"penstock.wire.{name}",
+            [f"src/penstock/wire/{name}.pyx"],
+            depends=[f"src/penstock/wire/{name}.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+        for name in ("_columns", "_rows")
+    )
     built: list[Extension] = []
-    for extension in (records, requests, sieve):
+    for extension in (records, requests, sieve, columns, rows):
         try:
             from Cython.Build import cythonize
 

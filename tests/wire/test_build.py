@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows"}
 
 
 @pytest.fixture
 def checkout(tmp_path):
     """What a build looks at, without anything that was built before."""
-    ignored = shutil.ignore_patterns("*.so", "_records.c", "_requests.c", "_sieve.c", "__pycache__")
+    ignored = shutil.ignore_patterns("*.so", *(f"{name}.c" for name in COMPILED), "__pycache__")
     shutil.copytree(ROOT / "src" / "penstock" / "wire", tmp_path / "src" / "penstock" / "wire", ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
@@ -52,7 +53,7 @@ def test_without_cython_the_build_succeeds_and_says_that_it_is_slower(checkout):
 def test_with_a_compiler_all_extensions_are_built(checkout):
     built = build(checkout)
     assert built.returncode == 0, built.stderr
-    assert {path.name.split(".")[0] for path in compiled_in(checkout)} == {"_records", "_requests", "_sieve"}, built.stderr
+    assert {path.name.split(".")[0] for path in compiled_in(checkout)} == COMPILED, built.stderr
 
 
 def test_a_source_package_carries_all_that_the_loop_is_built_from(checkout):
@@ -60,11 +61,13 @@ def test_a_source_package_carries_all_that_the_loop_is_built_from(checkout):
     assert packed.returncode == 0, packed.stderr
     with tarfile.open(next((checkout / "dist").iterdir())) as archive:
         names = {Path(name).name for name in archive.getnames()}
-    assert {"_records.pyx", "_requests.pyx", "_sieve.pyx", "_crc32c.h", "_siphash.h", "_records_py.py", "_sieve_py.py", "setup.py"} <= names
-    assert not {"_records.c", "_requests.c", "_sieve.c"} & names
+    assert {f"{name}.pyx" for name in COMPILED} <= names
+    assert {"_crc32c.h", "_siphash.h", "_records_py.py", "_sieve_py.py", "_columns_py.py", "_rows_py.py", "setup.py"} <= names
+    assert not {f"{name}.c" for name in COMPILED} & names
 
 
-def test_the_loop_in_python_takes_over_where_the_compiled_one_is_missing():
-    script = "import sys; sys.modules['penstock.wire._records'] = None; from penstock.wire import records; print(records.COMPILED)"
+@pytest.mark.parametrize(("missing", "door"), [("_records", "records"), ("_sieve", "sieve"), ("_columns", "columns"), ("_rows", "columns")])
+def test_the_loop_in_python_takes_over_where_the_compiled_one_is_missing(missing, door):
+    script = f"import sys; sys.modules['penstock.wire.{missing}'] = None; from penstock.wire import {door}; print({door}.COMPILED)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     assert subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -107,6 +107,17 @@ class Encoded:
     max_timestamp_ms: int
 
 
+# Why records are malformed, beyond what the layout of a single one says.
+OFFSETS_TOO_HIGH = "its offset does not fit into 64 bits"
+COUNT_NEGATIVE = "the batch has a negative count of records"
+BATCH_TOO_LARGE = f"the batch has more than {BYTES_MAX} bytes of records"
+OFFSET_ASTRAY = "its offset does not ascend, or lies outside the batch"
+TIMESTAMP_TOO_FAR = "its timestamp does not fit into 64 bits"
+LEFT_OVER = "the batch is longer than its records"
+
+FULL = "the columns are full: take them first"
+
+
 class MalformedRecords(MalformedInput):
     """A batch's records that cannot be what they claim to be; the batch is told by its base offset, the record by its number from 0."""
 

@@ -44,16 +44,19 @@ from penstock.wire.column_layout import (
 )
 
 if TYPE_CHECKING:
-    from penstock.wire._columns_py import ColumnsReader, encode_records, partition_rows, rows_by_partition
+    from penstock.wire._columns_py import ColumnsReader
+    from penstock.wire._rows_py import encode_records, partition_rows, rows_by_partition
 
     COMPILED: bool
 else:
     try:
-        from penstock.wire._columns import ColumnsReader, encode_records, partition_rows, rows_by_partition
+        from penstock.wire._columns import ColumnsReader
+        from penstock.wire._rows import encode_records, partition_rows, rows_by_partition
 
         COMPILED = True
     except ImportError:
-        from penstock.wire._columns_py import ColumnsReader, encode_records, partition_rows, rows_by_partition
+        from penstock.wire._columns_py import ColumnsReader
+        from penstock.wire._rows_py import encode_records, partition_rows, rows_by_partition
 
         COMPILED = False
 
