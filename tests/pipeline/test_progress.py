@@ -54,7 +54,7 @@ def test_lag_is_counted_where_offsets_are_told_as_kafkas_are(sources: list[dict[
 def whole() -> PipelineProgress:
     stage = StageProgress("validated")
     stage.absorb(BATCH)
-    return PipelineProgress("orders", {"validated": stage}, {"rows": 12.0}, started_ms=1, at_ms=2)
+    return PipelineProgress("orders", {"validated": stage}, counts={"rows": 12.0}, started_ms=1, at_ms=2)
 
 
 def test_progress_survives_the_way_through_a_file() -> None:
@@ -85,7 +85,7 @@ def test_metrics_are_served_as_prometheus_reads_them() -> None:
 
 
 def test_a_label_cannot_break_out_of_its_quotes() -> None:
-    odd = PipelineProgress('a"b\\c\nd', {}, {"rows": 1.0})
+    odd = PipelineProgress('a"b\\c\nd', {}, counts={"rows": 1.0})
     assert 'pipeline="a\\"b\\\\c\\nd"' in metrics_text(odd)
 
 

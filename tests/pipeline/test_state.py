@@ -88,7 +88,7 @@ def test_a_number_that_belongs_to_somebody_else_by_now_is_not_signalled(tmp_path
 def test_the_last_progress_can_be_read_after_the_end(tmp_path: Path) -> None:
     orders = RunDirectory(tmp_path, "orders")
     assert orders.progress() is None
-    progress = PipelineProgress("orders", {"a": StageProgress("a", rows_in=5)}, {}, 1, 2)
+    progress = PipelineProgress("orders", {"a": StageProgress("a", rows_in=5)}, "stopped", {}, 1, 2)
     with orders.taken():
         orders.write(progress)
     assert orders.progress() == progress

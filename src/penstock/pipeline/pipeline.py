@@ -31,6 +31,10 @@ class Pipeline:
         """The consumer group to which the stage commits its progress, which is its query's name too."""
         return f"{self.name}.{stage.name}"
 
+    def renamed(self, name: str) -> "Pipeline":
+        """The same stages with groups and checkpoints of another name; the topics stay."""
+        return self if name == self.name else Pipeline(name, self.stages, self.summary)
+
     def _check(self) -> None:
         if not self.stages:
             raise PipelineComplaint(f"the pipeline {self.name!r} has no stages", "give it at least one Stage")

@@ -50,6 +50,7 @@ class StageProgress:
 class PipelineProgress:
     name: str
     stages: dict[str, StageProgress]
+    state: str = RUNNING
     counts: dict[str, float] = field(default_factory=dict)  # What a job that runs once counts.
     started_ms: int = 0
     at_ms: int = 0
@@ -60,7 +61,7 @@ class PipelineProgress:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> "PipelineProgress":
         stages = {name: StageProgress(**stage) for name, stage in told["stages"].items()}
-        return cls(told["name"], stages, dict(told["counts"]), told["started_ms"], told["at_ms"])
+        return cls(told["name"], stages, told["state"], dict(told["counts"]), told["started_ms"], told["at_ms"])
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:

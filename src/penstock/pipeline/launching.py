@@ -1,0 +1,215 @@
+"""Runs a job in this process from beginning to end: the lock, the session, the pipeline, its progress in a file, and a clean stop.
+
+SIGTERM and Ctrl-C stop the pipeline between two batches where they come in time; a second signal ends it at once, which loses nothing but
+time. What Spark itself has to say goes to a file beside the checkpoints, not to the terminal.
+Not here: what is printed (the command line) and what a stage does (running).
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.metrics import MetricsServer, metrics_text
+from penstock.pipeline.pipeline import BatchContext, Job, Pipeline
+from penstock.pipeline.progress import DONE, FAILED, STOPPED, PipelineProgress
+from penstock.pipeline.session import VALUE_BYTES_MAX, require_spark, session
+from penstock.pipeline.state import RunDirectory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATUS_SECONDS = 1.0
+SPARK_LOG = "spark.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a job is run; what it does stands in the job."""
+
+    bootstrap: str
+    directory: str  # Of all pipelines of this user: locks, status and, where nothing else is said, checkpoints.
+    options: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None  # Runs it under another name, with checkpoints and groups of its own.
+    checkpoints: str | None = None
+    is_once: bool = False
+    trigger: str | None = None
+    master: str | None = None
+    remote: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    value_bytes_max: int | None = None
+    metrics: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Whoever wants to see it: `started` once with what can be said then, `looked` every moment, `said` for a job's own lines."""
+
+    started: Callable[[str], None]
+    looked: Callable[[PipelineProgress], None]
+    said: Callable[[str], None]
+
+
+def launch(job: Job, how: Launch, watcher: Watcher) -> PipelineProgress:
+    """Returns when it is done, or was stopped as asked; raises what it failed of. For the main thread alone, which gets the signals."""
+    require_spark(needs_java=how.remote is None)
+    return _Launched(job, how, watcher).run()
+
+
+class _Launched:
+    def __init__(self, job: Job, how: Launch, watcher: Watcher) -> None:
+        self._job, self._how, self._watcher = job, how, watcher
+        self._options = job.filled(how.options) if job.options else dict(how.options)
+        self._pipeline = None if job.build is None else job.build(self._options)
+        self._name = how.name or (job.name if self._pipeline is None else self._pipeline.name)
+        self._directory = RunDirectory(how.directory, self._name)
+        self._checkpoints = how.checkpoints or str(self._directory.path / "checkpoints")
+        self._stopping = threading.Event()
+        now_ms = _now_ms()
+        self._progress = PipelineProgress(self._name, {}, started_ms=now_ms, at_ms=now_ms)
+        self._written_at = 0.0
+
+    def run(self) -> PipelineProgress:
+        with ExitStack() as stack:
+            metrics = ""
+            if self._how.metrics is not None:
+                metrics = stack.enter_context(MetricsServer(*self._how.metrics, lambda: metrics_text(self._progress))).address
+            stack.enter_context(self._directory.taken(metrics=metrics))
+            stack.enter_context(_signals_told_to(self._stopping))
+            log = self._directory.path / SPARK_LOG
+            spark = stack.enter_context(_spark(self._name, self._how, log))
+            _listen(self._stopping)  # Spark has just put a handler of its own in the place of ours.
+            at = f"; metrics at http://{metrics}/metrics" if metrics else ""
+            self._watcher.started(f"Spark {spark.version}; its log is {log}; checkpoints are in {self._checkpoints}{at}")
+            try:
+                self._run_on(spark)
+                self._progress.state = STOPPED if self._stopping.is_set() else DONE
+            except BaseException:
+                self._progress.state = FAILED
+                raise
+            finally:
+                self._look(is_last=True)
+        return self._progress
+
+    def _run_on(self, spark: "SparkSession") -> None:
+        if self._pipeline is not None:
+            self._run_stages(self._pipeline.renamed(self._name), spark)
+        elif self._job.run is not None:
+            with _every(STATUS_SECONDS, self._look):
+                self._job.run(self._batch_context(spark))
+
+    def _run_stages(self, pipeline: Pipeline, spark: "SparkSession") -> None:
+        from penstock.pipeline.running import TRIGGER, Plan, Run
+
+        how = self._how
+        plan = Plan(how.bootstrap, self._checkpoints, self._options, is_once=how.is_once, trigger=how.trigger or TRIGGER)
+        run = Run(pipeline, spark, plan)
+        self._progress = run.progress
+        run.start()
+        try:
+            run.wait(self._stopping, self._look)
+        finally:
+            run.stop()
+
+    def _batch_context(self, spark: "SparkSession") -> BatchContext:
+        def count(what: str, number: float) -> None:
+            self._progress.counts[what] = self._progress.counts.get(what, 0) + number
+
+        return BatchContext(
+            spark, self._how.bootstrap, self._options, self._checkpoints, self._watcher.said, count, self._stopping.is_set
+        )  # fmt: skip
+
+    def _look(self, *, is_last: bool = False) -> None:
+        """Called every moment; the file is written once a second."""
+        if is_last or time.monotonic() - self._written_at >= STATUS_SECONDS:
+            self._written_at = time.monotonic()
+            self._progress.at_ms = _now_ms()
+            self._directory.write(self._progress)
+        self._watcher.looked(self._progress)
+
+
+@contextmanager
+def _spark(name: str, how: Launch, log: Path) -> Iterator["SparkSession"]:
+    with _output_to(log):  # The JVM and its Python workers keep for life what they get here.
+        spark = session(
+            name,
+            master=how.master,
+            remote=how.remote,
+            value_bytes_max=how.value_bytes_max or VALUE_BYTES_MAX,
+            settings=how.settings,
+        )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Processes that are started meanwhile write there. The file of the run before is kept beside it."""
+    if log.exists():
+        log.replace(log.with_suffix(".log.1"))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        for place, descriptor in enumerate(kept, start=1):
+            os.dup2(descriptor, place)
+            os.close(descriptor)
+        os.close(target)
+
+
+@contextmanager
+def _signals_told_to(stopping: threading.Event) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    _listen(stopping)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listen(stopping: threading.Event) -> None:
+    def told(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set():  # For the second time: at once.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, told)
+
+
+@contextmanager
+def _every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
+    """Looks from a thread of its own while the main one is busy with a job."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(seconds):
+            look()
+
+    watching = threading.Thread(target=watch, name="progress", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watching.join()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
