@@ -73,6 +73,7 @@ def pipeline() -> None:
       penstock pipeline run mine.jobs:clean        a pipeline of your own
       penstock pipeline status orders
       penstock pipeline stop orders
+      penstock pipeline pack environment.tar.gz    for a cluster that has no Penstock
     """
 
 
@@ -202,6 +203,28 @@ def stop(*, name: str, timeout: float, directory: str | None) -> None:
 
     RunDirectory(directory or default_directory(), name).stop(timeout)
     click.echo(f"the pipeline {name} has stopped")
+
+
+@pipeline.command("pack")
+@click.argument("file", type=click.Path(dir_okay=False), default="environment.tar.gz")
+@click.option("--with", "also", metavar="PACKAGE", multiple=True, help="An installed package that your own jobs need; may be repeated.")
+@in_words
+def pack_(*, file: str, also: tuple[str, ...]) -> None:
+    """Pack Penstock and what it needs into FILE, for a Spark cluster that has neither.
+
+    It holds what is installed here, but not Spark, which a cluster has. Workers need the same Python at the same place.
+
+    \b
+      penstock pipeline pack environment.tar.gz
+      mkdir environment && tar -xzf environment.tar.gz -C environment
+      PYSPARK_PYTHON=./environment/bin/python spark-submit --master spark://host:7077 \\
+        --archives environment.tar.gz#environment environment/submit.py \\
+        pipeline run orders --bootstrap broker:9092 --checkpoints /mnt/shared/checkpoints
+    """
+    from penstock.pipeline.packing import pack
+
+    packed = pack(file, also)
+    click.echo(f"{packed} ({packed.stat().st_size / 1e6:.0f} MB)")
 
 
 class _Printer:
