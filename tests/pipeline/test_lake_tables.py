@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from lake_rows import NOON, SCHEMA, held, rows, seen, staged, table_at, write
 
 from penstock.pipeline.complaints import PipelineComplaint
@@ -50,7 +51,7 @@ def test_rows_keep_every_column_and_their_order(table: Table) -> None:
         expected = pa.Table.from_batches([rows(0, 15, days=2)]).take(pa.array(offsets)).drop_columns(["topic", "date"])
         assert held_rows.to_pylist() == expected.to_pylist()
         assert held_rows.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
-    directories = {path.rpartition("/")[0] for path in table.snapshot().paths}
+    directories = {file.path.rpartition("/")[0] for file in table.snapshot().files}
     assert directories == {"topic=orders/date=2026-11-15", "topic=orders/date=2026-11-16"}
 
 
@@ -204,7 +205,7 @@ while sys.stdin.read(1):
 
 
 def test_compaction_disturbs_no_reader(tmp_path: Path) -> None:
-    """One process reads all rows over and over while another compacts: each look is right, or a plain reader is told that a file is gone."""
+    """One process reads all rows over and over while another compacts: each look is right, or a file is said to be gone."""
     table = table_at(tmp_path / "table", "parquet")
     for batch in range(40):
         write(table, [rows(batch * 10, 10)], batch=batch)
@@ -221,7 +222,7 @@ def test_compaction_disturbs_no_reader(tmp_path: Path) -> None:
         assert reader.stdout.readline() == f"{round}\n"
     reader.stdin.close()
     assert reader.wait(timeout=30) == 0
-    assert len(table.snapshot().paths) == 1
+    assert len(table.snapshot().files) == 1
 
 
 KILLED = """
@@ -282,6 +283,19 @@ def test_a_writer_killed_before_any_touch_of_the_disk_leaves_a_whole_table(tmp_p
 def test_a_directory_says_which_partition_it_is(partition: tuple[tuple[str, str | None], ...]) -> None:
     assert partition_of(directory_of(partition)) == partition
     assert directory_of(partition).count("/") == max(0, len(partition) - 1)
+
+
+def test_partition_values_may_be_anything(table: Table) -> None:
+    odd = "a/b=c %2F ü"
+    write(table, [rows(0, 3, topic=odd), rows(3, 3)])
+    assert held(table) == list(range(6))
+    assert table.snapshot((("topic", odd), ("date", "2026-11-15"))).rows == 3
+    table.compact(file_bytes=SMALL_FILES)
+    if table.format == "delta":
+        found = DeltaTable(table.path).to_pyarrow_table(columns=["topic", "offset"]).to_pylist()
+    else:
+        found = ds.dataset(table.path, format="parquet", partitioning="hive").to_table(["topic", "offset"]).to_pylist()
+    assert sorted((row["offset"], row["topic"]) for row in found) == [(at, odd if at < 3 else "orders") for at in range(6)]
 
 
 def test_a_null_stands_where_hive_puts_it(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@
 | `parquet_table` `log` `view` | plain Parquet: a log of what counts, and the tree that every reader understands (phase two) |
 | `delta_table` | the same as a Delta table, through `deltalake` (phase two) |
 | `compaction` | which small files become one |
-| `sink` | the format "penstock-lake" as Spark sees it |
+| `format` `sink` | the format "penstock-lake" as Spark sees it, and its two phases |
 | `reading` | an archive read back as a stream, in order per partition, at a bounded rate |
 
 A write has two phases, as every exactly-once write has: tasks stage files that nobody reads, and the driver makes those of the winning
-attempts count in one step that is keyed (query, batch). Only `sink` and `reading` know Spark.
+attempts count in one step that is keyed (query, batch). Only `format`, `sink` and `reading` know Spark.
 """

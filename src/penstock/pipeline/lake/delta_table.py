@@ -6,11 +6,14 @@ the log and looks again. Any reader of Delta sees whole batches only; `compact` 
 Not here: merging rows by key (jobs/snapshot.py replaces a partition as a whole).
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import Partition, StagedFile
@@ -84,12 +87,9 @@ class LakeDelta:
 
     def snapshot(self, partition: Partition | None = None) -> Snapshot:
         if not self.exists():
-            return Snapshot(self.path, (), 0)
-        actions = pa.table(self._open().get_add_actions(flatten=True)).to_pylist()
-        kept = [one for one in actions if all(_text(one[f"partition.{column}"]) == value for column, value in partition or ())]
-        counts = [one.get("num_records") for one in kept]
-        rows = None if any(count is None for count in counts) else sum(counts)
-        return Snapshot(self.path, tuple(one["path"] for one in kept), rows)
+            return Snapshot(self.path, ())
+        files = [_as_file(action, self.path) for action in pa.table(self._open().get_add_actions(flatten=True)).to_pylist()]
+        return Snapshot(self.path, tuple(file for file in files if partition is None or file.partition == partition))
 
     def compact(self, *, file_bytes: int = FILE_BYTES) -> Joined:
         if not self.exists():
@@ -123,6 +123,18 @@ def _as_action(file: StagedFile) -> "AddAction":
     from deltalake.transaction import AddAction
 
     return AddAction(file.path, file.size_bytes, dict(file.partition), int(time.time() * 1000), True, file.stats)
+
+
+def _as_file(action: dict[str, Any], root: str) -> StagedFile:
+    """What Delta's log says of a file. Other writers may leave out how many rows it has; then its footer says so."""
+    values = tuple((name.removeprefix("partition."), _text(value)) for name, value in action.items() if name.startswith("partition."))
+    least = {name.removeprefix("min."): value for name, value in action.items() if name.startswith("min.") and isinstance(value, int)}
+    most = {name.removeprefix("max."): value for name, value in action.items() if name.startswith("max.") and isinstance(value, int)}
+    path, rows = unquote(action["path"]), action.get("num_records")  # Delta's log encodes paths as addresses.
+    if rows is None:
+        filesystem, directory = open_directory(root)
+        rows = pq.read_metadata(f"{directory}/{path}", filesystem=filesystem).num_rows
+    return StagedFile(path, values, rows, action["size_bytes"], json.dumps({"minValues": least, "maxValues": most}))
 
 
 def _described(schema: object) -> str:

@@ -71,7 +71,7 @@ class ParquetTable:
 
     def snapshot(self, partition: Partition | None = None) -> Snapshot:
         files = [file for file in self._log.load().files.values() if partition is None or file.partition == partition]
-        return Snapshot(self._files, tuple(file.path for file in files), sum(file.rows for file in files))
+        return Snapshot(self._files, tuple(files))
 
     def compact(self, *, file_bytes: int = FILE_BYTES) -> Joined:
         joined = Joined()

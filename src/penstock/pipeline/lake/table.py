@@ -28,11 +28,14 @@ class Snapshot:
     """The files that made up a table at one moment. They stay where they are for as long as `clean` retains them."""
 
     directory: str
-    paths: tuple[str, ...]  # Below the directory.
-    rows: int | None  # None where the log does not say.
+    files: tuple[StagedFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
 
     def locations(self) -> list[str]:
-        return [f"{self.directory}/{path}" for path in self.paths]
+        return [f"{self.directory}/{file.path}" for file in self.files]
 
 
 @dataclass(frozen=True, slots=True)

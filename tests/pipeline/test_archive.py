@@ -1,0 +1,90 @@
+"""The job `archive` on a real node: every record once, in the right directory, with all that it has, as other readers see it."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+from pipeline_topics import Topics
+
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.jobs import archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def ms(*moment: int) -> int:
+    return int(datetime(*moment, tzinfo=UTC).timestamp() * 1000)  # type: ignore[arg-type]
+
+
+def archived(spark: "SparkSession", node: Topics, checkpoint: str, **given: str) -> None:
+    """Archives what there is, and ends."""
+    from penstock.pipeline.running import Plan, Run
+
+    options = archive.JOB.filled({name.replace("_", "-"): value for name, value in given.items()})
+    run = Run(archive.pipeline(options), spark, Plan(node.bootstrap, checkpoint, options, is_once=True))
+    run.start()
+    try:
+        run.wait(threading.Event())
+    finally:
+        run.stop()
+
+
+def everything(path: Path | str) -> list[dict[str, Any]]:
+    return ds.dataset(str(path), format="parquet", partitioning="hive").to_table().to_pylist()
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_every_record_is_archived_once_with_all_that_it_has(
+    spark: "SparkSession", topics: Topics, tmp_path: Path, checkpoint: str, format: str
+) -> None:
+    one, other = topics.create(partitions=2), topics.create()
+    before, after = ms(2026, 11, 14, 22, 30), ms(2026, 11, 14, 23, 30)  # The same day in UTC, two days in Vienna.
+    topics.write(one, [(b"k", b"a"), (None, b"b"), (b"k", None)], partition=0, timestamp=before, headers=[("h", b"1"), ("h", None)])
+    topics.write(one, [(b"k", b"c")], partition=1, timestamp=after)
+    topics.write(other, [(b"", b"")], timestamp=after)
+    target = str(tmp_path / "archive")
+    archived(spark, topics, checkpoint, topics=f"{one},{other}", to=target, format=format, time_zone="Europe/Vienna")
+    topics.write(one, [(b"k", b"d")], partition=1, timestamp=after)
+    archived(spark, topics, checkpoint, topics=f"{one},{other}", to=target, format=format, time_zone="Europe/Vienna")
+    archived(spark, topics, checkpoint, topics=f"{one},{other}", to=target, format=format, time_zone="Europe/Vienna")
+
+    found = sorted(everything(target), key=lambda row: (row["topic"] != one, row["partition"], row["offset"]))
+    assert [row["key"] for row in found] == [b"k", None, b"k", b"k", b"k", b""]
+    assert [row["value"] for row in found] == [b"a", b"b", None, b"c", b"d", b""]
+    assert [(row["partition"], row["offset"]) for row in found] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (0, 0)]
+    assert [str(row["date"]) for row in found] == ["2026-11-14"] * 3 + ["2026-11-15"] * 3
+    assert found[0]["timestamp"] == datetime.fromtimestamp(before / 1000, UTC)
+    assert found[0]["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
+    assert not found[3]["headers"]
+    assert {row["topic"] for row in found} == {one, other}
+
+
+def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(partitions=2)
+    topics.write_values(topic, 50, partition=0)
+    target = str(tmp_path / "archive")
+    archived(spark, topics, str(tmp_path / "first"), topics=topic, to=target, rows="20", compact_every="2")
+    topics.write_values(topic, 10, partition=0, first=50)
+    topics.write_values(topic, 5, partition=1, first=60)
+    archived(spark, topics, str(tmp_path / "second"), topics=topic, to=target, rows="20")
+    assert sorted(int(row["value"]) for row in everything(target)) == list(range(65))
+    assert spark.read.parquet(target).count() == 65
+    assert spark.read.parquet(target).schema.simpleString() == (
+        "struct<key:binary,value:binary,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
+        "headers:array<struct<key:string,value:binary>>,topic:string,date:date>"
+    )
+
+
+def test_wrong_options_are_refused_before_anything_starts() -> None:
+    good = {"topics": "a", "to": "/tmp/x"}
+    for name, value, words in [("time-zone", "Mars/Olympus", "time zone"), ("format", "csv", "format"), ("file-mb", "none", "file-mb")]:
+        with pytest.raises(PipelineComplaint, match=words):
+            archive.pipeline(archive.JOB.filled(good | {name: value}))
+    with pytest.raises(PipelineComplaint, match="'to'"):
+        archive.JOB.filled({"topics": "a"})
