@@ -10,6 +10,8 @@ import os
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from penstock.pipeline.options import Options, WrongOption
+
 NAME = "penstock"
 
 
@@ -25,12 +27,18 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> "DataSourceReader":
         from penstock.pipeline.source.batch import BatchReader
+        from penstock.pipeline.source.table import LATEST_BY_KEY, TableReader
 
+        if Options(self.options).flag(LATEST_BY_KEY, False):
+            return TableReader(dict(self.options), schema)
         return BatchReader(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> "DataSourceStreamReader":
         from penstock.pipeline.source.stream import StreamReader
+        from penstock.pipeline.source.table import LATEST_BY_KEY
 
+        if Options(self.options).flag(LATEST_BY_KEY, False):
+            raise WrongOption(f"{LATEST_BY_KEY} was set on a stream", "read a batch, spark.read, and join the stream with it")
         return StreamReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
