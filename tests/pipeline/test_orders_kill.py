@@ -1,0 +1,86 @@
+"""`orders` while its driver and its workers are killed: every order comes out once, and none is lost.
+
+A round writes some orders, waits until the pipeline is at work on them, and kills at a random moment: one of Spark's Python processes, the
+driver with its JVM while its workers live on, or the whole family. Whatever ended is started again and goes on from its checkpoints.
+PENSTOCK_ROUNDS sets how many kills a test takes; PENSTOCK_SEED takes another course.
+"""
+
+import os
+import random
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from orders_reckoning import check_everything, check_orders, check_revenue
+from pipeline_process import PipelineProcess
+from pipeline_topics import Topics
+from spark_home import byte_compiled_home
+
+from penstock.pipeline.examples.orders import OrderBook, Outcome
+from penstock.pipeline.examples.writing import write_customers, write_orders
+from penstock.testing.brokers import Broker
+
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial]
+
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
+SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
+SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
+both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+
+PREFIX = "killed"
+PORTION = 1_000
+KINDS = ("worker", "driver", "worker", "all")  # Workers twice: they cost no new JVM.
+
+
+@both
+@pytest.mark.timeout(400)
+def test_kills_of_driver_and_workers_neither_lose_nor_double_an_order(
+    node: Broker, spark_settings: dict[str, str], tmp_path: Path, rounds: int
+) -> None:
+    rng = random.Random(f"{SEED}/{rounds}")
+    book, expected = OrderBook(seed=rounds, customers=50), Outcome()
+    write_customers(node.bootstrap, book, topic=f"{PREFIX}.customers")
+    named = {"topics": PREFIX, "customers": f"{PREFIX}.customers", "rows": "500"}
+    arguments = [part for name, value in named.items() for part in ("--set", f"{name}={value}")]
+    settings = spark_settings | {"spark.master": "local[2,3]"}
+    with (
+        byte_compiled_home(tmp_path),
+        Topics(node.bootstrap) as topics,
+        PipelineProcess(node.bootstrap, "orders", tmp_path, *arguments, "--trigger", "100 milliseconds", settings=settings) as pipeline,
+    ):
+        for number in range(rounds):
+            before = len(expected.counted)
+            orders = list(book.orders(PORTION, first=number * PORTION))
+            expected.add(orders)
+            write_orders(node.bootstrap, orders, topic=f"{PREFIX}.raw")
+            pipeline.until(partial(has_more, topics, "valid", before), "a batch of this round's orders")
+            time.sleep(rng.uniform(0.0, 1.0))
+            kill(pipeline, KINDS[number % len(KINDS)] if number < len(KINDS) else rng.choice(KINDS), rng)
+        pipeline.until(partial(has_more, topics, "enriched", len(expected.counted) - 1), "every order")
+        check_orders(topics, PREFIX, expected)
+        pipeline.until(partial(has_all_revenue, topics), "every minute's revenue")
+        assert pipeline.stop() == 0, pipeline.said()[-2_000:]
+        check_everything(topics, PREFIX, expected)
+
+
+def kill(pipeline: PipelineProcess, kind: str, rng: random.Random) -> None:
+    if kind == "worker":
+        print("killed", pipeline.kill_a_worker(rng))
+    elif kind == "driver":
+        pipeline.kill_driver()
+    else:
+        pipeline.kill_all()
+
+
+def has_more(topics: Topics, stage: str, than: int) -> bool:
+    """Whether the topic of a stage has more records than that, of committed transactions."""
+    return f"{PREFIX}.{stage}" in topics.names() and len(topics.read(f"{PREFIX}.{stage}")) > than
+
+
+def has_all_revenue(topics: Topics) -> bool:
+    try:
+        check_revenue(topics, PREFIX)
+    except AssertionError:
+        return False
+    return True

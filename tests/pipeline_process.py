@@ -1,0 +1,131 @@
+"""A pipeline as an operating system sees it: `penstock pipeline run` with its JVM and Python workers, and signals that end some of them.
+
+Spark's Python workers leave the process group of their driver, so its family is found by parents, not by groups.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parents[1]
+SECONDS_MAX = 120.0
+
+
+class PipelineProcess:
+    """One process at a time; started again, it goes on from its checkpoints."""
+
+    def __init__(self, bootstrap: str, job: str, directory: Path, *arguments: str, settings: dict[str, str]) -> None:
+        self.log = directory / "pipeline.log"
+        self.directory = directory
+        self._command = [sys.executable, "-m", "penstock", "pipeline", "run", job, "--bootstrap", bootstrap, "--directory", str(directory)]
+        self._command += [*arguments, *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}"))]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is not None:
+            self.kill_all()
+        if failure is not None:
+            print(f"the pipeline said:\n{self.said()[-4_000:]}")
+
+    def start(self, *more: str) -> Self:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen([*self._command, *more], stdout=log, stderr=log, cwd=ROOT)
+        return self
+
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Waits until it is so, starting it again where it has ended."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while not is_so():
+            assert time.monotonic() < deadline, f"{what} does not come within {SECONDS_MAX} s; the pipeline said:\n{self.said()[-3_000:]}"
+            if not self.is_alive():
+                self.start()
+            time.sleep(0.1)
+
+    def wait(self, seconds: float = SECONDS_MAX) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def stop(self) -> int:
+        """Asks it to stop; its exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill_driver(self) -> None:
+        """The driver and its JVM, at once. Python workers are left to find out for themselves."""
+        assert self._process is not None
+        javas = [pid for pid in family(self._process.pid) if "java" in command_of(pid)[:1][0]]
+        for pid in [self._process.pid, *javas]:
+            kill(pid)
+        self._process.wait()
+
+    def kill_all(self) -> None:
+        """As when the machine goes."""
+        assert self._process is not None
+        for pid in [*family(self._process.pid), self._process.pid]:
+            kill(pid)
+        self._process.wait()
+
+    def kill_a_worker(self, rng: random.Random) -> str:
+        """One of Spark's Python processes; what it was."""
+        assert self._process is not None
+        workers = [pid for pid in family(self._process.pid) if "pyspark" in " ".join(command_of(pid)[:4])]
+        if not workers:
+            return "nobody"
+        chosen = rng.choice(workers)
+        name = " ".join(command_of(chosen)[1:4])
+        kill(chosen)
+        return name
+
+    def said(self) -> str:
+        logs = [self.log, *self.directory.glob("*/spark.log")]
+        return "\n".join(log.read_text(errors="replace") for log in logs if log.exists())
+
+
+def family(pid: int) -> list[int]:
+    """All that descend from it, the oldest first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(parent_of(int(entry.name)), []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        born = sorted(children.get(waiting.pop(0), []))
+        found += born
+        waiting += born
+    return found
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def command_of(pid: int) -> Sequence[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0") or [""]
+    except OSError:
+        return [""]
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
