@@ -4,6 +4,7 @@ Rules:
 - A leader that moved, or a broker that restarts, is waited for, up to the reader's patience.
 - A topic that was deleted is not waited for much longer than it takes a new leader to hear of it. One that was made again is another topic:
   it is never read for the old one.
+- A broker that finds its own copy damaged is asked a few times more: another may lead by then.
 - An offset that the partition no longer has is looked into: `OutOfRange` says where the partition begins and ends now.
 - Something must come: a range whose end was there when it was planned, and from which nothing comes, ends the reader.
 Not here: what the answers hold (reading.py).
@@ -22,7 +23,7 @@ from penstock.pipeline.source.ranges import Range
 from penstock.vocabulary import NO_TOPIC_ID, Instant
 
 LANE = "spark-read"
-GONE_S = 5.0  # How long a topic may seem to be missing before it is taken for deleted.
+GONE_S = 5.0  # How long a topic may seem to be missing, or a copy damaged, before that is believed.
 
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
@@ -44,6 +45,14 @@ class Gone(PeerFailure):
         self.reason = reason
 
 
+class Damaged(PeerFailure):
+    """The partition's leader finds that its copy is damaged, and sends nothing of it."""
+
+    def __init__(self, wanted: Range, offset: int) -> None:
+        problem = f"{wanted.where}: its leader cannot read the batch at offset {offset}: the bytes do not match their checksum"
+        super().__init__(problem, "let another replica lead (penstock cluster elect), or read on behind it with startingOffsets")
+
+
 async def fetch(client: Client, wanted: Range, offset: int, fetching: Fetching) -> Fetched:
     """The next answer that holds something, from `offset` on. Its first batch may begin below it."""
     router = client.router
@@ -51,16 +60,15 @@ async def fetch(client: Client, wanted: Range, offset: int, fetching: Fetching) 
     limits = FetchLimits(
         wait_ms=fetching.wait_ms, bytes_min=fetching.bytes_min, bytes_max=fetching.bytes_max, is_committed_only=fetching.is_committed_only
     )
-    missing = _Missing(client, wanted)
+    doubts = _Doubts(client, wanted, offset)
 
     async def attempt() -> Fetched:
         try:
             row = await _ask(client, wanted, offset, limits, deadline)
-            missing.since = None
             return row
         except PeerFailure as failure:
             router.doubt(wanted.where.topic)
-            missing.note(failure)
+            doubts.note(failure)
             raise
 
     while True:
@@ -75,23 +83,22 @@ async def fetch(client: Client, wanted: Range, offset: int, fetching: Fetching) 
             raise PeerFailure(problem, advice)
 
 
-class _Missing:
-    """Since when the topic seems not to be there."""
+class _Doubts:
+    """Answers that are believed only when they have stayed the same for a while."""
 
-    def __init__(self, client: Client, wanted: Range) -> None:
-        self.since: Instant | None = None
+    def __init__(self, client: Client, wanted: Range, offset: int) -> None:
         self._client = client
-        self._wanted = wanted
+        self._answers: dict[int, PeerFailure] = dict.fromkeys(_MISSING, Gone(wanted, DELETED))
+        self._answers[ErrorCode.CORRUPT_MESSAGE] = Damaged(wanted, offset)
+        self._since: Instant | None = None
 
     def note(self, failure: PeerFailure) -> None:
-        if not isinstance(failure, Refused) or failure.code not in _MISSING:
-            self.since = None
-            return
+        answer = self._answers.get(failure.code) if isinstance(failure, Refused) else None
         now = self._client.env.now()
-        if self.since is None:
-            self.since = now
-        if now - self.since >= GONE_S:
-            raise Gone(self._wanted, DELETED) from failure
+        if answer is None or self._since is None:
+            self._since = None if answer is None else now
+        elif now - self._since >= GONE_S:
+            raise answer from failure
 
 
 async def _ask(client: Client, wanted: Range, offset: int, limits: FetchLimits, deadline: Deadline) -> Fetched:

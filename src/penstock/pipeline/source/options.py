@@ -16,7 +16,7 @@ from penstock.pipeline.options import KAFKA, Options, WrongOption
 from penstock.pipeline.source.bounds import TO_LATEST, Bound, check_order, read_end, read_partitions, read_start
 from penstock.pipeline.source.subscription import Assigned, Named, Pattern, Subscription
 
-FETCH_BYTES = 8 << 20  # Larger answers gained nothing, and two of them lie in a worker's memory at a time.
+FETCH_BYTES = 4 << 20  # Larger answers gained nothing, and two of them lie in a worker's memory at a time.
 TRIGGER_DELAY_S = 15 * 60.0  # As Spark's Kafka source.
 READ_PATIENCE_S = 120.0  # As Spark's network time-out, which its Kafka source waits for.
 
@@ -25,7 +25,7 @@ OPTIONS = (
     "endingOffsetsByTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "groupIdPrefix",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
-    "bootstrap.servers", "groupId", "splitSkewed", "deadLetterTopic", "valueFormat", "offsetsWithTopicIds",
+    "bootstrap.servers", "groupId", "splitSkewed", "deadLetterTopic", "valueFormat", "offsetsWithTopicIds", "latestByKey",
 )  # fmt: skip
 READ_SETTINGS = ("isolation.level", "group.id", "fetch.max.bytes", "max.partition.fetch.bytes", "fetch.max.wait.ms", "fetch.min.bytes")
 # What only says how a consumer is run: there is none, and what is read does not depend on it.

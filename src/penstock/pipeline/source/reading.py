@@ -25,7 +25,7 @@ from penstock.pipeline.brokers import brokers
 from penstock.pipeline.source.arrow import ArrowBatches, binary
 from penstock.pipeline.source.checking import faults, letters_of
 from penstock.pipeline.source.dead_letters import ADVICE, MalformedRow, of_batch, of_gap, write
-from penstock.pipeline.source.fetching import Gone, OutOfRange, fetch
+from penstock.pipeline.source.fetching import Damaged, Gone, OutOfRange, fetch
 from penstock.pipeline.source.filters import EVERYTHING as EVERY_TIME
 from penstock.pipeline.source.filters import Span
 from penstock.pipeline.source.loss import AGED_OUT, CUT_OFF, Gap, Losses
@@ -99,6 +99,8 @@ class _Reading:
             self._lose(end, AGED_OUT if is_aged_out else CUT_OFF)
         except Gone as gone:
             self._lose(self._range.end, gone.reason)
+        except Damaged as damaged:
+            raise MalformedRow(damaged.problem, damaged.advice) from damaged
         return None
 
     def _lose(self, end: int, reason: str) -> None:
@@ -120,7 +122,7 @@ class _Reading:
     # Decoding.
 
     def _decode(self, answer: Fetched) -> Iterator[None]:
-        """Yields whenever enough has come together to be handed out."""
+        """Yields before a batch that would make too much of what has come together."""
         left_out = AbortedRecords(answer.aborted)
         view, at = memoryview(answer.records), 0
         while len(view) - at >= HEADER_BYTES and self._offset < self._range.end:
@@ -139,10 +141,10 @@ class _Reading:
                     return
                 self._bury(header, batch, "its checksum is wrong")
             elif not is_left_out and not header.is_control:
+                if self._columns.rows + header.record_count > ROWS_MAX or self._columns.bytes + size > BYTES_MAX:
+                    yield
                 self._take(header, batch)
             self._offset, self._tries = header.end_offset, 0
-            if self._columns.rows >= ROWS_MAX or self._columns.bytes >= BYTES_MAX:
-                yield
 
     def _checked_size(self, header: BatchHeader) -> int:
         if header.magic != MAGIC or header.size < HEADER_BYTES:
@@ -184,7 +186,7 @@ class _Reading:
         rows = self._arrow.make(columns)
         if self._checks:
             rows = self._without_malformed(rows, columns)
-        for at in range(0, rows.num_rows, ROWS_MAX):
+        for at in range(0, rows.num_rows, ROWS_MAX):  # One slice, unless a single batch has more.
             yield rows.slice(at, ROWS_MAX)
 
     def _without_malformed(self, rows: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:

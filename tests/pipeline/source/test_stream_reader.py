@@ -1,0 +1,232 @@
+"""A stream read from a real node, asked as Spark asks but without Spark: what each batch takes, and what is told of data that is gone."""
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from source_queries import Stream
+
+from penstock.peers.failures import UnknownTopic
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.options import WrongOption
+from penstock.pipeline.source.loss import DataLost
+
+if TYPE_CHECKING:
+    from pipeline_topics import Topics
+
+
+@pytest.fixture
+def asking(topics: "Topics") -> dict[str, str]:
+    return {"kafka.bootstrap.servers": topics.bootstrap, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "10"}
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+def test_each_batch_reads_on_where_the_last_one_ended(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    stream = Stream(asking | {"subscribe": topic})
+    assert stream.values() == []
+    topics.write_values(topic, 5)
+    assert stream.values() == numbers(0, 5)
+    topics.write_values(topic, 5, first=5)
+    assert stream.values() == numbers(5, 10)
+    before = stream.at
+    assert stream.values() == [] and stream.at is before, "Spark sees by the same offsets that there is nothing new"
+
+
+def test_a_stream_begins_at_the_end_unless_told_otherwise(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 5)
+    del asking["startingOffsets"]
+    stream = Stream(asking | {"subscribe": topic})
+    topics.write_values(topic, 2, first=5)
+    assert stream.values() == numbers(5, 7)
+
+
+def test_a_batch_that_is_planned_again_reads_the_same(topics: "Topics", asking: dict[str, str]) -> None:
+    """After a crash Spark asks for the ranges of the batch that it had written down, in another process, before anything else."""
+    topic = topics.create(partitions=2)
+    topics.write_values(topic, 50, partition=0)
+    topics.write_values(topic, 50, partition=1, first=50)
+    first = Stream(asking | {"subscribe": topic, "maxOffsetsPerTrigger": "30"})
+    start = first.at
+    rows = first.next()
+    assert len(rows) == 30
+    topics.write_values(topic, 50, partition=0, first=100)
+    again = Stream(asking | {"subscribe": topic, "maxOffsetsPerTrigger": "30"}, start=start)
+    assert again.between(start, first.at) == rows
+
+
+def test_a_checkpoint_of_sparks_kafka_source_is_read_on_from(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create(partitions=2)
+    topics.write_values(topic, 5, partition=0)
+    topics.write_values(topic, 5, partition=1, first=5)
+    stream = Stream(asking | {"subscribe": topic, "offsetsWithTopicIds": "false"}, start={topic: {"0": 3, "1": 5}})
+    assert stream.values() == numbers(3, 5)
+    assert stream.at == {topic: {"0": 5, "1": 5}}, "and its form is kept where that is wanted"
+
+
+def test_a_batch_takes_at_most_so_many_offsets_but_all_where_spark_says_so(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create(partitions=2)
+    topics.write_values(topic, 90, partition=0)
+    topics.write_values(topic, 10, partition=1)
+    stream = Stream(asking | {"subscribe": topic, "maxOffsetsPerTrigger": "20"})
+    assert stream.limit == ReadMaxRows(20)
+    assert Counter(row["partition"] for row in stream.next()) == {0: 18, 1: 2}, "each in proportion"
+    assert stream.reader.reportLatestOffset()[topic] == {"0": 90, "1": 10}, "what is left shows as lag"
+    stream.limit = ReadAllAvailable()
+    assert len(stream.next()) == 80
+
+
+def test_small_batches_wait_for_more(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 1)
+    stream = Stream(asking | {"subscribe": topic, "minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"})
+    assert stream.limit == ReadMinRows(10)
+    assert stream.values() == numbers(0, 1), "the first does not wait"
+    topics.write_values(topic, 5, first=1)
+    assert stream.values() == []
+    topics.write_values(topic, 5, first=6)
+    assert stream.values() == numbers(1, 11)
+    hasty = Stream(asking | {"subscribe": topic, "minOffsetsPerTrigger": "10", "maxTriggerDelay": "0ms"}, start=stream.at)
+    topics.write_values(topic, 1, first=11)
+    assert hasty.values() == numbers(11, 12)
+
+
+def test_a_run_that_ends_reads_what_there_was_when_it_began(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 10)
+    stream = Stream(asking | {"subscribe": topic, "maxOffsetsPerTrigger": "6", "minOffsetsPerTrigger": "6"})
+    stream.reader.prepareForTriggerAvailableNow()
+    topics.write_values(topic, 10, first=10)
+    assert stream.values() == numbers(0, 6)
+    assert stream.values() == numbers(6, 10), "the rest does not wait for more"
+    assert stream.values() == []
+
+
+def test_partitions_that_are_added_begin_at_their_beginning(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 2)
+    stream = Stream(asking | {"subscribe": topic})
+    assert stream.values() == numbers(0, 2)
+    topics.grow(topic, 3)
+    producer = topics.producer()  # One that has not heard of fewer.
+    producer.produce(topic, b"10", partition=2)
+    producer.flush()
+    assert stream.values() == [b"10"]
+    assert stream.at[topic] == {"0": 2, "1": 0, "2": 1}
+
+
+def test_topics_that_begin_to_match_a_pattern_are_read_too(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 1)
+    stream = Stream(asking | {"subscribePattern": f"^{topic}"})
+    assert stream.values() == numbers(0, 1)
+    topics.write_values(topics.create(f"{topic}-more"), 2, first=5)
+    assert stream.values() == numbers(5, 7)
+
+
+def test_something_new_is_waited_for_at_the_brokers(topics: "Topics", asking: dict[str, str]) -> None:
+    """An idle query is asked all the time; most of it is waiting, and what comes meanwhile is seen in the same question."""
+    topic = topics.create()
+    stream = Stream(asking | {"subscribe": topic})
+    before = time.process_time(), time.monotonic()
+    assert [stream.values() for _ in range(5)] == [[]] * 5
+    busy, passed = time.process_time() - before[0], time.monotonic() - before[1]
+    assert passed >= 0.4 and busy < passed / 2
+
+
+def test_progress_shows_as_that_of_a_group(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create(partitions=2)
+    topics.write_values(topic, 10, partition=0)
+    stream = Stream(asking | {"subscribe": topic, "groupId": f"job-{topic}", "maxOffsetsPerTrigger": "6"})
+    stream.next()
+    assert topics.committed(f"job-{topic}", topic) == {0: 0, 1: 0}, "nothing is done yet"
+    stream.next()
+    assert topics.committed(f"job-{topic}", topic) == {0: 6, 1: 0}
+    stream.next()
+    assert topics.committed(f"job-{topic}", topic) == {0: 10, 1: 0}, "also what the last batch has read"
+
+
+def test_a_group_that_has_members_is_refused(topics: "Topics", asking: dict[str, str]) -> None:
+    from confluent_kafka import Consumer
+
+    topic = topics.create()
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": f"taken-{topic}", "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.1)
+    stream = Stream(asking | {"subscribe": topic, "groupId": f"taken-{topic}"})
+    with pytest.raises(PipelineComplaint, match=f"cannot be committed to group 'taken-{topic}'"):
+        stream.next()
+    consumer.close()
+
+
+def test_records_that_aged_out_end_the_stream_or_are_a_recorded_gap(topics: "Topics", asking: dict[str, str]) -> None:
+    topic, dead = topics.create(), topics.create()
+    topics.write_values(topic, 4)
+    strict = Stream(asking | {"subscribe": topic})
+    lenient = Stream(asking | {"subscribe": topic, "failOnDataLoss": "false", "deadLetterTopic": dead})
+    assert strict.values() == lenient.values() == numbers(0, 4)
+    topics.write_values(topic, 6, first=4)
+    topics.trim(topic, 7)
+    with pytest.raises(DataLost, match=rf"{topic}-0: offsets 4 to 6 are gone: they were deleted \(retention"):
+        strict.next()
+    assert lenient.values() == numbers(7, 10)
+    (gap,) = topics.read(dead)
+    assert (dict(gap.headers)["penstock.offset"], dict(gap.headers)["penstock.end_offset"]) == (b"4", b"7")
+
+
+def test_a_topic_that_is_deleted_ends_the_stream_or_is_left_out(topics: "Topics", asking: dict[str, str]) -> None:
+    topic, other = topics.create(), topics.create()
+    topics.write_values(topic, 3)
+    topics.write_values(other, 3, first=10)
+    both = asking | {"subscribe": f"{topic},{other}"}
+    strict, lenient = Stream(both), Stream(both | {"failOnDataLoss": "false"})
+    assert sorted(strict.values()) == sorted(lenient.values())
+    topics.delete(topic)
+    with pytest.raises(DataLost, match=rf"{topic}-0: what follows offset 3 is gone: the topic or the partition was deleted"):
+        strict.next()
+    topics.write_values(other, 2, first=13)
+    assert lenient.values() == numbers(13, 15)
+    assert topic not in lenient.at
+    topics.create(topic)
+    topics.write_values(topic, 2, first=20)
+    assert lenient.values() == numbers(20, 22), "should it come back, it is read from its beginning"
+
+
+def test_a_topic_that_was_made_again_is_told_from_the_old_one(topics: "Topics", asking: dict[str, str]) -> None:
+    """It has more records than were read of the old one: only its id tells that they are others."""
+    topic = topics.create()
+    topics.write_values(topic, 3)
+    strict, lenient = Stream(asking | {"subscribe": topic}), Stream(asking | {"subscribe": topic, "failOnDataLoss": "false"})
+    assert strict.values() == lenient.values() == numbers(0, 3)
+    topics.delete(topic)
+    topics.create(topic)
+    topics.write_values(topic, 5, first=100)
+    with pytest.raises(DataLost, match="the topic was deleted and made again"):
+        strict.next()
+    with pytest.raises(DataLost, match="start the query with a new checkpoint"):
+        Stream(asking | {"subscribe": topic}, start=strict.at).next()
+    assert lenient.values() == numbers(100, 105)
+
+
+def test_a_topic_that_is_not_there_is_told_at_the_start(topics: "Topics", asking: dict[str, str]) -> None:
+    with pytest.raises(UnknownTopic, match="there is no topic 'absent'"):
+        Stream(asking | {"subscribe": "absent"})
+    with pytest.raises(UnknownTopic, match="there is no topic 'absent'"):
+        Stream(asking | {"subscribe": "absent", "failOnDataLoss": "false"})
+
+
+def test_offsets_to_begin_at_must_name_every_partition(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create(partitions=2)
+    with pytest.raises(WrongOption, match=f"startingOffsets does not name {topic}-1"):
+        Stream(asking | {"subscribe": topic, "startingOffsets": f'{{"{topic}": {{"0": 1}}}}'})
