@@ -1,12 +1,12 @@
 """The job `archive` on a real node: every record once, in the right directory, with all that it has, as other readers see it."""
 
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
+from job_runs import run_job
 from pipeline_topics import Topics
 
 from penstock.pipeline.complaints import PipelineComplaint
@@ -20,19 +20,6 @@ pytestmark = pytest.mark.spark
 
 def ms(*moment: int) -> int:
     return int(datetime(*moment, tzinfo=UTC).timestamp() * 1000)  # type: ignore[arg-type]
-
-
-def archived(spark: "SparkSession", node: Topics, checkpoint: str, **given: str) -> None:
-    """Archives what there is, and ends."""
-    from penstock.pipeline.running import Plan, Run
-
-    options = archive.JOB.filled({name.replace("_", "-"): value for name, value in given.items()})
-    run = Run(archive.pipeline(options), spark, Plan(node.bootstrap, checkpoint, options, is_once=True))
-    run.start()
-    try:
-        run.wait(threading.Event())
-    finally:
-        run.stop()
 
 
 def everything(path: Path | str) -> list[dict[str, Any]]:
@@ -49,10 +36,12 @@ def test_every_record_is_archived_once_with_all_that_it_has(
     topics.write(one, [(b"k", b"c")], partition=1, timestamp=after)
     topics.write(other, [(b"", b"")], timestamp=after)
     target = str(tmp_path / "archive")
-    archived(spark, topics, checkpoint, topics=f"{one},{other}", to=target, format=format, time_zone="Europe/Vienna")
-    topics.write(one, [(b"k", b"d")], partition=1, timestamp=after)
-    archived(spark, topics, checkpoint, topics=f"{one},{other}", to=target, format=format, time_zone="Europe/Vienna")
-    archived(spark, topics, checkpoint, topics=f"{one},{other}", to=target, format=format, time_zone="Europe/Vienna")
+    wanted = {"topics": f"{one},{other}", "to": target, "format": format, "time_zone": "Europe/Vienna"}
+    counts = []
+    for fresh in ([], [(b"k", b"d")], []):
+        topics.write(one, fresh, partition=1, timestamp=after)
+        counts.append(run_job(archive.JOB, spark, topics.bootstrap, checkpoint, **wanted).counts["rows"])
+    assert counts == [5, 1, 0]
 
     found = sorted(everything(target), key=lambda row: (row["topic"] != one, row["partition"], row["offset"]))
     assert [row["key"] for row in found] == [b"k", None, b"k", b"k", b"k", b""]
@@ -69,10 +58,10 @@ def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "Spark
     topic = topics.create(partitions=2)
     topics.write_values(topic, 50, partition=0)
     target = str(tmp_path / "archive")
-    archived(spark, topics, str(tmp_path / "first"), topics=topic, to=target, rows="20", compact_every="2")
+    run_job(archive.JOB, spark, topics.bootstrap, str(tmp_path / "first"), topics=topic, to=target, rows="20", compact_every="2")
     topics.write_values(topic, 10, partition=0, first=50)
     topics.write_values(topic, 5, partition=1, first=60)
-    archived(spark, topics, str(tmp_path / "second"), topics=topic, to=target, rows="20")
+    run_job(archive.JOB, spark, topics.bootstrap, str(tmp_path / "second"), topics=topic, to=target, rows="20")
     assert sorted(int(row["value"]) for row in everything(target)) == list(range(65))
     assert spark.read.parquet(target).count() == 65
     assert spark.read.parquet(target).schema.simpleString() == (

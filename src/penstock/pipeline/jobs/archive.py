@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.peers.topics import TopicView
 
-STAGE = "archive"
+STAGE = "files"
 DAY_US = 86_400_000_000
 MEBIBYTE = 2**20
 EARLIEST = -2  # As the source writes it in offsets by partition.

@@ -9,8 +9,9 @@
 | `delta_table` | the same as a Delta table, through `deltalake` (phase two) |
 | `compaction` | which small files become one |
 | `format` `sink` | the format "penstock-lake" as Spark sees it, and its two phases |
+| `positions` `spool` `pacing` | which offsets an archive holds; any frame as an archive; rows per second |
 | `reading` | an archive read back as a stream, in order per partition, at a bounded rate |
 
 A write has two phases, as every exactly-once write has: tasks stage files that nobody reads, and the driver makes those of the winning
-attempts count in one step that is keyed (query, batch). Only `format`, `sink` and `reading` know Spark.
+attempts count in one step that is keyed (query, batch). Only `format`, `sink`, `spool` and `reading` know Spark.
 """

@@ -1,11 +1,12 @@
-"""The format "penstock-lake" as Spark sees it: `write` and `writeStream`. The tables are read as what they are, Parquet or Delta.
+"""The format "penstock-lake" as Spark sees it: `write` and `writeStream` of any frame, and `readStream` of an archive.
 
+Other reads need no format of ours: the tables are Parquet or Delta.
 Spark finds it by itself through the module `pyspark_penstock_lake`; `spark.dataSource.register(LakeSink)` does the same by hand.
-What it takes to write is imported when something is written (sink.py, which also lists the options).
+What it takes is imported when it is needed (sink.py and reading.py, which also list the options).
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructField, StructType
 
 from penstock.pipeline.complaints import PipelineComplaint
 
@@ -16,6 +17,16 @@ class LakeSink(DataSource):
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    def schema(self) -> StructType:
+        from penstock.pipeline.source.schema import COLUMNS
+
+        return StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from penstock.pipeline.lake.reading import ArchiveReader
+
+        return ArchiveReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from penstock.pipeline.lake.sink import LakeBatchWriter

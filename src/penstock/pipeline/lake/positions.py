@@ -1,15 +1,20 @@
 """Which offsets of a topic an archive holds, and in which files: from the log where it can tell, otherwise from two columns of a file.
 
 A file that was staged by one task holds one range of one partition, and the smallest and largest offset in the log say all. Files that were
-joined may hold several partitions; of those the columns `partition` and `offset` are read.
+joined may hold several partitions; of those the columns `partition` and `offset` are read. Where only a time is asked for, files of other
+dates are left out, and of the others `timestamp` is read as well, so that spans are of the records asked for and no others.
 """
 
+import functools
 import json
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import StagedFile
@@ -17,6 +22,9 @@ from penstock.pipeline.lake.staging import open_directory
 from penstock.pipeline.lake.table import Snapshot
 
 TOPIC = "topic"  # The partition column that an archive must have.
+DATE = "date"  # The one that it may have beside.
+EPOCH = date(1970, 1, 1)
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,9 +51,39 @@ def topics_of(snapshot: Snapshot) -> list[str]:
     return sorted({topic_of(file) for file in snapshot.files})
 
 
-def spans_of(snapshot: Snapshot, topic: str) -> list[Span]:
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Records from this moment on, and before that one."""
+
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+    def expression(self) -> pc.Expression | None:
+        bounds = [
+            compare(pc.field("timestamp"), pa.scalar(moment_ms * 1000, pa.timestamp("us", tz="UTC")))
+            for moment_ms, compare in ((self.from_ms, pc.greater_equal), (self.until_ms, pc.less))
+            if moment_ms is not None
+        ]
+        return functools.reduce(operator.and_, bounds) if bounds else None
+
+    def may_hold(self, file: StagedFile) -> bool:
+        """By the file's date, which may be of any time zone and so a day off; files without a date may hold everything."""
+        found = dict(file.partition).get(DATE)
+        if found is None:
+            return True
+        starts_ms = (date.fromisoformat(found) - EPOCH).days * DAY_MS
+        is_too_old = self.from_ms is not None and starts_ms + 2 * DAY_MS <= self.from_ms
+        is_too_young = self.until_ms is not None and starts_ms - DAY_MS >= self.until_ms
+        return not is_too_old and not is_too_young
+
+
+ALWAYS = Times()
+
+
+def spans_of(snapshot: Snapshot, topic: str, times: Times = ALWAYS) -> list[Span]:
     """By partition and offset."""
-    return sorted(span for file in snapshot.files if topic_of(file) == topic for span in _spans_of_file(file, snapshot.directory))
+    files = [file for file in snapshot.files if topic_of(file) == topic and times.may_hold(file)]
+    return sorted(span for file in files for span in _spans_of_file(file, snapshot.directory, times))
 
 
 def ends_of(snapshot: Snapshot, topics: Iterable[str]) -> dict[str, dict[int, int]]:
@@ -57,14 +95,15 @@ def ends_of(snapshot: Snapshot, topics: Iterable[str]) -> dict[str, dict[int, in
     return ends
 
 
-def _spans_of_file(file: StagedFile, directory: str) -> Iterator[Span]:
+def _spans_of_file(file: StagedFile, directory: str, times: Times) -> Iterator[Span]:
     stats = json.loads(file.stats or "{}")
     least, most = stats.get("minValues", {}), stats.get("maxValues", {})
-    if "offset" in least and "partition" in least and least["partition"] == most["partition"]:
+    wanted = times.expression()
+    if wanted is None and "offset" in least and "partition" in least and least["partition"] == most["partition"]:
         yield Span(least["partition"], least["offset"], most["offset"] + 1, file.rows, file.path)
         return
     filesystem, root = open_directory(directory)
-    columns = pq.read_table(f"{root}/{file.path}", columns=["partition", "offset"], filesystem=filesystem, partitioning=None)
+    columns = ds.dataset(f"{root}/{file.path}", format="parquet", filesystem=filesystem).to_table(["partition", "offset"], filter=wanted)
     groups = pa.TableGroupBy(columns, "partition").aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")])
     for group in groups.to_pylist():
         yield Span(group["partition"], group["offset_min"], group["offset_max"] + 1, group["offset_count"], file.path)

@@ -10,14 +10,18 @@
 | lives on | a file system with hard links that every executor sees | what `deltalake` and Arrow both write to |
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import Partition, StagedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "delta")
 RETAIN_S = 24 * 3600.0  # How long a file that no longer counts stays for those who still read it, and how old an orphan must be.
@@ -86,6 +90,24 @@ def open_table(path: str, format: str, *, partition_by: Sequence[str] = ()) -> T
 
         return LakeDelta(path, partition_by=partition_by)
     raise PipelineComplaint(f"there is no table format {format!r}", f"take {' or '.join(FORMATS)}")
+
+
+def format_at(path: str) -> str:
+    """What the table that stands there was written as."""
+    if os.path.isdir(os.path.join(path, "_penstock", "log")):
+        return "parquet"
+    from penstock.pipeline.lake.delta_table import LakeDelta
+
+    if LakeDelta(path).exists():
+        return "delta"
+    raise PipelineComplaint(f"there is no archive at {path}", "give the path that `archive` wrote to; other tables go by from-format")
+
+
+def frame_of(spark: "SparkSession", snapshot: Snapshot) -> "DataFrame":
+    """The rows of a snapshot with their partition columns; writers may go on meanwhile."""
+    if not snapshot.files:
+        raise PipelineComplaint(f"the table at {snapshot.directory} is empty", "write to it first")
+    return spark.read.option("basePath", snapshot.directory).parquet(*snapshot.locations())
 
 
 def describe(schema: pa.Schema) -> str:
