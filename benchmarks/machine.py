@@ -9,14 +9,16 @@ from pathlib import Path
 from penstock.server import kernel
 from penstock.wire import records
 
+SMALL_VALUES = "broker and generator share the machine; generator on loopback, 100-byte values"
 
-def described(data_dir: Path) -> list[str]:
+
+def described(data_dir: Path, load: str = SMALL_VALUES) -> list[str]:
     return [
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {_commit()}",
         f"{os.cpu_count()} cores ({_processor()}), {_memory_gb():.0f} GB",
         f"{platform.system()} {platform.release()}, {_file_system(data_dir)}",
         f"Python {platform.python_version()}, compiled record loop: {'yes' if records.COMPILED else 'no'}",
-        "broker and generator share the machine; generator on loopback, 100-byte values",
+        load,
     ]
 
 

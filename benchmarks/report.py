@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.figures import Figures, Measure
-from benchmarks.machine import described, is_in_memory
-from benchmarks.steps import BROKER_CPU, GENERATOR_CPU, Pairs
+from benchmarks.machine import SMALL_VALUES, described, is_in_memory
+from benchmarks.steps import BROKER_CPU, CPU_A_ROW, GENERATOR_CPU, Pairs
 from benchmarks.subjects import ROOT, LoadFailed
 
 
 class Report:
-    def __init__(self, title: str, data_dir: Path) -> None:
+    def __init__(self, title: str, data_dir: Path, load: str = SMALL_VALUES) -> None:
         self.title = title
-        self.machine = described(data_dir)
+        self.machine = described(data_dir, load)
         self.figures = Figures()
         self.shares = Figures()  # CPU of both sides: was the generator the limit?
         self.sections: list[str] = []
@@ -33,7 +33,7 @@ class Report:
             print(f"  {subject}: FAILED {error}", file=sys.stderr, flush=True)
 
     def _add(self, subject: str, measure: Measure, value: float) -> None:
-        if measure.unit in (GENERATOR_CPU, BROKER_CPU):
+        if measure.unit in (GENERATOR_CPU, BROKER_CPU) or measure.unit.startswith(CPU_A_ROW):
             self.shares.add(subject, measure, value)
             return
         self.figures.add(subject, measure, value)
@@ -41,7 +41,8 @@ class Report:
 
     def markdown(self) -> str:
         lines = [f"## {self.title}", "", *(f"- {line}" for line in self.machine), "", *self.sections]
-        lines += ["", "CPU, to see that the generator was not the limit:", "", self.shares.table()]
+        if self.shares.subjects():
+            lines += ["", "CPU, to see that the generator was not the limit:", "", self.shares.table()]
         if self.failures:
             lines += ["", "Not measured:", "", *(f"- {failure}" for failure in self.failures)]
         return "\n".join(lines) + "\n"

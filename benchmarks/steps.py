@@ -170,6 +170,7 @@ def _shares(title: str, answer: dict[str, float]) -> Pairs:
 
 GENERATOR_CPU = "% of a core, generator"
 BROKER_CPU = "% of a core, broker"
+CPU_A_ROW = "µs of CPU a row"  # And whose.
 
 
 def _prime(port: int, topic: str, partitions: int) -> None:
