@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import lake_rows
@@ -15,9 +16,10 @@ from deltalake import DeltaTable
 from lake_rows import NOON, SCHEMA, held, rows, seen, staged, table_at, write
 
 from penstock.pipeline.complaints import PipelineComplaint
-from penstock.pipeline.lake.layout import NULL_PARTITION, StagedFile, directory_of, partition_of
+from penstock.pipeline.lake.layout import NULL_PARTITION, FileNames, StagedFile, directory_of, partition_of
 from penstock.pipeline.lake.log import CHECKPOINT_EVERY, Log
 from penstock.pipeline.lake.parquet_table import ParquetTable
+from penstock.pipeline.lake.staging import OPEN_FILES_MAX, stage
 from penstock.pipeline.lake.table import Table
 
 pytestmark = pytest.mark.needs("spark")  # For Arrow and deltalake; no session is started.
@@ -277,6 +279,30 @@ def test_a_writer_killed_before_any_touch_of_the_disk_leaves_a_whole_table(tmp_p
         table.clean(retain_s=0)
         files = [os.path.join(at, name) for at, _, names in os.walk(table.directory) for name in names]
         assert sorted(files) == sorted(table.snapshot().locations()), f"orphans stay, killed before touch {step}"
+
+
+def test_a_task_that_fails_leaves_no_files(table: Table) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(0, 10, days=3)
+        raise RuntimeError("the task fails")
+
+    with pytest.raises(RuntimeError, match="the task fails"):
+        staged(table, failing())  # type: ignore[arg-type]
+    assert [name for _, _, names in os.walk(table.directory) for name in names] == []
+
+
+def test_a_file_is_finished_at_its_size_and_few_are_open_at_once(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    names = FileNames(query="q", batch=0, task=0, attempt=0)
+
+    def incompressible() -> pa.Array:
+        return pa.array([os.urandom(1000) for _ in range(100)], pa.binary())
+
+    batches = [rows(at * 100, 100).set_column(1, SCHEMA.field(1), incompressible()) for at in range(10)]
+    files = stage(batches, table.directory, partition_by=("topic", "date"), names=names, file_bytes=300_000)
+    assert [file.rows for file in files] == [300, 300, 300, 100]
+    scattered = stage([rows(0, 100, days=OPEN_FILES_MAX + 8)], table.directory, partition_by=("topic", "date"), names=names)
+    assert sum(file.rows for file in scattered) == 100 and len(scattered) == OPEN_FILES_MAX + 8
 
 
 @pytest.mark.parametrize("partition", [(), (("topic", "orders.eu-1"), ("date", "2026-11-15")), (("c", "a/b=c %"), ("d", None))])

@@ -138,7 +138,8 @@ class _Writers:
 
     def give_up(self) -> None:
         for file in self._open.values():
-            file.stream.close()
+            with file.stream, file.writer:
+                continue
         discard(self._begun, self._directory)
 
     def _begin(self, partition: Partition, schema: pa.Schema) -> _Open:
