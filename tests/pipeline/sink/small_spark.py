@@ -5,6 +5,7 @@ Every task and every call of the driver is a process of its own, forked for it a
 checkpoint comes again with its number and its rows, and `commit` sees one report for each task.
 """
 
+import asyncio
 import os
 import pickle
 import sys
@@ -160,18 +161,26 @@ class Query:
 
     def held_back(self, topic: str) -> int:
         """How many offsets readers of committed records have to wait for."""
+        return int(self.call(lambda client: _held_back(client, topic)))
 
-        async def look(client: Client) -> int:
-            wishes = {TopicPartition(topic, index): LATEST for index in range(await client.partition_count(topic))}
-            ends = await client.list_offsets(wishes)
-            stable = await client.list_offsets(wishes, is_committed_only=True)
-            return sum(ends[where].offset - stable[where].offset for where in wishes)
+    def until_released(self, topic: str) -> None:
+        async def wait(client: Client) -> None:
+            async with asyncio.timeout(30):
+                while await _held_back(client, topic):
+                    await asyncio.sleep(0.05)
 
-        return in_child(lambda: self.broker().run(look(self.broker().client)))
+        self.call(wait)
 
     def call(self, ask: Callable[[Client], Any]) -> Any:
         """Anything else, asked by a client of its own."""
         return in_child(lambda: self.broker().run(ask(self.broker().client)))
+
+
+async def _held_back(client: Client, topic: str) -> int:
+    wishes = {TopicPartition(topic, index): LATEST for index in range(await client.partition_count(topic))}
+    ends = await client.list_offsets(wishes)
+    stable = await client.list_offsets(wishes, is_committed_only=True)
+    return sum(ends[where].offset - stable[where].offset for where in wishes)
 
 
 def rows_of(batch: int, task: int, count: int = 3) -> Rows:
