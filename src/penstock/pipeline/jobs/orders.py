@@ -47,18 +47,11 @@ def validated(raw: "DataFrame", context: Context) -> "DataFrame":
 
 def enriched(valid: "DataFrame", context: Context) -> "DataFrame":
     from penstock.pipeline.steps import orders
+    from penstock.pipeline.steps.tables import table
 
-    customers = orders.customers_of(_latest(context, context.options["customers"]))
+    customers = orders.customers_of(table(context, context.options["customers"]))
     with_customers = orders.enriched(orders.opened(valid), customers)
     return orders.keyed(with_customers, with_customers.customer_id)
-
-
-def _latest(context: Context, topic: str) -> "DataFrame":
-    from pyspark.sql import functions as F
-
-    told = {"kafka.bootstrap.servers": context.bootstrap, "subscribe": topic}
-    records = context.spark.read.format("penstock").options(**told).load()
-    return records.groupBy("key").agg(F.max_by("value", "offset").alias("value"))
 
 
 def revenue(enriched: "DataFrame", context: Context) -> "DataFrame":

@@ -14,6 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from penstock.pipeline.steps import times
+
 LATE_AFTER = timedelta(minutes=10)  # An order older than this when its record was written is too late to be counted.
 EARLY_MAX = timedelta(minutes=1)  # Clocks differ; an order that is dated further ahead than this is wrong.
 DOUBLES_WITHIN = timedelta(hours=1)  # How long an order's id is remembered.
@@ -45,10 +47,8 @@ def once(orders: DataFrame, within: timedelta = DOUBLES_WITHIN) -> DataFrame:
     """Without orders that were there before. What is no order has no id of its own and is told apart by its place in the log."""
     place = F.concat_ws("/", "topic", "partition", "offset")
     told_apart = orders.withColumn("identity", F.when(F.col("reason").isNull(), F.col("order_id")).otherwise(place))
-    if not orders.isStreaming:  # A table is all there at once: nothing needs remembering.
-        return told_apart.dropDuplicates(["identity"]).drop("identity")
     # By the records' time, which hardly runs backwards, and not by the orders' own: an order that comes late is not dropped for that.
-    return told_apart.withWatermark("timestamp", _text(within)).dropDuplicatesWithinWatermark(["identity"]).drop("identity")
+    return times.once(told_apart, ["identity"], within=_text(within)).drop("identity")
 
 
 def validated(raw: DataFrame) -> DataFrame:
@@ -85,9 +85,9 @@ def enriched(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 def revenue(orders: DataFrame, waits: timedelta = REVENUE_WAITS) -> DataFrame:
     """What each country's customers ordered in each minute of the orders' own time: one row for a minute, once it is complete."""
-    by_minute = orders.withWatermark("ordered_at", _text(waits)).groupBy(F.window("ordered_at", _text(WINDOW)).alias("minute"), "country")
-    sums = by_minute.agg(F.count("*").alias("orders"), F.sum("amount_cents").alias("revenue_cents"))
-    return sums.select(_iso("minute.start").alias("minute"), "country", "orders", "revenue_cents")
+    sums = [F.count("*").alias("orders"), F.sum("amount_cents").alias("revenue_cents")]
+    minutes = times.windowed(orders, sums, time="ordered_at", width=_text(WINDOW), waits=_text(waits), by=["country"])
+    return minutes.select(_iso("start").alias("minute"), "country", "orders", "revenue_cents")
 
 
 def keyed(frame: DataFrame, key: Column) -> DataFrame:
