@@ -106,6 +106,11 @@ def test_what_a_worker_said_is_found_in_sparks_pages() -> None:
     assert told_by(Exception(other))[0] == "ValueError: no number"
 
 
+def test_what_went_wrong_first_counts_before_what_a_clean_up_made_of_it() -> None:
+    afterwards = 'During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "x"\n'
+    assert told_by(Exception(f"{JAVA}\n{afterwards}UnboundLocalError: cannot access local variable 'reader'"))[0] == "kafka.acks is '7'"
+
+
 def test_a_failure_of_sparks_own_keeps_its_first_sentence() -> None:
     assert (
         told_by(Exception("[TABLE_NOT_FOUND] The table `t` is not there. SQLSTATE: 42P01\nat org.apache"))[0]

@@ -6,9 +6,10 @@ query's progress tells.
 Not here: starting the query (running).
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.pipeline.complaints import PipelineComplaint
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 OBSERVED = "penstock"  # The name of the counts in a query's progress.
 BOOTSTRAP = "kafka.bootstrap.servers"
 HEADER = "penstock."  # What stands before the names of a dead letter's headers.
-RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition")
+HEADERS = "array<struct<key:string,value:binary>>"
 
 
 def whole_stage(stage: Stage, pipeline: Pipeline, context: Context) -> "DataStreamWriter":
@@ -43,10 +44,10 @@ def opened(stage: Stage, pipeline: Pipeline, context: Context) -> DataFrame:
 
 def written(stage: Stage, frame: DataFrame, context: Context) -> "DataStreamWriter":
     match stage.sink:
-        case ToTopic(topic, output_mode=mode, options=options):
+        case ToTopic(output_mode=mode, options=options):
             told = {BOOTSTRAP: context.bootstrap} | dict(options)
-            routed = as_records(stage, topic, frame)
-            return counted(routed, stage.dead_letters).writeStream.format(NAME).options(**told).outputMode(mode)
+            records = as_records(stage, stage.sink, frame)
+            return counted(records, stage.dead_letters).writeStream.format(NAME).options(**told).outputMode(mode)
         case ToFormat(kind, options, mode, partition_by):
             writer = counted(frame, None).writeStream.format(kind).options(**dict(options)).outputMode(mode)
             return writer.partitionBy(*partition_by) if partition_by else writer
@@ -56,17 +57,21 @@ def written(stage: Stage, frame: DataFrame, context: Context) -> "DataStreamWrit
             assert_never(stage.sink)
 
 
-def as_records(stage: Stage, topic: str, frame: DataFrame) -> DataFrame:
+def as_records(stage: Stage, sink: ToTopic, frame: DataFrame) -> DataFrame:
     """The columns that the sink takes, each row with the topic that it goes to."""
     if "value" not in frame.columns:
         has = ", ".join(frame.columns)
-        raise PipelineComplaint(
-            f"stage {stage.name!r} writes to {topic!r}, and its rows have no value but {has}", "give back a column `value`"
-        )
-    routed = frame.withColumn("topic", F.coalesce(F.col("topic"), F.lit(topic)) if "topic" in frame.columns else F.lit(topic))
+        problem = f"stage {stage.name!r} writes to {sink.topic!r}, and its rows have no value but {has}"
+        raise PipelineComplaint(problem, "let the step give back a column `value`")
+    columns: dict[str, Column] = {name: F.col(name) for name in ("key", "value", "headers") if name in frame.columns}
+    columns["topic"] = F.lit(sink.topic)
+    if sink.topic_column is not None:
+        columns["topic"] = F.coalesce(F.col(sink.topic_column), F.lit(sink.topic))
+    if sink.partition_column is not None:
+        columns["partition"] = F.col(sink.partition_column).cast("int")
     if REASON in frame.columns:
-        routed = _with_dead_letters(stage, routed)
-    return routed.select(*(name for name in RECORD_COLUMNS if name in routed.columns))
+        columns |= _buried(stage, columns, has_origin=ORIGIN in frame.columns)
+    return frame.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def counted(frame: DataFrame, dead_letters: str | None) -> DataFrame:
@@ -75,22 +80,22 @@ def counted(frame: DataFrame, dead_letters: str | None) -> DataFrame:
     return frame.observe(OBSERVED, F.count(F.lit(1)).alias("rows"), F.count(F.when(is_dead, 1)).alias("dead_letters"))
 
 
-def _with_dead_letters(stage: Stage, frame: DataFrame) -> DataFrame:
+def _buried(stage: Stage, columns: Mapping[str, Column], *, has_origin: bool) -> dict[str, Column]:
+    """What is different in a row with a reason: where it goes, and the headers, which say why and where it comes from."""
     if stage.dead_letters is None:
         raise PipelineComplaint(f"stage {stage.name!r} finds dead letters and has no topic for them", "give the stage dead_letters=…")
     is_dead = F.col(REASON).isNotNull()
     told = {"reason": F.col(REASON), "stage": F.lit(stage.name)}
-    if ORIGIN in frame.columns:
+    if has_origin:
         told |= {name: F.col(f"{ORIGIN}.{name}") for name in ("topic", "partition", "offset")}
-    own = [
-        F.struct(F.lit(HEADER + name).alias("key"), column.cast("string").cast("binary").alias("value")) for name, column in told.items()
-    ]
-    before = F.coalesce(F.col("headers"), F.array().cast(HEADERS)) if "headers" in frame.columns else F.array().cast(HEADERS)
-    headers = F.when(is_dead, F.concat(before, F.array(*own))).otherwise(F.col("headers") if "headers" in frame.columns else F.lit(None))
-    routed = frame.withColumn("headers", headers).withColumn("topic", F.when(is_dead, stage.dead_letters).otherwise(F.col("topic")))
-    if "partition" in frame.columns:  # That of the good topic says nothing about this one.
-        routed = routed.withColumn("partition", F.when(~is_dead, F.col("partition")))
-    return routed
-
-
-HEADERS = "array<struct<key:string,value:binary>>"
+    own = F.array(
+        *(F.struct(F.lit(HEADER + name).alias("key"), text.cast("string").cast("binary").alias("value")) for name, text in told.items())
+    )
+    before = columns.get("headers", F.lit(None)).cast(HEADERS)
+    changed = {
+        "topic": F.when(is_dead, F.lit(stage.dead_letters)).otherwise(columns["topic"]),
+        "headers": F.when(is_dead, F.concat(F.coalesce(before, F.array().cast(HEADERS)), own)).otherwise(before),
+    }
+    if "partition" in columns:  # That of the good topic says nothing about this one.
+        changed["partition"] = F.when(~is_dead, columns["partition"])
+    return changed

@@ -104,6 +104,11 @@ SPARK_SETTINGS = (
         caveat="No web page of the jobs; `session(settings={'spark.ui.enabled': 'true'})` brings it back.",
     ),
     SparkSetting(
+        "spark.ui.showConsoleProgress", "false", place=Place.LOCAL,
+        reason="Bars of every job would be drawn over whatever else is printed.",
+        caveat="A long batch query shows nothing until it is done.",
+    ),
+    SparkSetting(
         "spark.driver.host", "127.0.0.1", place=Place.LOCAL,
         reason="Starts also where the machine's own name does not resolve.",
         caveat="Executors of other machines could not reach the driver.",

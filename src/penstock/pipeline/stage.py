@@ -4,7 +4,8 @@
 
 A stage is one streaming query with a checkpoint and a consumer group of its own, both named after it. Its step is a pure function from
 frame to frame; it is given the columns of the source (key, value, topic, partition, offset, timestamp, timestampType) and, where the
-stage writes to a topic, gives back `value` and, where it has them, `key`, `headers`, `partition`, `topic`.
+stage writes to a topic, gives back `value` and, where it has them, `key` and `headers`. Other columns are not written: a step that lets
+the source's own `topic` and `partition` through does not send its rows back to where they came from.
 
 Dead letters: where the frame that a step gives back has a column `reason`, rows in which it is not null go to the topic `dead_letters`
 instead, as they are, with the reason and where they come from as headers. They are written in the same transaction as the rest.
@@ -66,6 +67,8 @@ class ToTopic:
     config: Mapping[str, str] = field(default_factory=dict)  # Of the topic, where it is created.
     output_mode: str = "append"
     options: Mapping[str, str] = field(default_factory=dict)  # Of the sink.
+    topic_column: str | None = None  # Names another topic for a row, where it is not null; that topic must be there.
+    partition_column: str | None = None  # Names the partition, where it is not null; else the key decides.
 
 
 @dataclass(frozen=True, slots=True)
