@@ -108,7 +108,7 @@ def run(
 
     \b
       penstock pipeline run orders --bootstrap broker:9092 --metrics 127.0.0.1:9095
-      penstock pipeline run archive --once --set topics=orders --set path=./lake
+      penstock pipeline run archive --once --set topics=orders --set to=./archive
       penstock pipeline run orders --master spark://10.0.0.1:7077 --checkpoints /mnt/shared/checkpoints
 
     Ctrl-C and SIGTERM stop it cleanly: batches that run are finished first, for up to half a minute. A second Ctrl-C ends it at once;
