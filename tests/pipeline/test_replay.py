@@ -74,7 +74,7 @@ def test_an_archive_comes_back_in_order_and_a_stopped_replay_goes_on(
     table = archive_of(tmp_path / "archive", "delta", records=500, batches=2)
     table.compact(file_bytes=1 << 20)
     to = f"{tmp_path.name}-back"
-    wanted = {"from": table.path, "to": to, "rows": "100"}
+    wanted = {"from": table.path, "to": to, "rows": "200"}
 
     def after_the_first_batch(told: Told) -> bool:
         return told.counts["rows"] > 0

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 def values(path: str, format: str, topic: str) -> dict[bytes, bytes]:
     if format == "delta":
-        rows = DeltaTable(path).to_pyarrow_table(partitions=[("topic", "=", topic)]).to_pylist()
+        rows = DeltaTable(path).to_pyarrow_table(filters=[("topic", "=", topic)]).to_pylist()
     else:
         rows = ds.dataset(f"{path}/topic={topic}", format="parquet").to_table().to_pylist()
     assert len({row["key"] for row in rows}) == len(rows), "a key stands in the table twice"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STAGE = "files"
 DAY_US = 86_400_000_000
 MEBIBYTE = 2**20
-EARLIEST = -2  # As the source writes it in offsets by partition.
+STARTS = {"earliest": -2, "latest": -1}  # As the source writes them in offsets by partition.
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic", "date")
 PARTITION_BY = ("topic", "date")
 
@@ -36,6 +36,9 @@ PARTITION_BY = ("topic", "date")
 def pipeline(options: Mapping[str, str]) -> Pipeline:
     told = Options(options)
     _check_zone(options["time-zone"])
+    told.choice("starting", "earliest", tuple(STARTS))
+    told.whole("rows", None, low=1)
+    told.seconds("retain", None)
     table = {
         "path": options["to"],
         "tableFormat": told.choice("format", "parquet", ("parquet", "delta")),
@@ -85,12 +88,13 @@ def _after_what_is_held(context: Context) -> dict[str, str]:
     if not any(ends.values()):
         return {}
     broker = brokers({"kafka.bootstrap.servers": context.bootstrap})
-    starts = {topic: _starts(broker.run(broker.client.describe(topic)), known) for topic, known in ends.items()}
+    fresh = STARTS[context.options["starting"]]
+    starts = {topic: _starts(broker.run(broker.client.describe(topic)), known, fresh) for topic, known in ends.items()}
     return {"startingOffsets": json.dumps(starts)}
 
 
-def _starts(topic: "TopicView", ends: Mapping[int, int]) -> dict[str, int]:
-    return {str(one.partition): ends.get(one.partition, EARLIEST) for one in topic.partitions}
+def _starts(topic: "TopicView", ends: Mapping[int, int], fresh: int) -> dict[str, int]:
+    return {str(one.partition): ends.get(one.partition, fresh) for one in topic.partitions}
 
 
 def _check_zone(name: str) -> None:

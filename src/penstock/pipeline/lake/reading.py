@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.lake.pacing import Pace
 from penstock.pipeline.lake.positions import Span, Times, spans_of, topics_of
 from penstock.pipeline.lake.staging import open_directory
@@ -234,3 +235,6 @@ def read_rows(part: Part, wish: Wish) -> pa.Table:
     wanted = wanted if in_time is None else wanted & in_time
     files = ds.dataset([f"{root}/{path}" for path in part.paths], format="parquet", filesystem=filesystem)
     return files.to_table(filter=wanted, use_threads=False).sort_by("offset")
+
+
+settle_in_worker()

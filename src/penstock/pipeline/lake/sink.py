@@ -34,6 +34,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.lake.layout import FileNames, StagedFile, check_partition_columns
 from penstock.pipeline.lake.staging import FILE_BYTES, discard, stage
 from penstock.pipeline.lake.table import FORMATS, RETAIN_S, Table, open_table
@@ -165,3 +166,6 @@ class LakeBatchWriter(_TwoPhases, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self.plan.table().mark(self._query) is None:
             self.withdraw(messages)
+
+
+settle_in_worker()
