@@ -22,6 +22,7 @@ from penstock.peers.fetching import FetchLimits
 from penstock.peers.offsets import LATEST
 from penstock.peers.positions import FROM_EARLIEST
 from penstock.peers.reader import Reader, ReaderSettings
+from penstock.peers.transaction_admin import Wanted, list_transactions
 from penstock.pipeline.brokers import Broker, brokers
 from penstock.pipeline.sink.committing import Report
 from penstock.pipeline.sink.names import Place
@@ -148,6 +149,7 @@ class Query:
         """Everything that is there now, by partition and offset."""
 
         async def read(client: Client) -> list[Any]:
+            await until_told(client)
             count = await client.partition_count(topic)
             starts = {TopicPartition(topic, index): FROM_EARLIEST for index in range(count)}
             settings = ReaderSettings(fetch=FetchLimits(wait_ms=50, is_committed_only=is_committed_only))
@@ -176,7 +178,15 @@ class Query:
         return in_child(lambda: self.broker().run(ask(self.broker().client)))
 
 
+async def until_told(client: Client) -> None:
+    """Until no transaction is about to end: coordinators answer before every partition has heard of it."""
+    ending = Wanted(states=("PrepareCommit", "PrepareAbort"))
+    while await list_transactions(client.router, ending, client.router.deadline(10)):
+        await asyncio.sleep(0.005)
+
+
 async def _held_back(client: Client, topic: str) -> int:
+    await until_told(client)
     wishes = {TopicPartition(topic, index): LATEST for index in range(await client.partition_count(topic))}
     ends = await client.list_offsets(wishes)
     stable = await client.list_offsets(wishes, is_committed_only=True)

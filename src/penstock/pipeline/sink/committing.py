@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
-from penstock.pipeline.sink.ending import abort_all, abort_seen, check_open, commit_all, described, open_of
+from penstock.pipeline.sink.ending import abort_all, abort_seen, check_open, commit_all, described, open_of, until_seen
 from penstock.pipeline.sink.entries import Committed, Token, Winner, committed_records, ended_records
 from penstock.pipeline.sink.failures import SinkFailure, TakenOver, WrongCheckpoint
 from penstock.pipeline.sink.ledger import Ledger, Superseded
@@ -62,6 +62,8 @@ async def commit(client: Client, ledger: Ledger, reports: Sequence[Report]) -> N
     await commit_all(client, committed, seen, lambda: reached(Step.HALF_ENDED))
     reached(Step.ENDED)
     await abort_seen(client, seen, but=winners)
+    if not work.query:
+        await until_seen(client, winners)  # Whoever waits for a write to end may read what it wrote at once.
     if work.is_action:
         with suppress(PeerFailure):  # Whoever begins next does it.
             await ledger.append(token, ended_records(committed, client.env.wall_ms()))

@@ -11,6 +11,7 @@ Rules:
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from penstock.errors import ErrorCode
 from penstock.peers.appending import ProducerIdentity
@@ -24,7 +25,7 @@ from penstock.pipeline.sink.fate import Fate, fate_of
 from penstock.pipeline.sink.names import is_task_of
 from penstock.vocabulary import ProducerId
 
-ONGOING = "Ongoing"
+ONGOING, COMMITTING = "Ongoing", "PrepareCommit"
 AT_ONCE = 32  # Ends on their way: a coordinator writes each to its log, and many of them with one flush.
 MARGIN = 0.1  # Of its time-out that a transaction must have left when its batch is committed,
 MARGIN_MS_MAX = 10_000  # or this long: Kafka looks for those that are over every ten seconds.
@@ -79,6 +80,18 @@ async def commit_all(client: Client, committed: Committed, seen: Described, half
     lost = [winner for winner, ended in zip(committed.winners, fates, strict=True) if ended is not Fate.COMMITTED]
     if lost:
         raise _rows_lost(committed, lost)
+
+
+async def until_seen(client: Client, winners: Iterable[Winner]) -> None:
+    """Waits until every partition has its marker: an end is answered before. Best effort: readers see the rows in the end."""
+    names = [winner.transactional_id for winner in winners]
+
+    async def look() -> None:
+        if any(one.state == COMMITTING for one in (await described(client, names)).values()):
+            raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, "some partitions have no marker yet")
+
+    with suppress(PeerFailure):
+        await client.router.retry("wait for the markers of a batch", client.router.deadline(RELEASE_S), look)
 
 
 async def abort_all(client: Client, winners: Iterable[Winner], seen: Described) -> None:
