@@ -10,6 +10,7 @@ from pathlib import Path
 
 from command_line import cli_page
 from partition_moves import partitions_page
+from spark_settings import spark_page
 
 from penstock.consensus.roles import MOVES as ROLE_MOVES
 from penstock.groups.states import MOVES
@@ -270,6 +271,7 @@ PAGES = {
     "transactions.md": transactions_page,
     "consensus.md": consensus_page,
     "partitions.md": partitions_page,
+    "spark.md": spark_page,
 }
 
 

@@ -26,9 +26,11 @@ TEST_SETTINGS = {
 @pytest.fixture(scope="session")
 def spark_settings() -> dict[str, str]:
     """What the session is started with beside those of penstock.pipeline.session; also for tests that start a Spark of their own."""
+    from ports import free_port
     from spark_home import JAVA_OPTIONS
 
-    return TEST_SETTINGS | {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
+    connect = {"spark.connect.grpc.binding.port": str(free_port())}  # For the one test that starts that server inside of a session.
+    return TEST_SETTINGS | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | connect
 
 
 @pytest.fixture(scope="session")

@@ -158,9 +158,12 @@ def session(
 
 def require_spark(*, needs_java: bool = True) -> None:
     """Refuses in words where Spark, Arrow or Java is missing."""
-    absent = [package for package in ("pyspark", "pyarrow") if find_spec(package) is None]
+    absent = [package for package in ("pyspark", "pyarrow") if not _is_there(package)]
     if absent:
-        raise PipelineComplaint(f"pipelines need Spark, and {' and '.join(absent)} is not installed here", "pip install 'penstock[spark]'")
+        raise PipelineComplaint(
+            f"pipelines need Spark, and {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed here",
+            "pip install 'penstock[spark]'",
+        )
     if needs_java and java_command() is None:
         raise PipelineComplaint(
             f"pipelines need Java {JAVA_VERSIONS} for Spark, and there is no java in PATH and no JAVA_HOME",
@@ -172,6 +175,13 @@ def java_command() -> str | None:
     """As Spark's own scripts look for it."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
 
 
 def _submitted() -> dict[str, str]:
