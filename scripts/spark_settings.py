@@ -8,8 +8,8 @@ HEAD = f"""\
 <!-- Made by `make reference` from src/penstock/pipeline/session.py; do not edit. -->
 
 What `penstock.pipeline.session()` and `penstock pipeline run` set, each because a measurement asked for it. Settings of the caller
-(`--conf`), of spark-submit and of spark-defaults.conf win. Without a master Spark runs on this machine, as `{LOCAL_MASTER}`. Those for one machine are
-left out on a cluster. The last column says which can still be changed in a session that runs, and so over Spark Connect.
+(`--conf`), of spark-submit and of spark-defaults.conf win. Without a master Spark runs on this machine, as `{LOCAL_MASTER}`. Those for one
+machine are left out on a cluster. The last column says which can still be changed in a session that runs, and so over Spark Connect.
 
 | setting | value | where | why | when not | while running |
 |---|---|---|---|---|---|
