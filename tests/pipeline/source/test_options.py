@@ -58,7 +58,8 @@ def test_every_other_option_arrives() -> None:
     given = read(
         is_stream=True, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="5m", minPartitions="4",
         maxRecordsPerPartition="9", failOnDataLoss="FALSE", groupIdPrefix="team", fetchOffset__numRetries="5",
-        fetchOffset__retryIntervalMs="20", kafkaConsumer__pollTimeoutMs="30000", partition__metadata__cache__ttl__ms="700", kafka__isolation__level="read_uncommitted",
+        fetchOffset__retryIntervalMs="20", kafkaConsumer__pollTimeoutMs="30000", partition__metadata__cache__ttl__ms="700",
+        kafka__isolation__level="read_uncommitted",
         kafka__max__partition__fetch__bytes="1000", kafka__fetch__max__wait__ms="50", kafka__fetch__min__bytes="3", deadLetterTopic="dead",
         valueFormat="json", splitSkewed="true", offsetsWithTopicIds="false", startingOffsetsByTimestampStrategy="latest",
         kafka__session__timeout__ms="6000",

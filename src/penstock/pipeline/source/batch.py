@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.options import WrongOption
 from penstock.pipeline.source.dead_letters import of_gap, write
 from penstock.pipeline.source.filters import LOWEST, Narrowing, narrow
@@ -103,3 +104,6 @@ def _not_older(ranges: list[Range], lookup: Lookup, timestamp_ms: int) -> list[R
     found = lookup.not_older([each.where for each in ranges], timestamp_ms)
     begins = [each.end if (offset := found[each.where]) is None else min(offset, each.end) for each in ranges]
     return [replace(each, start=max(each.start, begin)) for each, begin in zip(ranges, begins, strict=True)]
+
+
+settle_in_worker()

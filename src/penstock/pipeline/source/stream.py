@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.source.admission import Patience, at_most
 from penstock.pipeline.source.following import Following, up_to
 from penstock.pipeline.source.news import until_news
@@ -140,3 +141,6 @@ class _Life:
     def _wait_for_news(self, latest: Offsets) -> None:
         broker = self.following.lookup.broker
         broker.run(until_news(broker.client, latest.next, is_committed_only=self._options.fetching.is_committed_only))
+
+
+settle_in_worker()
