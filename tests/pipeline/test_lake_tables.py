@@ -73,10 +73,14 @@ def test_small_files_become_one_and_nothing_else_changes(table: Table) -> None:
 def test_what_no_longer_counts_is_cleaned_and_what_counts_stays(table: Table) -> None:
     for batch in range(4):
         write(table, [rows(batch * 10, 10)], batch=batch)
+    before = table.snapshot()
     orphans = staged(table, [rows(40, 10)], batch=4, attempt=1)
     table.compact(file_bytes=SMALL_FILES)
     assert table.clean(retain_s=3600) == 0, "young files were deleted"
     past = time.time() - 7200
+    for path in before.locations():  # Written long ago, but counted until a moment ago.
+        os.utime(path, (past, past))
+    assert table.clean(retain_s=3600) == 0, "files that somebody may still read were deleted"
     os.utime(os.path.join(table.directory, orphans[0].path), (past, past))
     assert table.clean(retain_s=3600) == 1, "an old orphan was kept"
     table.clean(retain_s=0)
@@ -272,7 +276,9 @@ def test_a_writer_killed_before_any_touch_of_the_disk_leaves_a_whole_table(tmp_p
     for step in range(last_step + 1):
         path = tmp_path / f"table-{step}"
         table = table_at(path, "parquet")
-        assert held(table) in (list(range(40)), list(range(50)), list(range(60))), f"killed before touch {step}"
+        whole = (list(range(40)), list(range(50)), list(range(60)))
+        assert held(table) in whole, f"killed before touch {step}"
+        assert seen(path) in whole, f"a plain reader saw something else, killed before touch {step}"
         for batch in (4, 5):
             write(table, [rows(batch * 10, 10)], batch=batch)
         assert held(table) == seen(path) == list(range(60)), f"killed before touch {step}"
