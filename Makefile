@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/
 	@$(PYTHON) scripts/java.py
 	@touch $@
 
-demo: setup ## Start a node, write keyed records, read them back.
+demo: setup ## Start a node, write keyed records, read them back; with Java, run a data pipeline on them.
 	$(BIN)/python examples/demo.py
 
 test: setup ## Run the suite; ends with a table of what was skipped and why.

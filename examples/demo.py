@@ -2,6 +2,7 @@
 
     make demo
 
+Then, where Spark and Java are there, a data pipeline on the same node (demo_pipeline.py); `--without-pipeline` leaves it out.
 Everything lives in a temporary directory and on free ports, and is gone afterwards.
 """
 
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from pathlib import Path
 
 ORDERS = [
     ("alice", "2 coffees"), ("bob", "1 tea"), ("carol", "3 croissants"), ("alice", "1 water"), ("dave", "1 coffee"),
@@ -30,6 +32,8 @@ def main() -> None:
             bootstrap = address_of(node)
             say(f"A node is ready after {time.monotonic() - started:.2f} s, at {bootstrap}.")
             play(bootstrap)
+            if "--without-pipeline" not in sys.argv[1:]:
+                subprocess.run([sys.executable, str(Path(__file__).with_name("demo_pipeline.py")), bootstrap], check=True)
         finally:
             node.terminate()
             code = node.wait(timeout=30)

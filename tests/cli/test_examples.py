@@ -21,9 +21,18 @@ def run(name: str, *arguments: str) -> str:
 
 
 def test_the_demo_reads_back_all_that_it_wrote():
-    told = run("demo.py")
+    told = run("demo.py", "--without-pipeline")
     assert "All 10 came back" in told
     assert "stopped cleanly (exit code 0)" in told
+
+
+def test_the_demo_says_what_a_pipeline_would_need(node: harness.Node, tmp_path: Path):
+    """Without Java; tests/pipeline plays it with."""
+    command = [sys.executable, str(EXAMPLES / "demo_pipeline.py"), node.bootstrap]
+    environment = clean_environment() | {"PATH": str(tmp_path), "JAVA_HOME": ""}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "The data pipeline is left out" in ended.stdout and ("apt-get install" in ended.stdout or "pip install" in ended.stdout)
 
 
 def test_an_unchanged_client_writes_and_reads(node: harness.Node):
@@ -59,5 +68,5 @@ def test_the_tests_of_the_example_pass():
 
 
 def test_every_example_is_run_here():
-    names = {"demo.py", "confluent_client.py", "producer.py", "consumer.py", "asyncio_client.py", "in_tests.py"}
+    names = {"demo.py", "demo_pipeline.py", "confluent_client.py", "producer.py", "consumer.py", "asyncio_client.py", "in_tests.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
