@@ -56,7 +56,7 @@ def test_the_report_of_a_topic_tells_rate_lag_latency_and_the_heavy_key(spark: "
     assert f'<code>giant</code></td><td class="n">{HEAVY}</td><td class="n">66.7%</td>' in html
     assert f'<td class="n">{giant}</td>' in html
     assert '<td class="n">spike</td>' in html
-    assert f"Lag of {GROUP}" in html
+    assert f"at the last look: {GROUP} 0." in html
     assert f"until {GROUP} has committed it" in html
     assert sorted(topics.committed(GROUP, TOPIC).values()) == sorted(ends.values()), "it only looks"
 

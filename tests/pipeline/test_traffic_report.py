@@ -34,6 +34,10 @@ def test_windows_without_records_count_as_nothing_and_the_cut_off_ones_are_not_j
     assert found.records[20] == 0
     assert [(one.first, one.end, one.oddity.value) for one in found.anomalies] == [(20, 21, "silence")]
     assert found.lags["g"][:5] == [5, 5, 5, 7, None]
+    assert found.last_lags == {"g": 7}
+    long_after = {"g": [LagRow(START + 10**7, 5)]}
+    late = topic_findings("t", 10, windows, skew=judge([1, 1], [], {2: [1, 1]}), lags=long_after, delays={})
+    assert (len(late.starts), late.last_lags) == (41, {"g": 5}), "a look long after the last record does not push it out of sight"
     given = topic_findings("t", 10, windows, skew=judge([1, 1], [], {2: [1, 1]}), lags=lags, delays={}, expected_rate=40.0)
     assert [(one.first, one.end, one.oddity.value) for one in given.anomalies] == [(1, 20, "drop"), (20, 21, "silence"), (21, 40, "drop")]
 

@@ -1,11 +1,11 @@
 """Writes example customers and orders: `python -m penstock.pipeline.examples --bootstrap localhost:9092 --orders 10000`.
 
-A second call goes on where the first one ended when `--first` says so: order numbers make the orders.
+They happen up to now, five a second. A second call writes others when `--first` says so: their numbers make the orders.
 """
 
 import argparse
 
-from penstock.pipeline.examples.orders import Kind, OrderBook, Outcome
+from penstock.pipeline.examples.orders import GAP_MS, Kind, OrderBook, Outcome, a_while_ago
 from penstock.pipeline.examples.writing import write_customers, write_orders
 
 
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the number of the first order (%(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="another seed gives other orders (%(default)s)")
     asked = parser.parse_args()
-    book = OrderBook(seed=asked.seed)
+    book = OrderBook(asked.seed, started_ms=a_while_ago((asked.first + asked.orders) * GAP_MS / 3_600_000))  # The last one is of now.
     customers = write_customers(asked.bootstrap, book, topic=asked.customers)
     orders = list(book.orders(asked.orders, first=asked.first))
     write_orders(asked.bootstrap, orders, topic=f"{asked.topics}.raw")

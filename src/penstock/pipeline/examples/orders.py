@@ -3,12 +3,13 @@
     day = OrderBook(seed=7, customers=100)
     for order in day.orders(1_000): ...
 
-One seed gives the same orders each time, in whatever portions they are taken: an order depends on its number alone. Each says what it is
-(`kind`), so that whoever checks a pipeline knows what must come out: `Outcome` adds it up.
+One seed and one start give the same orders each time, in whatever portions they are taken: an order depends on its number alone. Each says
+what it is (`kind`), so that whoever checks a pipeline knows what must come out: `Outcome` adds it up.
 Not here: writing them to topics (writing.py).
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -74,11 +75,16 @@ class Outcome:
         return self
 
 
+def a_while_ago(hours: float = 6.0) -> int:
+    """A full minute, so many hours ago: orders for as long have happened already."""
+    return int(time.time() - hours * 3_600) // 60 * 60_000
+
+
 @dataclass(frozen=True, slots=True)
 class OrderBook:
     seed: int = 7
     customers: int = 100
-    started_ms: int = 1_767_261_600_000  # 2026-01-01 10:00 UTC.
+    started_ms: int = field(default_factory=a_while_ago)  # Of the first order; records much older than now would age out.
 
     def customer_records(self) -> Iterator[tuple[bytes, bytes]]:
         """Key and value of each customer, for a compacted topic."""

@@ -4,7 +4,7 @@ Rows of the steps' small tables come in any order and only for windows that have
 Not here: how it looks (page.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ class TopicFindings:
     anomalies: list[Anomaly]
     skew: Skew
     lags: dict[str, list[int | None]] = field(default_factory=dict)  # By group.
+    last_lags: dict[str, int] = field(default_factory=dict)  # At the last look.
     delays: dict[str, Delays] = field(default_factory=dict)  # By group.
     ages: Delays | None = None  # Of what the values tell of, where the caller says which field has the time.
 
@@ -77,12 +78,14 @@ class Findings:
     topics: list[TopicFindings]
 
 
-def all_starts(starts: Iterable[int], window_s: int) -> list[int]:
-    """Every window from the first to the last, also the empty ones; the newest ones where they are too many."""
-    seen = list(starts)
-    if not seen:
-        return []
-    return list(range(min(seen), max(seen) + window_s, window_s))[-WINDOWS_MAX:]
+def all_starts(written: Sequence[int], sampled: Sequence[int], window_s: int) -> list[int]:
+    """Every window from the first to the last, also the empty ones; the newest ones where they are too many.
+
+    Samples that were taken long after the last record was written do not count: they would squeeze it out of sight."""
+    seen = [*written, *sampled]
+    if written and seen and (max(seen) - min(seen)) // window_s >= WINDOWS_MAX:
+        seen = list(written)
+    return list(range(min(seen), max(seen) + window_s, window_s))[-WINDOWS_MAX:] if seen else []
 
 
 def topic_findings(
@@ -97,8 +100,7 @@ def topic_findings(
     expected_rate: float | None = None,
 ) -> TopicFindings:
     """`expected_rate` is in records a second; without one the windows before say what is expected."""
-    sampled = [row.start for rows in lags.values() for row in rows]
-    starts = all_starts([*(row.start for row in windows), *sampled], window_s)
+    starts = all_starts([row.start for row in windows], [row.start for rows in lags.values() for row in rows], window_s)
     records, sizes = dict.fromkeys(starts, 0), dict.fromkeys(starts, 0)
     for row in windows:
         if row.start in records:
@@ -114,6 +116,7 @@ def topic_findings(
         anomalies=[Anomaly(one.first + 1, one.end + 1, one.oddity, one.count, one.expected) for one in odd],
         skew=skew,
         lags={group: _carried({row.start: row.lag for row in rows}, starts) for group, rows in sorted(lags.items())},
+        last_lags={group: max(rows).lag for group, rows in sorted(lags.items())},
         delays={group: _delays(rows, starts) for group, rows in sorted(delays.items())},
         ages=_delays(ages, starts) if ages else None,
     )  # fmt: skip

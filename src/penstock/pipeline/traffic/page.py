@@ -93,8 +93,8 @@ def _lags(topic: TopicFindings) -> str:
     if not topic.lags:
         return "<h3>Lag</h3><p class='s'>No group was looked at: run it with watch=SECONDS while the groups read.</p>"
     lines = [Curve(group, lag, _colour(number)) for number, (group, lag) in enumerate(topic.lags.items())]
-    names = "" if len(lines) > 1 else f" of {escape(lines[0].name)}"
-    return f"<h3>Lag{names}</h3>{curves('Lag in records', topic.starts, lines)}"
+    last = ", ".join(f"{escape(group)} {lag}" for group, lag in topic.last_lags.items())
+    return f"<h3>Lag</h3><p class='s'>Records; at the last look: {last}.</p>{curves('Lag in records', topic.starts, lines)}"
 
 
 def _delays(title: str, topic: TopicFindings, delays: Delays) -> str:
