@@ -53,6 +53,7 @@ class Run:
         self._spark = spark
         self._queries: dict[str, StreamingQuery] = {}
         self._waiting: list[Stage] = []
+        self._is_listening = False
         now_ms = time.time_ns() // 1_000_000
         self.progress = PipelineProgress(
             pipeline.name, {stage.name: StageProgress(stage.name) for stage in pipeline.stages}, started_ms=now_ms, at_ms=now_ms
@@ -63,6 +64,7 @@ class Run:
         """Makes the topics that are missing and starts the queries; with `is_once` the first of them."""
         make_topics(self.pipeline, self.plan.bootstrap)
         self._spark.streams.addListener(self._listener)
+        self._is_listening = True
         self._waiting = list(self.pipeline.stages)
         try:
             while self._waiting:
@@ -91,8 +93,9 @@ class Run:
             _wait_for_a_gap(query, deadline)
             query.stop()
             self._end(name, query, STOPPED)
-        if self._queries:
+        if self._is_listening:
             self._spark.streams.removeListener(self._listener)
+            self._is_listening = False
         self._queries.clear()
 
     def _start(self, stage: Stage) -> None:

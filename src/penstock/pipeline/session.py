@@ -212,8 +212,8 @@ def _remote(address: str, settings: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     made: SparkSession = SparkSession.builder.remote(address).getOrCreate()
-    changeable = {row.name for row in SPARK_SETTINGS if row.is_static}
+    static = {row.name for row in SPARK_SETTINGS if row.is_static}
     for key, value in settings.items():
-        if key not in changeable:
+        if key not in static:
             made.conf.set(key, value)
     return made
