@@ -34,11 +34,13 @@ PARTITION_BY = ("topic", "date")
 
 
 def pipeline(options: Mapping[str, str]) -> Pipeline:
+    from penstock.pipeline.lake.table import retain_of
+
     told = Options(options)
     _check_zone(options["time-zone"])
     told.choice("starting", "earliest", tuple(STARTS))
     told.whole("rows", None, low=1)
-    told.seconds("retain", None)
+    retain_of(told)
     table = {
         "path": options["to"],
         "tableFormat": told.choice("format", "parquet", ("parquet", "delta")),

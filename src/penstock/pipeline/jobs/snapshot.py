@@ -69,7 +69,7 @@ def run(context: BatchContext) -> None:
 
 
 def refresh_once(context: BatchContext, *, is_forced: bool = False) -> None:
-    from penstock.pipeline.lake.table import open_table
+    from penstock.pipeline.lake.table import open_table, retain_of
 
     told = Options(context.options)
     form = told.choice("format", "parquet", ("parquet", "delta"))
@@ -83,7 +83,7 @@ def refresh_once(context: BatchContext, *, is_forced: bool = False) -> None:
             context.say(f"{context.options['topic']}: nothing new")
             return
         if _carry_out(refresh, context, table, refresh.marks(offsets.topic_id, seen, int(time.time() * 1000))):
-            table.clean(retain_s=told.seconds("retain", 0.0))
+            table.clean(retain_s=retain_of(told))
             return
     raise PipelineComplaint(f"others refresh {table.path} all the time", "let one job do it")
 

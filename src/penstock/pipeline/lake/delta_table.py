@@ -7,6 +7,7 @@ Not here: merging rows by key (jobs/snapshot.py replaces a partition as a whole)
 """
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,8 @@ class LakeDelta:
 
         self.check_schema(schema)
         for attempt in range(COMMIT_ATTEMPTS):
-            DeltaTable.create(self.path, schema, mode="ignore", partition_by=self._partition_by)
+            if not self.exists():
+                DeltaTable.create(self.path, schema, mode="ignore", partition_by=self._partition_by)
             table = self._open()
             if any(number <= _or_below_all(table.transaction_version(name)) for name, number in marks.items()):
                 return False
@@ -100,7 +102,7 @@ class LakeDelta:
     def clean(self, *, retain_s: float = RETAIN_S) -> int:
         if not self.exists():
             return 0
-        hours = max(0, round(retain_s / 3600))
+        hours = math.ceil(retain_s / 3600)  # Delta counts in hours; never fewer than asked for.
         return len(self._open().vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True))
 
     def _open(self) -> "DeltaTable":

@@ -143,7 +143,7 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part), "planned by partitions()"
         rows = read_rows(partition, self._wish)
-        rows = rows.append_column("topic", pa.array([self._wish.topic] * rows.num_rows, pa.string()))
+        rows = rows.append_column("topic", pa.repeat(self._wish.topic, rows.num_rows))
         shaped = rows.select(self._schema.names).cast(self._schema)
         yield from shaped.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 

@@ -37,7 +37,7 @@ from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.lake.layout import FileNames, StagedFile, check_partition_columns
 from penstock.pipeline.lake.staging import FILE_BYTES, discard, stage
-from penstock.pipeline.lake.table import FORMATS, RETAIN_S, Table, open_table
+from penstock.pipeline.lake.table import FORMATS, Table, open_table, retain_of
 from penstock.pipeline.options import Options, WrongOption
 
 FILE_BYTES_MIN = 64 * 1024
@@ -81,7 +81,7 @@ def read_plan(given: Mapping[str, str]) -> Plan:
         partition_by=partition_by,
         file_bytes=options.whole("fileBytes", FILE_BYTES, low=FILE_BYTES_MIN),
         compact_every=options.whole("compactEvery", 0),
-        retain_s=options.seconds("retain", RETAIN_S),
+        retain_s=retain_of(options),
         write_id=options.text("writeId", None),
     )
 
@@ -99,7 +99,9 @@ class _TwoPhases:
         self.plan = read_plan(options)
         check_partition_columns(self.plan.partition_by, {column.name: column.dataType.simpleString() for column in schema.fields})
         self.schema = arrow_schema(schema)
-        self.plan.table().check_schema(self.schema)
+        table = self.plan.table()
+        table.check_schema(self.schema)
+        self.directory = table.directory
 
     def stage(self, batches: Iterator[pa.RecordBatch], *, query: str, batch: int) -> Staged:
         task = TaskContext.get()
@@ -107,7 +109,7 @@ class _TwoPhases:
         names = FileNames(query=query, batch=batch, task=task.partitionId(), attempt=task.attemptNumber())
         rows = (batch_of_rows.cast(self.schema) for batch_of_rows in batches)
         plan = self.plan
-        files = stage(rows, plan.table().directory, partition_by=plan.partition_by, names=names, file_bytes=plan.file_bytes)
+        files = stage(rows, self.directory, partition_by=plan.partition_by, names=names, file_bytes=plan.file_bytes)
         return Staged(query, files)
 
     def publish(self, messages: Sequence[Any], batch: int) -> None:
@@ -121,7 +123,7 @@ class _TwoPhases:
 
     def withdraw(self, messages: Sequence[Any]) -> None:
         told = [message for message in messages if isinstance(message, Staged)]
-        discard([file.path for message in told for file in message.files], self.plan.table().directory)
+        discard([file.path for message in told for file in message.files], self.directory)
 
     def _tidy(self, table: Table) -> None:
         try:

@@ -19,12 +19,14 @@ import pyarrow as pa
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import Partition, StagedFile
+from penstock.pipeline.options import Options, WrongOption
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "delta")
 RETAIN_S = 24 * 3600.0  # How long a file that no longer counts stays for those who still read it, and how old an orphan must be.
+RETAIN_S_MIN = 3600.0  # A file whose batch is not committed yet looks like an orphan, so that batches must be shorter than this.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,18 @@ class Table(Protocol):
     def compact(self, *, file_bytes: int) -> Joined: ...
 
     def clean(self, *, retain_s: float = RETAIN_S) -> int:
-        """Deletes files that have not counted for that long, or never did and are that old. Tells how many."""
+        """Deletes files that have not counted for that long, or never did and are that old. Tells how many.
+
+        Less than a batch takes is for tables that nobody writes to.
+        """
+
+
+def retain_of(options: Options) -> float:
+    """The option `retain`, refused where it would take files from under those who write."""
+    given = options.seconds("retain", RETAIN_S)
+    if given < RETAIN_S_MIN:
+        raise WrongOption(f"retain is {options.text('retain', '')}", "write 1h or more: batches that are being written need their files")
+    return given
 
 
 def open_table(path: str, format: str, *, partition_by: Sequence[str] = ()) -> Table:
