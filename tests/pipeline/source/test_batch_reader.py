@@ -212,6 +212,17 @@ def test_ranges_are_cut_as_asked(topics: "Topics", asking: dict[str, str]) -> No
     assert len(Batch(asking | {"subscribe": topic, "maxRecordsPerPartition": "300"}).partitions) == 4
 
 
+def test_a_partition_far_above_its_share_is_read_by_several_tasks(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create(partitions=4)
+    topics.write(topic, ((None, b"%d" % number) for number in range(210_000)), partition=0)
+    for partition in (1, 2, 3):
+        topics.write_values(topic, 1, partition=partition)
+    unasked = Batch(asking | {"subscribe": topic})
+    assert {partition: len(spans) for partition, spans in unasked.planned.items()} == {0: 4, 1: 1, 2: 1, 3: 1}
+    assert sum(batch.num_rows for batch in unasked.arrow()) == 210_003
+    assert len(Batch(asking | {"subscribe": topic, "splitSkewed": "false"}).partitions) == 4
+
+
 def test_records_that_aged_out_are_an_error_or_a_recorded_gap(topics: "Topics", asking: dict[str, str]) -> None:
     topic, dead = topics.create(), topics.create()
     topics.write_values(topic, 10)

