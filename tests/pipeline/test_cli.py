@@ -84,6 +84,34 @@ def test_what_was_never_run_has_no_status_and_cannot_be_stopped(tmp_path: Path) 
     assert {row["name"]: row["state"] for row in listed} == dict.fromkeys(("orders", "archive", "replay", "snapshot", "traffic"), "-")
 
 
+HOLDER = """
+import signal, sys, threading
+from penstock.pipeline.progress import PipelineProgress, StageProgress
+from penstock.pipeline.state import RunDirectory
+told = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: told.set())
+place = RunDirectory(sys.argv[1], "orders")
+with place.taken():
+    place.write(PipelineProgress("orders", {"valid": StageProgress("valid", "running", rows_in=7)}))
+    print("taken", flush=True)
+    told.wait()
+"""
+
+
+def test_what_another_process_runs_is_shown_and_stopped_and_what_was_killed_is_told_of(tmp_path: Path) -> None:
+    place = ("--directory", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "taken\n"
+        shown = penstock("status", "orders", *place, cwd=tmp_path).stdout.splitlines()
+        stopped = penstock("stop", "orders", *place, cwd=tmp_path)
+    assert holder.returncode == 0 and stopped.stdout == "the pipeline orders has stopped\n"
+    assert (
+        shown[0].startswith("orders: running for ") and f"(pid {holder.pid})" in shown[0] and shown[2].split()[:2] == ["valid", "running"]
+    )
+    left = penstock("status", *place, cwd=tmp_path).stdout.splitlines()
+    assert left[0] == "orders: killed", "its last word was that it runs, and nobody runs it"
+
+
 @pytest.mark.spark
 def test_a_run_shows_its_progress_and_ends_cleanly_at_ctrl_c(spark_settings, node, topics, tmp_path: Path) -> None:
     from spark_home import byte_compiled_home

@@ -152,6 +152,8 @@ def session(
     given, submitted = dict(settings or {}), _submitted()
     wanted_master = master or given.get("spark.master") or submitted.get("spark.master") or LOCAL_MASTER
     place = Place.LOCAL if wanted_master.startswith("local") else Place.EVERYWHERE
+    if place is Place.LOCAL:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Else it looks for an address of its own, and warns of what it found.
     ours = spark_defaults(place=place, value_bytes_max=value_bytes_max)
     return _local(name, wanted_master, {key: value for key, value in ours.items() if key not in submitted} | given)
 
