@@ -17,7 +17,6 @@ from job_runs import run_job
 from lake_rows import seen
 from pipeline_process import PipelineProcess
 from pipeline_topics import Topics
-from spark_home import byte_compiled_home
 
 from penstock.pipeline.jobs import archive, replay
 from penstock.pipeline.lake.table import open_table
@@ -44,10 +43,7 @@ class Killed:
         arguments = [part for name, value in given.items() for part in ("--set", f"{name.replace('_', '-')}={value}")]
         settings = self._settings | {"spark.master": "local[2,3]"}
         bootstrap = self._topics.bootstrap
-        with (
-            byte_compiled_home(self._directory),
-            PipelineProcess(bootstrap, self._job.name, self._directory, *arguments, settings=settings) as process,
-        ):
+        with PipelineProcess(bootstrap, self._job.name, self._directory, *arguments, settings=settings) as process:
             process.until(far_enough, "some way")
             time.sleep(rng.uniform(0.0, 0.5))  # Anywhere within a batch.
             process.kill_all()

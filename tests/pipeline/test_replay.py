@@ -74,7 +74,7 @@ def test_an_archive_comes_back_in_order_and_a_stopped_replay_goes_on(
     table = archive_of(tmp_path / "archive", "delta", records=500, batches=2)
     table.compact(file_bytes=1 << 20)
     to = f"{tmp_path.name}-back"
-    wanted = {"from": table.path, "to": to, "rows": "200"}
+    wanted = {"from": table.path, "to": to, "rows": "250"}
 
     def after_the_first_batch(told: Told) -> bool:
         return told.counts["rows"] > 0
@@ -122,7 +122,7 @@ def test_any_table_goes_to_a_topic_in_the_order_asked_for(
     rows = [(f"c{number % 5}", number, f"text {number}") for number in reversed(range(200))]
     spark.createDataFrame(rows, "customer string, at int, text string").repartition(3).write.parquet(str(tmp_path / "table"))
     to = topics.create(partitions=2)
-    wanted = {"from": str(tmp_path / "table"), "from_format": "parquet", "to": to, "order_by": "at", "key": "customer", "rows": "50"}
+    wanted = {"from": str(tmp_path / "table"), "from_format": "parquet", "to": to, "order_by": "at", "key": "customer", "rows": "100"}
     run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **wanted)
     run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **wanted)
     found = topics.read(to)
@@ -134,6 +134,17 @@ def test_any_table_goes_to_a_topic_in_the_order_asked_for(
         assert [record.value for record in own] == [
             b'{"customer":"c%d","at":%d,"text":"text %d"}' % (number, at, at) for at in range(number, 200, 5)
         ]
+
+
+def test_an_empty_table_and_a_column_that_is_not_there_are_told(
+    spark: "SparkSession", topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    spark.createDataFrame([], "id int").write.parquet(str(tmp_path / "table"))
+    wanted = {"from": str(tmp_path / "table"), "from_format": "parquet", "to": "nothing-comes"}
+    for _ in range(2):
+        assert "has no rows" in run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **wanted).lines[-1]
+    with pytest.raises(PipelineComplaint, match="order of 'at', which the table does not have"):
+        run_job(replay.JOB, spark, topics.bootstrap, str(tmp_path / "other"), **wanted, order_by="at")
 
 
 def test_wrong_wishes_are_refused_before_anything_starts() -> None:

@@ -55,6 +55,9 @@ def run(context: BatchContext) -> None:
     wish = read_wish(context.options)
     _claim(context.checkpoint, wish)
     path, form, topic = _archive_of(context, wish)
+    if _is_empty(path, form):
+        context.say(f"{wish.source} has no rows")
+        return
     _make_topic(context.bootstrap, wish, lambda: _partitions_of(path, form, topic))
     told = {"path": path, "tableFormat": form, "topic": topic} | _bounds(wish, context.options)
     stage = Stage(STAGE, FromFrame(lambda given: records(given, told)), _shaper(wish), _sink(context.bootstrap, wish))
@@ -209,6 +212,12 @@ def _partition_count(bootstrap: str, topic: str) -> int | None:
         return len(broker.run(broker.client.describe(topic)).partitions)
     except UnknownTopic:
         return None
+
+
+def _is_empty(path: str, form: str) -> bool:
+    from penstock.pipeline.lake.table import open_table
+
+    return not open_table(path, form).snapshot().files
 
 
 def _partitions_of(path: str, form: str, topic: str) -> int:

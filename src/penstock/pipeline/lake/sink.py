@@ -112,11 +112,10 @@ class _TwoPhases:
         files = stage(rows, self.directory, partition_by=plan.partition_by, names=names, file_bytes=plan.file_bytes)
         return Staged(query, files)
 
-    def publish(self, messages: Sequence[Any], batch: int) -> None:
-        told = [message for message in messages if isinstance(message, Staged)]
-        files = [file for message in told for file in message.files]
+    def publish(self, messages: Sequence[Any], *, query: str, batch: int) -> None:
+        files = [file for message in messages if isinstance(message, Staged) for file in message.files]
         table = self.plan.table()
-        if files and not table.commit(files, schema=self.schema, marks={told[0].query: batch}):
+        if not table.commit(files, schema=self.schema, marks={query: batch}):
             discard([file.path for file in files], table.directory)  # The batch counted before; these are its rows once more.
         if self.plan.compact_every and batch % self.plan.compact_every == self.plan.compact_every - 1:
             self._tidy(table)
@@ -144,7 +143,9 @@ class LakeStreamWriter(_TwoPhases, DataSourceStreamArrowWriter):
         return self.stage(iterator, query=query, batch=int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self.publish(messages, batchId)
+        told = [message for message in messages if isinstance(message, Staged) and message.files]
+        if told:  # A batch without rows leaves no trace; done again, it has none either.
+            self.publish(told, query=told[0].query, batch=batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Also called after a commit that failed, which may have counted all the same: only files that do not count are withdrawn."""
@@ -163,7 +164,7 @@ class LakeBatchWriter(_TwoPhases, DataSourceArrowWriter):
         return self.stage(iterator, query=self._query, batch=0)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self.publish(messages, 0)
+        self.publish(messages, query=self._query, batch=0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self.plan.table().mark(self._query) is None:
