@@ -31,7 +31,7 @@ def archive_of(path: Path, format: str, *, records: int, batches: int = 1, first
     table = table or open_table(str(path), format, partition_by=PARTITION_BY)
     for batch in range(batches):
         numbers = range(first + batch * records, first + (batch + 1) * records)
-        rows = [_row(number) for number in numbers]
+        rows = [_row(number) for number in reversed(numbers)]  # Order is the reader's to make: files promise none.
         names = FileNames(query="q", batch=first + batch, task=0, attempt=0)
         files = stage([pa.RecordBatch.from_pylist(rows, SCHEMA)], table.directory, partition_by=PARTITION_BY, names=names)
         assert table.commit(files, schema=SCHEMA, marks={"q": first + batch})
