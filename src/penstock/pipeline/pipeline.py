@@ -89,6 +89,12 @@ class Job:
     build: Callable[[Mapping[str, str]], Pipeline] | None = None
     run: Callable[[BatchContext], None] | None = None
 
+    def __post_init__(self) -> None:
+        if (self.build is None) == (self.run is None):
+            raise PipelineComplaint(
+                f"the job {self.name!r} must have either stages to build or something to run", "give it build=… or run=…"
+            )
+
     def filled(self, given: Mapping[str, str]) -> dict[str, str]:
         """The options with the defaults of those not given. Refuses what is missing and what nobody knows."""
         known = {option.name: option for option in self.options}
