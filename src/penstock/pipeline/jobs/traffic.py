@@ -65,8 +65,8 @@ def findings(context: BatchContext, topics: Sequence[str]) -> "Findings":
         for row in steps.delays(records, samples, window_s).collect():
             delays[row.topic][row.group].append(DelayRow(row.start, row.p50_ms, row.p99_ms, row.max_ms))
     ages: dict[str, list[DelayRow]] = defaultdict(list)
-    if options["event_time"]:
-        for row in steps.ages(raw, options["event_time"], window_s).collect():
+    if options["event-time"]:
+        for row in steps.ages(raw, options["event-time"], window_s).collect():
             ages[row.topic].append(DelayRow(row.start, row.p50_ms, row.p99_ms, row.max_ms))
     skews = _skews(context, records, windows, topics)
     expected = float(options["expected"]) if options["expected"] else None
@@ -180,7 +180,7 @@ JOB = Job(
         JobOption("every", "seconds from one look to the next", "1"),
         JobOption("groups", "only these groups, with commas between; all without a name", ""),
         JobOption("samples", "the topic that keeps what was seen of groups", "penstock.traffic"),
-        JobOption("event_time", "the field of JSON values that has the time of what they tell of", ""),
+        JobOption("event-time", "the field of JSON values that has the time of what they tell of", ""),
         JobOption("keys", "how many heavy keys to tell", "20"),
     ),
     run=run,
