@@ -5,6 +5,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from penstock.pipeline.options import WrongOption
 from penstock.pipeline.sink.options import Deliver, LostBatch, NewCheckpoint, SinkOptions, sink_options
+from penstock.pipeline.sink.runs import ACTION
 from penstock.pipeline.sink.schema import check_schema
 from penstock.wire.compression import Codec
 
@@ -33,6 +34,7 @@ def test_every_option_is_read() -> None:
         ({"topic": " "}, "topic is empty"),
         ({"sinkId": "a/b"}, "letters, digits, dots, dashes"),
         ({"sinkId": "x" * 201}, "up to 200"),
+        ({"sinkId": f"{ACTION}x"}, "letters, digits"),  # Names of writes that nobody resumes are never a user's.
         ({"batchId": "1"}, "counts its batches itself"),
         ({"transactionTimeoutMs": "999"}, "from 1000 on"),
         ({"onNewCheckpoint": "guess"}, "fail or skip or append"),

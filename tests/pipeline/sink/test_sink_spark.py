@@ -98,15 +98,17 @@ def test_a_stream_that_is_started_again_goes_on_where_it_was(
 ) -> None:
     """Also where Spark had not noted the last batch: it comes again, and is found written."""
     source, sink = topics.create(partitions=2), topics.create(partitions=3)
-    stream = Stream(spark, node, source, sink, checkpoint)
+    stream, ledger = Stream(spark, node, source, sink, checkpoint), f"ledger-{sink}"
     topics.write_values(source, 50)
-    last = stream.run()
+    last = stream.run(ledgerTopic=ledger)
     assert last >= 2, "several batches"
     assert texts(topics, sink) == sorted(map(str, range(50)))
     stream.forget_commit_of(last)
     topics.write_values(source, 10, first=50)
-    stream.run()
+    stream.run(ledgerTopic=ledger)
     assert texts(topics, sink) == sorted(map(str, range(60)))
+    runs = {one.value for one in topics.read(ledger) if (one.key or b"").startswith(b'["run"')}
+    assert len(runs) == 2, "a run is one start of the query, not one batch"
     keys = {one.value: one.partition for one in topics.read(sink)}
     assert len(set(keys.values())) == 3, "keys spread over the partitions"
 

@@ -25,7 +25,7 @@ from penstock.pipeline.sink.options import LostBatch, NewCheckpoint, SinkOptions
 from penstock.pipeline.sink.steps import Step, reached
 from penstock.wire.batches import Record
 
-ACTION = "write-"  # Before the name of a batch write that nobody will resume.
+ACTION = "~write-"  # Before the name of a batch write that nobody will resume. No sinkId can begin so.
 TRIES_MAX = 10
 
 
