@@ -12,6 +12,7 @@ Not here: the steps themselves (steps/orders.py), and orders to try it with (exa
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.pipeline.options import Options
 from penstock.pipeline.pipeline import Job, JobOption, Pipeline
 from penstock.pipeline.stage import Context, FromTopic, Stage, ToTopic
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def pipeline(options: Mapping[str, str]) -> Pipeline:
-    topics, partitions = options["topics"], int(options["partitions"])
-    source = {"maxOffsetsPerTrigger": options["rows"]}
+    told = Options(options)
+    topics, partitions = options["topics"], told.whole("partitions", None, low=1)
+    source = {"maxOffsetsPerTrigger": str(told.whole("rows", None, low=1))}
     return Pipeline(
         "orders",
         [

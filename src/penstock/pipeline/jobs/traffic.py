@@ -3,7 +3,7 @@
     topics ──────────► windows, keys, latency ─► findings ─► traffic.html
     groups ─ watch ─► penstock.traffic ┘
 
-Lag and latency over time come from samples of what groups have committed: `watch=60` looks for a minute before it reports, and samples of
+Lag and latency over time come from samples of what groups have committed: `watch=60s` looks for a minute before it reports, and samples of
 earlier runs count as well. Latency is told as finely as samples were taken, once a second as a rule.
 Not here: the steps (steps/traffic.py), and what the figures mean (traffic/).
 """
@@ -11,10 +11,10 @@ Not here: the steps (steps/traffic.py), and what the figures mean (traffic/).
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.pipeline import BatchContext, Job, JobOption
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.pipeline.traffic.findings import Findings, WindowRow
     from penstock.pipeline.traffic.skew import Skew
+    from penstock.pipeline.traffic.wishes import Wishes
 
 WINDOWS_WANTED = 120
 WINDOW_SIZES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400)
@@ -30,14 +31,14 @@ WINDOW_SIZES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_2
 def run(context: BatchContext) -> None:
     from penstock.pipeline.traffic.page import page
     from penstock.pipeline.traffic.sampling import make_samples_topic
+    from penstock.pipeline.traffic.wishes import wishes
 
-    wanted, options = names(context.options["topics"]), context.options
-    samples = options["samples"]
-    make_samples_topic(context.bootstrap, samples)
-    if float(options["watch"]) > 0:
-        _watch(context, wanted, samples)
+    wanted = wishes(context.options)
+    make_samples_topic(context.bootstrap, wanted.samples)
+    if wanted.watch_s:
+        _watch(context, wanted)
     found = findings(context, wanted)
-    file = Path(options["report"])
+    file = Path(wanted.report)
     file.write_text(page(found))
     for topic in found.topics:
         context.count("rows", topic.record_count)
@@ -45,15 +46,14 @@ def run(context: BatchContext) -> None:
     context.say(f"the report stands in {file.absolute()}")
 
 
-def findings(context: BatchContext, topics: Sequence[str]) -> "Findings":
+def findings(context: BatchContext, wanted: "Wishes") -> "Findings":
     """Everything that the report tells."""
     from penstock.pipeline.steps import traffic as steps
     from penstock.pipeline.traffic.findings import DelayRow, Findings, LagRow, WindowRow, topic_findings
 
-    options = context.options
-    raw = _since(_read(context, topics), options["last"])
-    records, samples = steps.measured(raw), _samples(context, topics)
-    window_s = int(options["window"] or 0) or _window_that_fits(records)
+    raw = _since(_read(context, wanted.topics), wanted.last_s)
+    records, samples = steps.measured(raw), _samples(context, wanted)
+    window_s = wanted.window_s or _window_that_fits(records)
     windows: dict[str, list[WindowRow]] = defaultdict(list)
     for row in steps.by_window(records, window_s).collect():
         windows[row.topic].append(WindowRow(row.topic, row.partition, row.start, row.records, row.bytes))
@@ -65,42 +65,29 @@ def findings(context: BatchContext, topics: Sequence[str]) -> "Findings":
         for row in steps.delays(records, samples, window_s).collect():
             delays[row.topic][row.group].append(DelayRow(row.start, row.p50_ms, row.p99_ms, row.max_ms))
     ages: dict[str, list[DelayRow]] = defaultdict(list)
-    if options["event-time"]:
-        for row in steps.ages(raw, options["event-time"], window_s).collect():
+    if wanted.event_time:
+        for row in steps.ages(raw, wanted.event_time, window_s).collect():
             ages[row.topic].append(DelayRow(row.start, row.p50_ms, row.p99_ms, row.max_ms))
-    skews = _skews(context, records, windows, topics)
-    expected = float(options["expected"]) if options["expected"] else None
-    return Findings(
-        context.bootstrap,
-        time.time(),
-        [
-            topic_findings(
-                topic, window_s, windows[topic], skew=skews[topic], lags=lags[topic], delays=delays[topic], ages=ages[topic],
-                expected_rate=expected,
-            )
-            for topic in topics
-        ],
-    )  # fmt: skip
+    skews = _skews(context, records, windows, wanted)
+    told = [
+        topic_findings(
+            topic, window_s, windows[topic], skew=skews[topic], lags=lags[topic], delays=delays[topic], ages=ages[topic],
+            expected_rate=wanted.expected_rate,
+        )
+        for topic in wanted.topics
+    ]  # fmt: skip
+    return Findings(context.bootstrap, time.time(), told)
 
 
-def names(text: str) -> list[str]:
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    if not found:
-        raise PipelineComplaint("no topic was named to report on", "add --set topics=NAME,NAME")
-    return found
-
-
-def _watch(context: BatchContext, topics: Sequence[str], samples: str) -> None:
+def _watch(context: BatchContext, wanted: "Wishes") -> None:
     from penstock.pipeline.traffic.sampling import watch
 
-    options = context.options
-    groups = [name.strip() for name in options["groups"].split(",") if name.strip()]
-    context.say(f"looking at {', '.join(groups) or 'all groups'} for {options['watch']} s")
+    context.say(f"looking at {', '.join(wanted.groups) or 'all groups'} for {wanted.watch_s:g} s")
     seen = watch(
-        context.bootstrap, topics, groups=groups, into=samples, seconds=float(options["watch"]), every_s=float(options["every"]),
+        context.bootstrap, wanted.topics, groups=wanted.groups, into=wanted.samples, seconds=wanted.watch_s, every_s=wanted.every_s,
         is_stopping=context.is_stopping,
     )  # fmt: skip
-    context.say(f"{seen} samples went to {samples}")
+    context.say(f"{seen} samples went to {wanted.samples}")
 
 
 def _read(context: BatchContext, topics: Sequence[str]) -> "DataFrame":
@@ -108,25 +95,22 @@ def _read(context: BatchContext, topics: Sequence[str]) -> "DataFrame":
     return context.spark.read.format("penstock").options(**told).load()
 
 
-def _since(records: "DataFrame", last: str) -> "DataFrame":
-    from datetime import UTC, datetime
-
+def _since(records: "DataFrame", last_s: float | None) -> "DataFrame":
     from pyspark.sql import functions as F
 
-    if not last:
+    if last_s is None:
         return records
-    return records.where(F.col("timestamp") >= F.lit(datetime.fromtimestamp(time.time() - float(last), UTC)))
+    return records.where(F.col("timestamp") >= F.lit(datetime.fromtimestamp(time.time() - last_s, UTC)))
 
 
-def _samples(context: BatchContext, topics: Sequence[str]) -> "DataFrame":
+def _samples(context: BatchContext, wanted: "Wishes") -> "DataFrame":
     from pyspark.sql import functions as F
 
     from penstock.pipeline.steps import traffic as steps
 
-    samples = steps.opened_samples(_since(_read(context, [context.options["samples"]]), context.options["last"]))
-    groups = [name.strip() for name in context.options["groups"].split(",") if name.strip()]
-    wanted = samples.where(F.col("topic").isin(list(topics)))
-    return wanted.where(F.col("group").isin(groups)) if groups else wanted
+    samples = steps.opened_samples(_since(_read(context, [wanted.samples]), wanted.last_s))
+    of_topics = samples.where(F.col("topic").isin(wanted.topics))
+    return of_topics.where(F.col("group").isin(wanted.groups)) if wanted.groups else of_topics
 
 
 def _window_that_fits(records: "DataFrame") -> int:
@@ -139,18 +123,18 @@ def _window_that_fits(records: "DataFrame") -> int:
 
 
 def _skews(
-    context: BatchContext, records: "DataFrame", windows: "Mapping[str, Sequence[WindowRow]]", topics: Sequence[str]
+    context: BatchContext, records: "DataFrame", windows: "Mapping[str, Sequence[WindowRow]]", wanted: "Wishes"
 ) -> "dict[str, Skew]":
     from penstock.pipeline.brokers import brokers
     from penstock.pipeline.steps import traffic as steps
     from penstock.pipeline.traffic.skew import judge, partition_counts
 
     broker = brokers({"kafka.bootstrap.servers": context.bootstrap})
-    partitions = {topic: len(broker.run(broker.client.describe(topic)).partitions) for topic in topics}
+    partitions = {topic: len(broker.run(broker.client.describe(topic)).partitions) for topic in wanted.topics}
     tried = sorted({count for number in partitions.values() for count in partition_counts(number)})
     keys = steps.by_key(records).cache()
     heaviest: dict[str, list[tuple[bytes, int, int]]] = defaultdict(list)
-    for row in steps.heaviest(keys, int(context.options["keys"])).orderBy("rank").collect():
+    for row in steps.heaviest(keys, wanted.keys).orderBy("rank").collect():
         heaviest[row.topic].append((bytes(row.key), row.records, row.bytes))
     placed = {topic: {count: [0] * count for count in partition_counts(number)} for topic, number in partitions.items()}
     for row in steps.placed(keys, tried).collect():
@@ -173,11 +157,11 @@ JOB = Job(
     options=(
         JobOption("topics", "the topics to report on, with commas between"),
         JobOption("report", "the file that is written", "traffic.html"),
-        JobOption("window", "seconds of a window; one that suits the time span where none is given", ""),
-        JobOption("last", "only records of so many last seconds; all without a number", ""),
+        JobOption("window", "how long a window is (10s, 5m); one that suits the time span where none is given", ""),
+        JobOption("last", "only records of the last time (1h, 7d); all where nothing is said", ""),
         JobOption("expected", "records a second that are expected of each topic; learned from the windows before where none is given", ""),
-        JobOption("watch", "look for so many seconds at what groups have committed, before reporting", "0"),
-        JobOption("every", "seconds from one look to the next", "1"),
+        JobOption("watch", "look for so long (60s) at what groups have committed, before reporting", "0"),
+        JobOption("every", "how long from one look to the next", "1s"),
         JobOption("groups", "only these groups, with commas between; all without a name", ""),
         JobOption("samples", "the topic that keeps what was seen of groups", "penstock.traffic"),
         JobOption("event-time", "the field of JSON values that has the time of what they tell of", ""),

@@ -2,6 +2,7 @@
 
 | file | what lives there |
 |---|---|
+| `wishes` | what a report is asked for |
 | `sampling` | what groups had committed, looked at from time to time and kept as records |
 | `expected` | the rate that was to be expected, and windows that differ from it |
 | `skew` | heavy keys, and the salt or number of partitions that would spread them |

@@ -91,7 +91,7 @@ def _sizes(topic: TopicFindings) -> str:
 
 def _lags(topic: TopicFindings) -> str:
     if not topic.lags:
-        return "<h3>Lag</h3><p class='s'>No group was looked at: run it with watch=SECONDS while the groups read.</p>"
+        return "<h3>Lag</h3><p class='s'>No group was looked at: run it with watch=60s while the groups read.</p>"
     lines = [Curve(group, lag, _colour(number)) for number, (group, lag) in enumerate(topic.lags.items())]
     last = ", ".join(f"{escape(group)} {lag}" for group, lag in topic.last_lags.items())
     return f"<h3>Lag</h3><p class='s'>Records; at the last look: {last}.</p>{curves('Lag in records', topic.starts, lines)}"
