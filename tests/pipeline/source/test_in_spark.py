@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark]
 
 # As the guide of Spark's Kafka source lists them, and as its code has them: every column may be null.
 KAFKA_COLUMNS = {
