@@ -1,6 +1,9 @@
 """The sink's protocol cut off between every two of its steps, by processes that really end, and what the next start makes of it."""
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, all_values, batches_of
 

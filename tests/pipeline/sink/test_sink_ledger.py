@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from peers.scripted import TestEnv
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, in_child, table

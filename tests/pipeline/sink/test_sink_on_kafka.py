@@ -8,6 +8,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from apache_kafka import apache_kafka
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, rows_of
 

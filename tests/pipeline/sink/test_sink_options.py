@@ -1,6 +1,9 @@
 """Options and schemas of the sink: what is taken, and how what is wrong is refused."""
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from penstock.pipeline.options import WrongOption

@@ -1,6 +1,9 @@
 """Several who want to write the same batch: twins of a task, attempts that outlive their batch, runs that outlive their driver."""
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, rows_of
 

@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Query
 

@@ -1,6 +1,9 @@
 """Transactions that run out of time: before the commit point it costs a batch, after it rows, and nobody is left in the dark."""
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, all_values, batches_of, rows_of
 
