@@ -1,5 +1,6 @@
 """The job `archive` on a real node: every record once, in the right directory, with all that it has, as other readers see it."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,16 @@ def everything(path: Path | str) -> list[dict[str, Any]]:
     return ds.dataset(str(path), format="parquet", partitioning="hive").to_table().to_pylist()
 
 
+@pytest.fixture
+def elsewhere(spark: "SparkSession") -> Iterator[None]:
+    """The session is in New York, where it is still yesterday."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before or "UTC")
+
+
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_every_record_is_archived_once_with_all_that_it_has(
     spark: "SparkSession", topics: Topics, tmp_path: Path, checkpoint: str, format: str
