@@ -31,7 +31,7 @@ NARROW_SCHEMA = "value binary, offset long"
 class Plan:
     reads: tuple[Shape, ...] = (Shape(100, 1, 5_000_000), Shape(100, 2, 5_000_000), Shape(1_000, 1, 1_000_000), Shape(1_000, 2, 1_000_000))
     writes: tuple[Shape, ...] = (Shape(100, 2, 2_000_000), Shape(1_000, 2, 500_000))
-    micro_batches: int = 100
+    micro_batches: int = 50
     growth: tuple[int, ...] = (1_000_000, 10_000_000, 50_000_000)
     rounds: int = 3
 
@@ -128,10 +128,11 @@ class _Run:
 
     def _streams(self, checkpoints: Path) -> None:
         forms = [(SOURCE, OURS)] + ([(CONNECTOR, THEIRS)] if self._has_connector else [])
-        for subject, form in forms:
-            for sink in (None, form):
-                checkpoint = checkpoints / f"{form}-{sink}"
-                self._report.take(subject, self._bench.micro_batches(form, sink, checkpoint, self._plan.micro_batches))
+        for turn in range(self._plan.rounds):
+            for subject, form in forms:
+                for sink in (None, form):
+                    checkpoint = checkpoints / f"{form}-{sink}-{turn}"
+                    self._report.take(subject, self._bench.micro_batches(form, sink, checkpoint, self._plan.micro_batches))
 
     def _take_turns(self, steps: dict[str, Step]) -> None:
         for step in steps.values():  # Compiles what the JVM compiles; what it fails of, the timed rounds tell.
