@@ -12,7 +12,7 @@ told apart that were deleted and made again, and dead letters.
 | `subscription` `lookup` | which partitions, and what offsets they have; asked of brokers |
 | `ranges` `admission` `filters` | what one task reads; how much one batch takes; what need not be read: all of it plain reckoning |
 | `fetching` `reading` `arrow` | one range fetched, decoded in bulk, handed to Spark |
-| `batch` `stream` | the two readers that Spark calls |
+| `batch` `stream` `following` | the two readers that Spark calls; what a stream sees of topics that change |
 | `loss` `dead_letters` `checking` | data that is gone; rows that are not what they should be |
 | `progress` `news` | offsets committed to a group; waiting for something new |
 
