@@ -35,6 +35,8 @@ def opened(stage: Stage, pipeline: Pipeline, context: Context) -> DataFrame:
     match stage.source:
         case FromTopic(topic, starting, options):
             told = {BOOTSTRAP: context.bootstrap, "subscribe": topic, "startingOffsets": starting, "groupId": pipeline.group(stage)}
+            if stage.dead_letters is not None:  # What cannot even be taken apart goes there too.
+                told["deadLetterTopic"] = stage.dead_letters
             return context.spark.readStream.format(NAME).options(**(told | dict(options))).load()
         case FromFrame(build):
             return build(context)
