@@ -58,7 +58,8 @@ def report_traffic(spark: "SparkSession", bootstrap: str, tmp_path: Path) -> lis
     from penstock.pipeline.pipeline import BatchContext
 
     said: list[str] = []
-    options = JOB.filled({"topics": f"{PREFIX}.raw", "report": str(tmp_path / "traffic.html"), "watch": "100ms", "event-time": "ordered_at"})
+    report = str(tmp_path / "traffic.html")
+    options = JOB.filled({"topics": f"{PREFIX}.raw", "report": report, "watch": "100ms", "event-time": "ordered_at"})
     assert JOB.run is not None
     JOB.run(BatchContext(spark, bootstrap, options, str(tmp_path), said.append, lambda name, number: None, lambda: False))
     return [line for line in said if "records" in line]
