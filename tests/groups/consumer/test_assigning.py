@@ -21,7 +21,18 @@ def test_members_that_come_together_are_assigned_together() -> None:
     assert first.beat() is NONE and len(first.has) == 4
     company.wait(0.75)
     assert (company.view().state, company.view().assignment_epoch) == (GroupState.RECONCILING, 3)
-    assert company.say("b", 1).heartbeat_interval_ms == 5_000
+
+
+def test_whoever_waits_for_what_another_lets_go_of_is_called_back_soon() -> None:
+    """Nobody reads it meanwhile. Whoever gives up has no hurry: it reads on until it hears of it."""
+    company = Company({"t": 2})
+    first = company.member("a")
+    assert company.say_join("b").heartbeat_interval_ms == 500
+    assert company.say("a", 1).heartbeat_interval_ms == 5_000
+    assert company.say("b", 2).heartbeat_interval_ms == 500
+    assert first.beat() is NONE and first.beat() is NONE and len(first.has) == 1
+    reply = company.say("b", 2)
+    assert (len(reply.assignment or {}), reply.heartbeat_interval_ms) == (1, 5_000)
 
 
 def test_a_group_that_waits_for_its_assignment_gets_it_after_a_restart() -> None:

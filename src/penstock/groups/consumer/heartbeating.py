@@ -105,7 +105,7 @@ def _heard(command: ConsumerHeartbeat, draft: Draft) -> ConsumerHeartbeatReply:
     return ConsumerHeartbeatReply(
         member_id=member_id,
         member_epoch=taken.current.epoch,
-        heartbeat_interval_ms=call_back_ms(group.name, taken.is_to_be_assigned, draft),
+        heartbeat_interval_ms=call_back_ms(group.name, taken.current, taken.is_to_be_assigned, draft),
         assignment=taken.current.assigned if tells else None,
     )
 
