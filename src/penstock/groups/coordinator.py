@@ -148,6 +148,11 @@ class GroupCoordinator:
         """Those that have offsets pending here."""
         return [OpenTransaction.of(list(held.values())) for held in self._image.pending.producers()]
 
+    def epoch_pending(self, producer_id: ProducerId) -> int | None:
+        """Of the producer whose offsets are pending here; None where none are."""
+        held = self._image.pending.of_producer(producer_id)
+        return next(iter(held.values())).producer_epoch if held else None
+
     def due(self) -> Instant | None:
         """When `lapse` has something to do, at the earliest. None before `begin`."""
         alarm = self._sessions.alarms.next()
