@@ -75,6 +75,11 @@ class Coordinators(Generic[S, C, R]):
     def is_loading(self) -> bool:
         return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)
 
+    def are_all_here(self) -> bool:
+        """Whether every partition of the topic that this node was chosen to lead has its coordinator, loaded or not."""
+        topic, me = self._node.image.topics.get(self.topic), self._node.settings.node_id
+        return topic is None or all(state.leader != me or index in self._coordinators for index, state in enumerate(topic.partitions))
+
     # Finding
 
     def find(self, key: str) -> Coordinator[S, C, R]:

@@ -1,5 +1,7 @@
 """ListTransactions, versions 0 to 2 (KIP-664, KIP-994 by duration, KIP-1152 by pattern): those that this node coordinates.
 
+All of them, or none: while one of its coordinators is loading, or is still to be made, the answer is COORDINATOR_LOAD_IN_PROGRESS as at
+Kafka. Whoever looks for transactions that nobody knows of must not take a part for the whole.
 Filters are joined by "and"; an empty one lets all pass. A state that there is none of is told back, as at Kafka.
 """
 
@@ -58,6 +60,8 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 async def _listed(node: "Node", wanted: Wanted) -> list[TransactionListed]:
     wall_ms, patience = node.env.wall_ms(), Patience(node.env)
     rows: list[TransactionListed] = []
+    if not node.transactions.are_all_here():
+        raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this node leads partitions of the transactions' log since a moment ago")
     for coordinator in node.transactions:
         rows += await coordinator.read(lambda state: state.transactions(wanted, wall_ms))
         await patience.pause_if_over()
