@@ -134,6 +134,13 @@ class GroupCoordinator:
         """Topics came, went or grew: groups of the new protocol look at them when a member is heard of next."""
         self._sessions.topics.changed()
 
+    def patterns(self) -> Iterator[str]:
+        """By which members read topics, group after group. Groups may come and go meanwhile."""
+        groups = self._image.consumers.groups
+        for name in list(groups):
+            if name in groups:
+                yield from dict.fromkeys([member.regex for member in groups[name].members.values() if member.regex])
+
     # Transactions
 
     def guard(self, producer_id: ProducerId) -> Guard:

@@ -1,11 +1,8 @@
 """When a group is assigned, by whom, and what subscriptions and topics have to do with it."""
 
-import pytest
 from groups.consumer.company import NONE, Company, id_of, settle
 
-from penstock.errors import ErrorCode, Refusal
 from penstock.groups.consumer.records import MemberState
-from penstock.groups.consumer.subscriptions import check_regex, matching
 from penstock.groups.states import GroupState
 
 
@@ -136,26 +133,3 @@ def test_the_assignor_that_most_ask_for_is_taken() -> None:
     assert company.view().assignor == "range"
     company.member("c", assignor="uniform")
     assert company.view().assignor == "uniform", "as many ask for either; the node names this one first"
-
-
-TAKEN = ["", "a", "^logs-.*$", "(a|b)c", "[a-z]+[.][0-9]{1,3}", "a.*b.*c.*", "x|y.*|z.*", "(?i)abc", "(ab){3}", "a?b?c?"]
-REFUSED = [
-    "(", "[", "a**", "(a*)*", "(a+)+$", "(a|aa)+b+(c+)+", "(.*a){20}", "(a)\\1", "(?P<x>a)(?P=x)", "(?=a)a", "(?<!b)a", "(?>a)", "a*b*c*d*",
-    "a" * 1_001,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("regex", TAKEN)
-def test_patterns_that_are_taken(regex: str) -> None:
-    check_regex(regex)
-
-
-@pytest.mark.parametrize("regex", REFUSED)
-def test_patterns_that_could_take_long_or_are_none_are_refused(regex: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        check_regex(regex)
-    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-def test_the_worst_pattern_that_is_taken_is_quick_on_the_worst_name() -> None:
-    assert matching("a*a*a*b", ["a" * 249]) == ()
