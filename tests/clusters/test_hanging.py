@@ -9,6 +9,7 @@ from penstock.peers.client import Client
 from penstock.peers.hanging_transactions import CannotTell, Hanging, hanging
 from penstock.peers.transaction_admin import describe_producers, write_abort_marker
 from penstock.peers.transactions import TransactionalProducer
+from penstock.simulator.env import SimEnv
 from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import Record, encode_batch, read_header
 
@@ -22,15 +23,18 @@ async def look(client: Client) -> list[Hanging]:
 
 
 def forge(scene: Scene, producer_id: int = 4711) -> None:
-    """A record of a transaction that no coordinator has heard of, in every replica."""
-    node = scene.node(scene.leads())
-    partition = node.partitions.find(*WHERE)
-    assert partition is not None
-    batch = encode_batch(
-        [Record(value=b"forged", timestamp_ms=1)], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
-    partition.append(batch, 1, partition.guard(read_header(batch), is_v2=False))  # As if the coordinator had been asked.
-    node.appended(partition)
+    """A record of a transaction that no coordinator has heard of."""
+    records = [Record(value=b"forged", timestamp_ms=1)]
+    batch = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    async def append(env: SimEnv) -> None:
+        node = scene.node(scene.leads())
+        partition = node.partitions.find(*WHERE)
+        assert partition is not None
+        partition.append(batch, 1, partition.guard(read_header(batch), is_v2=False))  # As if the coordinator had been asked.
+        node.appended(partition)
+
+    scene.world.call(scene.host(scene.leads()), append)
 
 
 async def write_flush_and_commit(story: Story, producer: TransactionalProducer) -> None:
