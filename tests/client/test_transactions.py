@@ -217,7 +217,7 @@ def take_too_long(bootstrap: str, name: str) -> None:
 
 def test_a_time_that_the_broker_does_not_grant_is_refused_by_the_name_of_its_setting(bootstrap: str, name: str):
     producer = Producer(bootstrap, transactional_id=name, transaction_seconds=86_400)
-    with producer, pytest.raises(TransactionFailed, match="transaction.max.timeout.ms"):
+    with producer, pytest.raises(TransactionFailed, match=r"transaction\.max\.timeout\.ms"):
         producer.take_over()
 
 

@@ -65,7 +65,7 @@ _MOVES: Mapping[State, tuple[State, ...]] = {
 }
 
 _NOBODY = ProducerIdentity(NO_PRODUCER, -1)
-_FENCED_ADVICE = "another producer with this transactional id works in its place, or its transaction timed out: start a new one if none does"
+_FENCED_ADVICE = "its transaction timed out, or another producer with this transactional id works in its place: start one if none does"
 _START_ANOTHER = "start a new producer with this transactional id: it finds out what became of the transaction"
 
 
