@@ -12,6 +12,8 @@ from penstock.cli.names import topic_names, transactional_ids
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, talk
 from penstock.cli.times import spoken
+from penstock.errors import Refusal
+from penstock.patterns import pattern_of
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
 from penstock.peers.hanging_transactions import Hanging, hanging
@@ -52,7 +54,7 @@ def transactions() -> None:
 @transactions.command("list")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only in this state; may be repeated.")
 @click.option("--longer-than", type=click.FloatRange(0), metavar="SECONDS", help="Only those that are open for longer.")
-@click.option("--match", "pattern", metavar="REGEX", help="Only ids that this regular expression matches as a whole.")
+@click.option("--match", "pattern", metavar="REGEX", help="Only ids that this regular expression (RE2's) matches as a whole.")
 @click.option("--hanging", "is_hanging", is_flag=True, help="Instead: what is open in a partition, and no coordinator will end.")
 @click.option("--topic", "topics", shell_complete=topic_names, multiple=True, help="With --hanging: only in this topic; may be repeated.")
 @bootstrap_option
@@ -77,6 +79,7 @@ def list_(
         return _print_hanging(*found_and_unled, as_json=as_json)
     if topics:
         raise click.UsageError("--topic goes with --hanging")
+    _check_pattern(pattern)
     wanted = Wanted(states=states, running_longer_ms=ANY_DURATION if longer_than is None else int(longer_than * 1000), pattern=pattern)
 
     async def conversation(client: Client) -> Sequence[ListedTransaction]:
@@ -92,6 +95,15 @@ def list_(
     print_table(
         ["id", "state", "producer", "node"], [[each.transactional_id, each.state, each.producer_id, each.coordinator] for each in found]
     )
+
+
+def _check_pattern(pattern: str | None) -> None:
+    """A node would refuse it too, but its answer has no room for the reason."""
+    try:
+        if pattern is not None:
+            pattern_of(pattern)
+    except Refusal as refusal:
+        raise click.UsageError(f"--match: {refusal.reason}") from None
 
 
 @transactions.command()

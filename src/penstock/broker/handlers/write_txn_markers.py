@@ -2,16 +2,23 @@
 
 Nodes end transactions over their own links. From clients only aborts are taken, of partitions that this node leads and of what is open
 there in the epoch that is named: what commits is the coordinator's alone to say, and who is fenced too. A hanging transaction is one that
-no coordinator knows of any more, and that holds back readers of committed records.
+no coordinator knows of any more, and that holds back readers of committed records. A request that names more partitions than a transaction
+can have closes its connection.
 """
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.groups import CONSUMER_OFFSETS
-from penstock.errors import ErrorCode
+from penstock.broker.long_answers import written
+from penstock.broker.marker_writing import Begun
+from penstock.broker.patience import Patience
+from penstock.errors import ErrorCode, MalformedInput
 from penstock.links.transaction_calls import Ended, Place
-from penstock.vocabulary import ProducerId, TopicId
+from penstock.transactions.bounds import PARTITIONS_MAX
+from penstock.vocabulary import Buffer, ProducerId, TopicId
 from penstock.wire import schemas
 from penstock.wire.markers import NO_NUMBER
 
@@ -22,7 +29,7 @@ _NO_TOPIC = TopicId(bytes(16))
 _FIRST_COORDINATOR_EPOCH = 0  # Where no marker of the producer was before: no coordinator has a lower one.
 
 
-async def write_txn_markers(node: "Node", call: Call) -> dict[str, Any]:
+async def write_txn_markers(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     wishes = [
         (marker, _place(node, str(topic.name), int(index)))
@@ -30,10 +37,23 @@ async def write_txn_markers(node: "Node", call: Call) -> dict[str, Any]:
         for topic in marker.topics
         for index in topic.partition_indexes
     ]
-    verdicts = [_verdict(node, marker, place) for marker, place in wishes]
-    written = iter(await node.marker_writing.write_all([verdict for verdict in verdicts if isinstance(verdict, Ended)]))
-    codes = iter([next(written)[0] if isinstance(verdict, Ended) else verdict for verdict in verdicts])
-    return {"markers": [{"producer_id": marker.producer_id, "topics": _topics(marker, codes)} for marker in request.markers]}
+    if len(wishes) > PARTITIONS_MAX:
+        raise MalformedInput(f"WriteTxnMarkers may name {PARTITIONS_MAX} partitions, here are {len(wishes)}")
+    codes = iter(await _written(node, wishes))
+    answer = {"markers": [{"producer_id": marker.producer_id, "topics": _topics(marker, codes)} for marker in request.markers]}
+    return await written(node, call, answer, len(wishes))
+
+
+async def _written(node: "Node", wishes: Sequence[tuple[Any, Place]]) -> list[ErrorCode]:
+    """What became of each. Nobody has a turn between a verdict and its marker: it holds for what is open at that moment."""
+    patience = Patience(node.env)
+    begun: list[Begun | ErrorCode] = []
+    for marker, place in wishes:
+        await patience.pause_if_over()
+        verdict = _verdict(node, marker, place)
+        begun.append(node.marker_writing.begin(verdict, place) if isinstance(verdict, Ended) else verdict)
+    codes = iter(await node.marker_writing.finished(one for one in begun if isinstance(one, asyncio.Future)))
+    return [next(codes) if isinstance(one, asyncio.Future) else one for one in begun]
 
 
 def _verdict(node: "Node", marker: Any, place: Place) -> Ended | ErrorCode:
