@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LOOKED_AT_ONCE = 16  # Names, between looks at the clock: most patterns need a few microseconds for each, the worst two milliseconds.
 
+LOOKS_MAX = 10_000  # Where so many patterns come at once that they push each other out, it ends all the same.
+
 
 class NodeTopics:
     def __init__(self, node: "Node") -> None:
@@ -42,7 +44,7 @@ class NodeTopics:
 
     async def look_through(self, regex: str, patience: Patience) -> None:
         """Makes that known without keeping anybody waiting."""
-        for _ in range(0, len(self._node.image.topics) + 1, LOOKED_AT_ONCE):  # Not for ever, where others push it out meanwhile.
+        for _ in range(LOOKS_MAX):
             if self.look(regex):
                 return
             await patience.pause_if_over()
