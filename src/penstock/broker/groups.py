@@ -118,7 +118,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             self._node.spawn(self._look_through(coordinator.state.patterns()))
 
     async def _look_through(self, patterns: Iterable[str]) -> None:
-        """Ahead of the members' heartbeats, each of which would have to look at all topics."""
+        """Ahead of the members' heartbeats, which would have to hold all topics against them."""
         patience = Patience(self._node.env)
         for regex in islice(patterns, PATTERNS_MAX):
             await self._topics.look_through(regex, patience)

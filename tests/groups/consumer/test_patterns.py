@@ -85,9 +85,11 @@ def test_names_are_looked_at_in_pieces() -> None:
 
 def test_few_patterns_are_remembered_and_names_that_are_gone_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Matches(["a1"])
-    for number in range(3 * matches.PATTERNS_MAX):
+    monkeypatch.setattr(matches, "PATTERNS_MAX", 150)
+    for number in range(400):
         assert known.found(f"a{number}") == (("a1",) if number == 1 else ())
-    assert len(known._looked) == matches.PATTERNS_MAX
+    assert (len(known._looked), len(known._answers)) == (150, 100)
+    assert known.found("a1") == ("a1",)
     for number in range(5_000):
         known.renew([f"a{number}"])
     assert len(known._in_order) == len(known._seen) <= 1_003

@@ -1,24 +1,17 @@
 """What patterns stand for among the names that there are. Each name is held against a pattern once, however often names come and go.
 
 That can be done ahead, some names at a time (`look`), for there may be ten thousand; `found` does at once whatever is left to be done.
-Of patterns that nobody has asked for in a while nothing is kept.
+What is remembered of a pattern is a byte for each name; nothing, of those that nobody has asked for in a while.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from itertools import compress
 
 from penstock.patterns import stored_pattern
 
-PATTERNS_MAX = 100
+PATTERNS_MAX = 1_000  # 10 MB, with ten thousand names.
+_ANSWERS_MAX = 100  # Of those, whose names stand ready.
 _GONE_MAX = 1_000  # Names that are no longer there, before everything is begun anew.
-
-
-@dataclass(slots=True)
-class _Looked:
-    at: int = 0  # How many of the names ever seen were held against the pattern.
-    found: list[str] = field(default_factory=list)
-    answer: tuple[str, ...] = ()
-    version: int = -1  # Of the names for which the answer holds.
 
 
 class Matches:
@@ -26,14 +19,14 @@ class Matches:
         self._names: dict[str, None] = {}  # Those that there are.
         self._seen: dict[str, None] = {}  # Those that there ever were,
         self._in_order: list[str] = []  # and the same as they came.
-        self._version = 0
-        self._looked: dict[str, _Looked] = {}  # By pattern; the one longest unused first.
+        self._looked: dict[str, bytearray] = {}  # By pattern: which of those it matches, as far as it was looked. Longest unused first.
+        self._answers: dict[str, tuple[str, ...]] = {}  # As long as there are these names.
         self.renew(names)
 
     def renew(self, names: Iterable[str]) -> None:
         """There are these now, and no others."""
         self._names = dict.fromkeys(names)
-        self._version += 1
+        self._answers.clear()
         if len(self._seen) > 2 * len(self._names) + _GONE_MAX:
             self._seen, self._in_order = {}, []
             self._looked.clear()
@@ -43,27 +36,20 @@ class Matches:
 
     def look(self, regex: str, names_max: int) -> bool:
         """Holds some more names against a pattern. Whether none is left."""
-        return self._look(self._of(regex), regex, names_max)
+        looked = self._looked[regex] = self._looked.pop(regex, bytearray())
+        if len(self._looked) > PATTERNS_MAX:
+            del self._looked[next(iter(self._looked))]
+        if len(looked) < len(self._in_order):
+            looked += bytes(map(stored_pattern(regex).matches, self._in_order[len(looked) : len(looked) + names_max]))
+        return len(looked) == len(self._in_order)
 
     def found(self, regex: str) -> tuple[str, ...]:
         """The names that a pattern stands for; sorted."""
-        looked = self._of(regex)
-        self._look(looked, regex, len(self._in_order))
-        if looked.version != self._version:
-            looked.answer = tuple(sorted(name for name in looked.found if name in self._names))
-            looked.version = self._version
-        return looked.answer
-
-    def _of(self, regex: str) -> _Looked:
-        looked = self._looked[regex] = self._looked.pop(regex, _Looked())
-        if len(self._looked) > PATTERNS_MAX:
-            del self._looked[next(iter(self._looked))]
-        return looked
-
-    def _look(self, looked: _Looked, regex: str, names_max: int) -> bool:
-        if looked.at < len(self._in_order):
-            matches = stored_pattern(regex).matches
-            names = self._in_order[looked.at : looked.at + names_max]
-            looked.found += [name for name in names if matches(name)]
-            looked.at += len(names)
-        return looked.at == len(self._in_order)
+        answer = self._answers.get(regex)
+        if answer is None:
+            self.look(regex, len(self._in_order))
+            if len(self._answers) >= _ANSWERS_MAX:
+                self._answers.clear()
+            matched = compress(self._in_order, self._looked[regex])
+            answer = self._answers[regex] = tuple(sorted(name for name in matched if name in self._names))
+        return answer
