@@ -11,7 +11,7 @@ from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.knobs import replaced
 from penstock.simulator.loop import Stuck
 
-SEEDS_MAX = 30  # Those that the suite runs on the nodes as they are.
+SEEDS_MAX = 30
 
 # Where it was caught last: tried first, to save time. When the draw of seeds has changed, all others are tried as well.
 CAUGHT_LAST: dict[str, tuple[int, ...]] = {}

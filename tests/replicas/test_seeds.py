@@ -14,7 +14,7 @@ from penstock.simulator.replicas.plan import AMBUSHES, FAULTS
 from penstock.simulator.replicas.run import run_seed
 
 CHUNK = 100
-IN_SUITE = 2_000
+IN_SUITE = 1_000
 IN_SOAK = 50_000
 
 

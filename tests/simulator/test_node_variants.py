@@ -5,7 +5,7 @@ import pytest
 from penstock.simulator.run import run_seed
 from penstock.simulator.variants import VARIANTS
 
-SEEDS_MAX = 500  # Those that the suite runs on the node as it is.
+SEEDS_MAX = 500
 
 # Where one that the first few seeds miss was caught last: tried first, to save time. When the draw of seeds has changed, all others are
 # tried as well.
