@@ -1,6 +1,6 @@
 """Whole clusters in simulated worlds: whatever the seed, they keep their promises, and the seed alone tells what happens.
 
-`make test` runs sixteen worlds and those that once found something, `make soak` a thousand; `penstock simulate --cluster --seed N` replays one.
+`make test` runs sixteen worlds, and those that once found something; `make soak` a thousand; `penstock simulate --cluster --seed N` one.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Replicas in drawn worlds: whatever the seed, they keep their promises, and the seed alone tells what happens.
 
-`make test` runs two thousand stories, `make soak` fifty thousand.
+`make test` runs a thousand stories, `make soak` fifty thousand.
 """
 
 import os
