@@ -5,7 +5,7 @@
 Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
 Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
 Tests on Spark carry the marker `spark` and run in one process: they share a session, which takes both cores anyway.
-The closing lines say what was skipped and why, over all parts.
+The closing lines say which files took longest, what was skipped and why, over all parts.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
+SLOWEST_FILES = 15
 WORKERS = "3"  # On two cores: many tests wait for clients and clocks.
 
 
@@ -36,8 +37,9 @@ def main() -> int:
         parts = [(["--soak", "--timeout", "7200"], asked.paths)]
     counts: Counter[str] = Counter()
     skips: Counter[str] = Counter()
-    codes = [NO_TESTS if paths is None else run_part([*part, *paths], counts, skips) for part, paths in parts]
-    print_account(counts, skips)
+    seconds: Counter[str] = Counter()
+    codes = [NO_TESTS if paths is None else run_part([*part, *paths], counts, skips, seconds) for part, paths in parts]
+    print_account(counts, skips, seconds)
     if all(code == NO_TESTS for code in codes):
         return NO_TESTS
     return max((code for code in codes if code != NO_TESTS), default=0)
@@ -53,20 +55,24 @@ def files_with(marker: str, paths: list[str]) -> list[str] | None:
     return [str(file) for file in files if f"mark.{marker}" in file.read_text()] or None
 
 
-def run_part(arguments: list[str], counts: Counter[str], skips: Counter[str]) -> int:
+def run_part(arguments: list[str], counts: Counter[str], skips: Counter[str], seconds: Counter[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory:
         account = Path(directory, "account.json")
         environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(account)}
-        command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *arguments]
+        command = [sys.executable, "-m", "pytest", "-q", *arguments]
         code = subprocess.run(command, env=environment, check=False).returncode
         if account.exists():
             told = json.loads(account.read_text())
             counts.update(told["counts"])
             skips.update(told["skips"])
+            seconds.update(told["seconds"])
         return code
 
 
-def print_account(counts: Counter[str], skips: Counter[str]) -> None:
+def print_account(counts: Counter[str], skips: Counter[str], seconds: Counter[str]) -> None:
+    print("\nseconds, and where")
+    for file, took in seconds.most_common(SLOWEST_FILES):
+        print(f"{took:5.0f}  {file}")
     print("\nskipped, and why" if skips else "\nnothing was skipped")
     for reason, count in skips.most_common():
         print(f"{count:5}  {reason}")

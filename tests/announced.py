@@ -1,5 +1,10 @@
-"""What a broker says that it speaks, asked of itself: tests of a feature that it does not announce are skipped, and say so."""
+"""What a broker says that it speaks, asked of itself.
 
+A foreign broker (PENSTOCK_PEER, PENSTOCK_PEER_CLUSTER) may lack a feature: its tests are skipped, and say so. A node of ours that lacks
+one fails them: what was there must not go away unseen.
+"""
+
+import os
 from collections.abc import Mapping
 from functools import cache
 
@@ -16,11 +21,17 @@ FEATURES: Mapping[str, tuple[ApiKey, ...]] = {
 
 
 def needs_announced(bootstrap: str, *features: str) -> None:
-    """Skips the test where the node at this address does not announce one of them."""
+    """Ends the test where the node at this address does not announce one of them."""
     announced = apis_at(bootstrap)
     for feature in features:
         if not announced.issuperset(FEATURES[feature]):
-            pytest.skip(f"the node does not announce {feature} yet")
+            if is_foreign(bootstrap):
+                pytest.skip(f"the broker at {bootstrap} does not announce {feature}")
+            pytest.fail(f"the node at {bootstrap} does not announce {feature}")
+
+
+def is_foreign(bootstrap: str) -> bool:
+    return bootstrap == os.environ.get("PENSTOCK_PEER") or "PENSTOCK_PEER_CLUSTER" in os.environ
 
 
 @cache

@@ -10,6 +10,7 @@ import gc
 import json
 import os
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     account = os.environ.get("PENSTOCK_SUITE_ACCOUNT")
     if account:
         counts = {kind: len(stats.get(kind, [])) for kind in ("passed", "failed", "error", "skipped", "xfailed", "xpassed")}
-        Path(account).write_text(json.dumps({"counts": counts, "skips": skips}))
+        Path(account).write_text(json.dumps({"counts": counts, "skips": skips, "seconds": seconds_by_file(stats)}))
+
+
+def seconds_by_file(stats: dict[str, list[pytest.TestReport]]) -> Counter[str]:
+    """Where the time went: what to look at when the suite gets too long."""
+    seconds: Counter[str] = Counter()
+    for report in chain.from_iterable(stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid.partition("::")[0]] += report.duration
+    return seconds
 
 
 def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

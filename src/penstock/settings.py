@@ -372,7 +372,11 @@ class NodeSettings:
     )
     transaction_replication_factor: int = _setting(
         "transaction.state.log.replication.factor", 3, bounds=(1, 32_767),
-        reason="Replicas of `__transaction_state`; as many as there are brokers when it is made, if those are fewer.",
+        reason="Replicas of `__transaction_state`; as many as there are brokers in the cluster when it is made, if those are fewer. Brokers that are away then get theirs too.",
+    )
+    transaction_min_insync: int = _setting(
+        "transaction.state.log.min.isr", 2, bounds=(1, 1000),
+        reason="How many replicas of `__transaction_state` must have what became of a transaction before anybody hears of it; all of them, where it has fewer. It holds when that topic is made; afterwards change the topic's min.insync.replicas.",
     )
     transaction_max_timeout_ms: int = _setting(
         "transaction.max.timeout.ms", 15 * MINUTE_MS, bounds=(1, INT_MAX), dynamic=True,
@@ -450,7 +454,7 @@ class NodeSettings:
     )
     offsets_replication_factor: int = _setting(
         "offsets.topic.replication.factor", 3, bounds=(1, 32_767),
-        reason="Replicas of `__consumer_offsets`; as many as there are brokers when it is made, if those are fewer.",
+        reason="Replicas of `__consumer_offsets`; as many as there are brokers in the cluster when it is made, if those are fewer. Brokers that are away then get theirs too.",
     )
     auto_leader_rebalance: bool = _setting(
         "auto.leader.rebalance.enable", True, dynamic=True, reason="Give leadership back to the first replica of each partition when it is in sync again.",

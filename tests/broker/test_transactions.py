@@ -230,3 +230,68 @@ async def test_a_client_cannot_commit_what_only_a_coordinator_may(serving: Servi
     done = await line.ask(ApiKey.WRITE_TXN_MARKERS, 1, markers=[{**marker, "transaction_result": False}])
     assert done.markers[0].topics[0].partitions[0].error_code == NONE
     assert await end_of(line, committed=True) == 2
+
+
+async def test_what_a_client_says_of_epochs_shuts_nobody_out(serving: Serving) -> None:
+    """Neither the coordinator, by an epoch that it has not reached yet, nor the producer; and where nothing is open nothing is written."""
+    line = await opened(serving)
+    producer = await begun(line)
+    await add(line, producer, 0)
+    await produce(line, producer, 0)
+    await ended(line, producer, commits=True)
+    before = await end_of(line, committed=False)
+    for producer_id, epoch, told in (
+        (producer[0], producer[1], NONE),  # Has ended.
+        (producer[0], producer[1] + 1, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (producer[0], -1, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (-7, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (producer[0] + 9, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ):
+        assert await abort_from_outside(line, (producer_id, epoch), coordinator_epoch=1_000) is told
+    assert await end_of(line, committed=False) == before
+    await add(line, producer, 0)
+    assert await produce(line, producer, 1) is NONE
+    assert await abort_from_outside(line, producer, coordinator_epoch=-1) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert await abort_from_outside(line, producer, coordinator_epoch=1_000) is NONE
+    await ended(line, producer, commits=True)  # Its coordinator is heard as before.
+    assert await abort_from_outside(line, producer, topic="__transaction_state") is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_offsets_that_are_pending_are_dropped_for_their_own_epoch_alone(serving: Serving) -> None:
+    line = await opened(serving)
+    producer = await begun(line)
+    await commit_pending(line, producer)
+    assert await abort_from_outside(line, (producer[0], producer[1] + 1), topic="__consumer_offsets") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await abort_from_outside(line, (producer[0] + 9, 0), topic="__consumer_offsets") is NONE
+    await ended(line, producer, commits=True)
+    assert await committed_offset(line) == 5
+
+
+async def test_what_nodes_keep_their_own_state_in_takes_part_in_no_transaction(serving: Serving) -> None:
+    line = await opened(serving)
+    producer = await begun(line)
+    assert await add(line, producer, 0, topic="__transaction_state") == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert await state(line) == "Empty"
+
+
+async def commit_pending(line: Line, producer: Producer) -> None:
+    names = {"transactional_id": ID, "producer_id": producer[0], "producer_epoch": producer[1], "group_id": "g"}
+    assert (await line.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, **names)).error_code == NONE
+    row = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
+    answer = await line.ask(
+        ApiKey.TXN_OFFSET_COMMIT, 3, **names, generation_id=-1, member_id="", group_instance_id=None,
+        topics=[{"name": "a", "partitions": [row]}],
+    )  # fmt: skip
+    assert answer.topics[0].partitions[0].error_code == NONE
+
+
+async def committed_offset(line: Line) -> int:
+    answer = await line.ask(ApiKey.OFFSET_FETCH, 7, group_id="g", topics=[{"name": "a", "partition_indexes": [0]}], require_stable=True)
+    return int(answer.topics[0].partitions[0].committed_offset)
+
+
+async def abort_from_outside(line: Line, producer: Producer, *, topic: str = "a", coordinator_epoch: int = 0) -> ErrorCode:
+    topics = [{"name": topic, "partition_indexes": [0]}]
+    marker = {"producer_id": producer[0], "producer_epoch": producer[1], "topics": topics, "coordinator_epoch": coordinator_epoch}
+    answer = await line.ask(ApiKey.WRITE_TXN_MARKERS, 1, markers=[{**marker, "transaction_result": False}])
+    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,8 @@ PEER = os.environ.get("PENSTOCK_PEER")
 COUNT = 10
 IDLE_SECONDS = "10" if PEER else "4"  # Apache Kafka makes a new group wait three seconds for more members.
 CRASHED = 1
+# What librdkafka says of its own accord while the broker aborts what the first life left open.
+WAITS_FOR_AN_ABORT = re.compile(r"GETPID .* another concurrent operation on the same transaction was ongoing: retrying$")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +48,7 @@ def orders(bootstrap: str) -> None:
 def run(name: str, *arguments: str) -> tuple[int, str]:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=120, check=False)
-    assert ended.stderr == "", ended.stderr
+    assert [line for line in ended.stderr.splitlines() if not WAITS_FOR_AN_ABORT.match(line)] == []
     return ended.returncode, ended.stdout
 
 
@@ -61,6 +64,14 @@ def billed(file: Path) -> list[int]:
     return [int(line.split(":")[0].removeprefix("order-")) for line in file.read_text().splitlines()]
 
 
+def orders_billed(bootstrap: str, isolation: str) -> list[int]:
+    with Consumer(topics=["bills"], bootstrap=bootstrap, settings={"isolation.level": isolation}) as consumer:
+        bills = consumer.poll(timeout=10)
+        while more := consumer.poll(timeout=1):
+            bills += more
+    return [int(json.loads(bill.value or b"")["order"].removeprefix("order-")) for bill in bills]
+
+
 def test_at_most_once_loses_the_rest_of_what_it_had_committed(bootstrap: str, tmp_path: Path):
     crash_and_run_again("at_most_once.py", bootstrap, str(tmp_path / "bills.txt"))
     assert billed(tmp_path / "bills.txt") == [0, 1, 2, 3]
@@ -74,10 +85,8 @@ def test_at_least_once_repeats_what_it_had_not_committed(bootstrap: str, tmp_pat
 def test_exactly_once_does_neither(bootstrap: str):
     needs_announced(bootstrap, "transactions")
     assert crash_and_run_again("exactly_once.py", bootstrap) == f"{COUNT} orders are billed\n"
-    with Consumer(topics=["bills"], bootstrap=bootstrap) as consumer:
-        bills = consumer.poll(timeout=10)
-        assert consumer.poll(timeout=1) == []
-    assert [json.loads(bill.value or b"")["order"] for bill in bills] == [f"order-{number}" for number in range(COUNT)]
+    assert orders_billed(bootstrap, "read_committed") == list(range(COUNT))
+    assert orders_billed(bootstrap, "read_uncommitted") == [0, 1, 2, 3, *range(COUNT)], "the first life wrote, and its bills are aborted"
 
 
 def test_an_idempotent_consumer_takes_each_order_in_once(bootstrap: str, tmp_path: Path):

@@ -87,6 +87,12 @@ def test_transactions_are_listed_and_filtered(stage: Stage) -> None:
     assert stage.id in stage.listed("--state", "CompleteCommit")
 
 
+def test_a_pattern_that_is_none_is_refused_with_its_reason(stage: Stage) -> None:
+    for pattern, reason in (("(", "missing )"), ("(?=a)", "invalid perl operator: (?="), ("a" * 1_001, "may have 1000 characters")):
+        refused = stage.ask("list", "--match", pattern)
+        assert (refused.code, "--match: " in refused.err, reason in refused.err) == (2, True, True), refused.err
+
+
 def test_a_transaction_is_described_with_the_place_where_readers_wait(stage: Stage) -> None:
     told = stage.describe()
     assert (told["id"], told["state"], told["timeout_ms"]) == (stage.id, "Ongoing", 45_000)
@@ -140,6 +146,23 @@ def test_what_cannot_be_is_said_with_a_way_out(bootstrap: str) -> None:
     ):
         told = penstock("transactions", *arguments, *where)
         assert (told.code, sign in told.err) == (2, True), told
+
+
+def test_a_place_that_is_not_there_is_told_at_once(stage: Stage) -> None:
+    for arguments, sign in (
+        (["abort", "--topic", "nowhere", "--partition", "0", "--producer", "1", "--yes"], "there is no topic 'nowhere'"),
+        (["abort", "--topic", stage.topic, "--partition", "7", "--producer", "1", "--yes"], "has no partition 7"),
+        (["list", "--hanging", "--topic", "nowhere"], "there is no topic 'nowhere'"),
+        (["list", "--hanging", "--topic", stage.topic, "--topic", "nowhere"], "there is no topic 'nowhere'"),
+    ):
+        told = stage.ask(*arguments)
+        assert (told.code, sign in told.err) == (1, True), told
+
+
+def test_the_coordinators_topic_is_not_deleted_by_the_way(stage: Stage) -> None:
+    told = penstock("topics", "delete", "__transaction_state", "--yes", *stage.where)
+    assert (told.code, "add --internal" in told.err) == (1, True), told
+    assert stage.describe()["state"] == "Ongoing"
 
 
 def test_what_hangs_is_found_and_aborted_in_its_partition(tmp_path: Path) -> None:

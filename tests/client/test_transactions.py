@@ -209,9 +209,21 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(bootstrap: s
 def take_too_long(bootstrap: str, name: str) -> None:
     topic = new_topic(bootstrap)
     producer = Producer(bootstrap, transactional_id=name, transaction_seconds=1)
-    with producer, pytest.raises(TransactionFailed), producer.transaction():
+    with producer, pytest.raises(TransactionFailed, match="took longer than transaction_seconds=") as told, producer.transaction():
         producer.send(topic=topic, value=b"v").result(SECONDS_MAX)
         assert read(bootstrap, topic) == [], "the reader goes on by itself, because the broker has ended it"
+    assert "another producer" in str(told.value), "the broker does not say which it was"
+
+
+def test_a_time_that_the_broker_does_not_grant_is_refused_by_the_name_of_its_setting(bootstrap: str, name: str):
+    producer = Producer(bootstrap, transactional_id=name, transaction_seconds=86_400)
+    with producer, pytest.raises(TransactionFailed, match=r"transaction\.max\.timeout\.ms"):
+        producer.take_over()
+
+
+def test_a_producer_without_a_name_is_refused_at_once(bootstrap: str):
+    with pytest.raises(ValueError, match="transactional_id must not be empty"):
+        Producer(bootstrap, transactional_id="")
 
 
 # With a consumer.

@@ -87,6 +87,41 @@ def test_the_default_holds_and_is_never_made_smaller_but_for_the_clusters_own_to
     assert len(scene.partition("t").replicas) == 3
 
 
+def test_the_clusters_own_topics_get_their_replicas_on_nodes_that_are_away_too() -> None:
+    """They are made once. With fewer they would have fewer for ever, and nobody would say so."""
+    scene = Scene(4)
+    scene.come_up(5, roles=(CONTROLLER,))
+    scene.fence(3)
+    scene.stop(4)
+    assert create(scene, "__transaction_state", 4) is None
+    states = scene.image.topics["__transaction_state"].partitions
+    assert [(state.replicas, state.in_sync) for state in states] == [
+        ((1, 2, 3), (1, 2)), ((2, 1, 4), (2, 1)), ((1, 2, 3), (1, 2)), ((2, 1, 4), (2, 1)),
+    ]  # fmt: skip
+    assert [state.leader for state in states] == [1, 2, 1, 2]
+
+
+def test_where_enough_are_up_nodes_that_are_away_get_none_of_the_clusters_own_topics() -> None:
+    scene = Scene(4)
+    scene.fence(4)
+    assert create(scene, "__consumer_offsets", 2) is None
+    assert {n for _, _, state in scene.image.each_partition() for n in state.replicas} == {1, 2, 3}
+
+
+def test_the_clusters_own_topics_wait_for_a_voter_that_has_never_been_up() -> None:
+    scene = Scene(2)
+    scene.controller.voters = lambda: [NodeId(1), NodeId(2), NodeId(3)]
+    assert create(scene, "__transaction_state", 1) == (
+        "topic '__transaction_state' is to have 3 replicas, and node 3, which votes, has never been up: "
+        "start it, or remove it from the voters"
+    )
+    scene.controller.internal_replication = {"__transaction_state": 2}
+    assert create(scene, "__transaction_state", 1) is None, "that many there are"
+    scene.come_up(3, roles=(CONTROLLER,))
+    assert create(scene, "__consumer_offsets", 1) is None, "now it is known to hold no partitions"
+    assert scene.partition("__consumer_offsets").replicas == (2, 1)
+
+
 def test_no_broker_no_topic_also_for_the_cluster_itself() -> None:
     scene = Scene(1)
     scene.fence(1)

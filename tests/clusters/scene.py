@@ -44,7 +44,9 @@ PATIENCE = ClientSettings(request_timeout_s=2.0, deadline_s=20.0, backoff_first_
 
 
 class Scene:
-    def __init__(self, roles: tuple[str, ...] = (BOTH, BOTH, BOTH), *, seed: int = 1, **settings: Any) -> None:
+    def __init__(self, roles: tuple[str, ...] = (BOTH, BOTH, BOTH), *, seed: int = 1, late: tuple[int, ...] = (), **settings: Any) -> None:
+        """`late`: nodes that the test itself starts for the first time."""
+        self.late = late
         self.world = World(seed)
         self.cluster = Cluster(self.world, plans_of(roles, NodeSettings(**settings)))
         self.notebook = Notebook()
@@ -56,8 +58,12 @@ class Scene:
 
     def __enter__(self) -> "Scene":
         self.world.start(CLIENT, _wait_for_ever)
-        self.cluster.start_all()
-        self.until_available()
+        first = [node for node in self.cluster.plans if node not in self.late]
+        self.start(*first)
+        if self.late:
+            self.until(lambda: all(self.cluster.serves(self.host(node)) for node in first), 60.0)
+        else:
+            self.until_available()
         self.watcher.begin()
         return self
 

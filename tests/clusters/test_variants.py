@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from clusters import test_late_writes as late_writes
 from clusters import test_scenarios as scenarios
 
 from penstock.simulator.clusters.run import run_cluster_seed
@@ -10,7 +11,7 @@ from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.knobs import replaced
 from penstock.simulator.loop import Stuck
 
-SEEDS_MAX = 30  # Those that the suite runs on the nodes as they are.
+SEEDS_MAX = 30
 
 # Where it was caught last: tried first, to save time. When the draw of seeds has changed, all others are tried as well.
 CAUGHT_LAST: dict[str, tuple[int, ...]] = {}
@@ -23,6 +24,8 @@ CAUGHT_BY: dict[str, Callable[[], None]] = {
     "takes-everybody-for-eligible": scenarios.test_the_last_replica_standing_keeps_what_was_acknowledged,
     "trusts-a-disk-that-was-put-in-since": scenarios.test_an_empty_disk_does_not_lead_though_it_bears_the_name_of_one_that_had_everything,
     "begins-groups-anew-where-their-partition-is-led": scenarios.test_groups_go_on_with_another_coordinator,
+    "appends-though-the-transaction-has-ended-since": late_writes.test_late_batches_are_not_appended,
+    "holds-offsets-though-the-transaction-has-ended-since": late_writes.test_late_offsets_are_not_held,
 }
 
 pytestmark = pytest.mark.timeout(900)
@@ -41,7 +44,8 @@ def test_a_broken_cluster_is_caught_by_a_scenario(variant: str) -> None:
 
 
 def test_every_scenario_that_catches_something_is_one_of_the_suite() -> None:
-    assert all(getattr(scenarios, scenario.__name__) is scenario for scenario in CAUGHT_BY.values())
+    modules = {module.__name__: module for module in (scenarios, late_writes)}
+    assert all(getattr(modules[scenario.__module__], scenario.__name__) is scenario for scenario in CAUGHT_BY.values())
 
 
 def test_a_variant_is_gone_when_its_run_is_over() -> None:

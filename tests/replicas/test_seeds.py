@@ -1,6 +1,6 @@
 """Replicas in drawn worlds: whatever the seed, they keep their promises, and the seed alone tells what happens.
 
-`make test` runs two thousand stories, `make soak` fifty thousand.
+`make test` runs a thousand stories, `make soak` fifty thousand.
 """
 
 import os
@@ -14,7 +14,7 @@ from penstock.simulator.replicas.plan import AMBUSHES, FAULTS
 from penstock.simulator.replicas.run import run_seed
 
 CHUNK = 100
-IN_SUITE = 2_000
+IN_SUITE = 1_000
 IN_SOAK = 50_000
 
 

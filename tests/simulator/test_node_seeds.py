@@ -1,6 +1,6 @@
 """A whole node in simulated worlds: whatever the seed, it keeps its promises, and the seed alone tells what happens.
 
-`make test` runs five hundred worlds, `make soak` five thousand; `penstock simulate --seed N` replays one.
+`make test` runs a hundred and fifty worlds, `make soak` five thousand more; `penstock simulate --seed N` replays one.
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 from penstock.simulator.run import run_seed
 
 CHUNK = 25
-IN_SUITE = 500
+IN_SUITE = 150
 IN_SOAK = 5_000
 pytestmark = pytest.mark.timeout(600)
 
@@ -34,7 +34,7 @@ def test_a_node_keeps_its_promises_in_many_more_worlds(first: int) -> None:
     check_promises(first)
 
 
-@pytest.mark.parametrize("seed", [3, 16, 44, 101, 250])
+@pytest.mark.parametrize("seed", [3, 44, 250])
 def test_a_seed_is_one_story_in_every_process(seed: int) -> None:
     script = f"from penstock.simulator.run import run_seed; print(run_seed({seed}).trace_hash)"
 

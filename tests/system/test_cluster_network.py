@@ -42,10 +42,10 @@ def others_than(member: Member) -> tuple[int, ...]:
     return tuple(number for number in (1, 2, 3) if number != member.node_id)
 
 
-def produce_to(member: Member, topic: str, partition: int, value: bytes) -> int:
+def produce_to(member: Member, topic: str, partition: int, value: bytes, *, timeout_ms: int = 1_000) -> int:
     """Asks this very node with acks=all; the error code of its answer."""
     rows = [{"index": partition, "records": good_batch(value)}]
-    answer = member.ask(ApiKey.PRODUCE, 9, acks=-1, timeout_ms=1_000, topic_data=[{"name": topic, "partition_data": rows}])
+    answer = member.ask(ApiKey.PRODUCE, 9, acks=-1, timeout_ms=timeout_ms, topic_data=[{"name": topic, "partition_data": rows}])
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -82,7 +82,7 @@ def test_values_that_were_refused_by_the_minority_are_in_no_log_that_was_promise
     topic = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("asked"), 1, **SAFE)
     cluster.wait_until_full(topic)
     alone = cluster.leader_of(topic)
-    assert produce_to(alone, topic, 0, b"first") == 0
+    assert produce_to(alone, topic, 0, b"first", timeout_ms=30_000) == 0  # A busy disk may take its time.
     with network.parted((alone.node_id,), others_than(alone)):
         assert produce_to(alone, topic, 0, b"lost") in LEADS_NO_MORE
         node = cluster.node(others_than(alone)[0])

@@ -50,7 +50,7 @@ class Mover:
     def __init__(self, cluster: Cluster, number: int, source: str, target: str, rng: random.Random) -> None:
         options = {
             "bootstrap": cluster.bootstrap, "name": f"mover-{number}", "group": "movers", "source": source, "target": target,
-            "max_records": rng.choice([5, 50]),
+            "max_records": rng.choice([20, 200]),
         }  # fmt: skip
         self._command = [sys.executable, str(PROGRAM), json.dumps(options)]
         self.lives = 0
@@ -112,6 +112,8 @@ def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[l
             messages = consumer.poll(timeout=2.0)
             for message in messages:
                 found[message.partition].append(int(message.value or b"-1"))
+            if messages:
+                deadline = time.monotonic() + PATIENCE_SECONDS  # They come nearer; after many rounds there is a lot to catch up with.
             if is_all and not messages:
                 return found
             for mover in movers:

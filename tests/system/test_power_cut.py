@@ -19,7 +19,7 @@ from system.lazy_tree import Cut
 
 pytestmark = [pytest.mark.serial, pytest.mark.needs("fuse")]
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "2"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])])
 

@@ -14,7 +14,7 @@ from penstock.transactions.names import NOBODY, Name
 from penstock.transactions.records import Record, TransactionPartition, TransactionSaved
 from penstock.transactions.replies import AddReply, EndReply, InitReply
 from penstock.transactions.states import TransactionState
-from penstock.transactions.views import MarkersOwed, TransactionListed, Wanted
+from penstock.transactions.views import MarkersOwed, Wanted
 from penstock.vocabulary import Instant, ProducerId, TopicId
 
 ID = "t"
@@ -185,8 +185,9 @@ class Scene:
         view = self.coordinator.describe(ID)
         return TransactionState.DEAD if view is None else view.state
 
-    def listed(self, **wanted: Any) -> list[TransactionListed]:
-        return self.coordinator.transactions(Wanted(**wanted), self.wall_ms)
+    def listed(self, **wanted: Any) -> list[TransactionSaved]:
+        choice = Wanted(**wanted)
+        return [saved for saved in self.coordinator.all_saved() if choice.includes(saved, self.wall_ms)]
 
 
 def named(reply: InitReply | EndReply | None) -> Name:

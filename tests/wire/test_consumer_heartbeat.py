@@ -47,6 +47,15 @@ def test_whoever_says_more_is_read_the_long_way(version: int, said: dict[str, An
     assert quiet(1, subscribed_topic_regex="")[0] is None
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_whatever_is_cut_off_is_read_the_long_way(version: int) -> None:
+    body = {"group_id": "g", "member_id": "m", "member_epoch": 3, "topic_partitions": None}
+    whole = schemas.write_request(HEARTBEAT, version, 7, None, body)[4:]
+    at = read_request_header(memoryview(whole)).body_at
+    assert read_quiet_heartbeat(version, whole, at) == QuietHeartbeat("g", "m", 3, None)
+    assert [end for end in range(at, len(whole)) if read_quiet_heartbeat(version, whole[:end], at) is not None] == []
+
+
 @given(versions, st.binary(max_size=60))
 def test_whatever_bytes_come_nothing_is_raised(version: int, body: bytes) -> None:
     assert read_quiet_heartbeat(version, body, 0) is None or body

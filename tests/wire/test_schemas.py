@@ -19,7 +19,7 @@ from penstock.wire.frames import read_request_header
 st.register_type_strategy(Records, st.binary(max_size=50).map(Records))
 # kio writes longer spans than it reads.
 st.register_type_strategy(i64Timedelta, st.integers(-1, 10**12).map(lambda span: i64Timedelta.parse(timedelta(milliseconds=span))))
-few = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
 
 def versions_of(api_key):

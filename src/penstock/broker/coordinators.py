@@ -75,6 +75,11 @@ class Coordinators(Generic[S, C, R]):
     def is_loading(self) -> bool:
         return any(coordinator.unavailable is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and coordinator.state is None for coordinator in self)
 
+    def are_all_here(self) -> bool:
+        """Whether every partition of the topic that this node was chosen to lead has its coordinator, loaded or not."""
+        topic, me = self._node.image.topics.get(self.topic), self._node.settings.node_id
+        return topic is None or all(state.leader != me or index in self._coordinators for index, state in enumerate(topic.partitions))
+
     # Finding
 
     def find(self, key: str) -> Coordinator[S, C, R]:
@@ -99,8 +104,11 @@ class Coordinators(Generic[S, C, R]):
                 (reply,) = await self._node.submit(CreateTopics((self.new_topic(),)))
         except TimeoutError:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic is being made, or there is no controller to make it") from None
-        if isinstance(reply, Refusal) and reply.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # Somebody else was quicker.
-            raise reply
+        if not isinstance(reply, Refusal) or reply.code is ErrorCode.TOPIC_ALREADY_EXISTS:  # Somebody else was quicker.
+            return
+        if reply.code is ErrorCode.INVALID_REPLICATION_FACTOR:  # Too few nodes are up: clients come again.
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, reply.reason)
+        raise reply
 
     def new_topic(self) -> NewTopic:
         return NewTopic(self.topic, self._node.new_topic_id(), self._partition_count, overrides=dict(self._kind.overrides))

@@ -8,6 +8,7 @@ Not here: what groups do (groups/), what is said on the wire (handlers/).
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.askers import Asker, Body, Nobody, WaitingRequest
@@ -20,8 +21,10 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.groups import commands, records
 from penstock.groups.bounds import DELETED_AT_ONCE, GroupSettings
 from penstock.groups.commands import Command
+from penstock.groups.consumer.matches import PATTERNS_MAX
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.records import NO_TOPIC_ID, Record
+from penstock.patterns import pattern_of
 from penstock.settings import MIB
 from penstock.vocabulary import TopicId
 
@@ -48,10 +51,11 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             abandoned=commands.Abandoned,
         )
         super().__init__(node, kind, node.settings.offsets_topic_num_partitions)
+        self._topics = NodeTopics(node)
         self._deleted: dict[TopicId, str] = {}  # Topics whose offsets are still to be forgotten.
 
     def _new_state(self) -> GroupCoordinator:
-        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes, NodeTopics(self._node))
+        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes, self._topics)
 
     def settings_changed(self) -> None:
         """The node's settings were changed while it runs."""
@@ -62,6 +66,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
 
     def topics_changed(self) -> None:
         """Topics came, went or grew: groups of the new protocol share them out anew."""
+        self._topics.changed()
         for coordinator in self:
             if coordinator.state is not None:
                 coordinator.state.topics_changed()
@@ -110,15 +115,23 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             for topic, topic_id in coordinator.state.committed_topics():
                 if topic not in topics or (topic_id != NO_TOPIC_ID and topic_id not in self._node.image.topics_by_id):
                     coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic, topic_id=topic_id))
+            self._node.spawn(self._look_through(coordinator.state.patterns()))
+
+    async def _look_through(self, patterns: Iterable[str]) -> None:
+        """Ahead of the members' heartbeats, which would have to hold all topics against them."""
+        patience = Patience(self._node.env)
+        for regex in islice(patterns, PATTERNS_MAX):
+            await self._topics.look_through(regex, patience)
 
     def put(
         self, call: Call, group: str, order: Callable[[Asker], Command],
         *, write: Callable[[int, Any], Body], refuse: Callable[[ErrorCode], Any],
-        needs_name: bool = True, may_begin: bool = False,
+        needs_name: bool = True, may_begin: bool = False, pattern: str | None = None,
     ) -> None:  # fmt: skip
         """Has the group's coordinator answer a request. `order` makes the command for the token that it is given.
 
-        `may_begin` is for requests that make a group where there is none.
+        `may_begin` is for requests that make a group where there is none. `pattern` is one that it brings: should there be many topics to
+        hold against it, the coordinator hears of it when that is done. Later requests of the connection are not held up.
         """
         asker = WaitingRequest(self._node, call, write, refuse)
         if needs_name and not group:
@@ -132,9 +145,19 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         if may_begin and not self.has_room(coordinator.state, group):
             asker.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no room for another group (setting groups.max)")
             return
+        if pattern and _is_taken(pattern) and not self._topics.look(pattern):
+            asker.park(len(call.frame))
+            self._node.spawn(self._submit_later(coordinator, order(asker), asker, pattern))
+            return
         asker.abandon = partial(coordinator.abandon, asker)
         coordinator.submit(order(asker), asker)
         asker.park(len(call.frame))
+
+    async def _submit_later(self, coordinator: GroupsPartition, order: Command, asker: WaitingRequest, pattern: str) -> None:
+        await self._topics.look_through(pattern, Patience(self._node.env))
+        if not asker.is_done:
+            asker.abandon = partial(coordinator.abandon, asker)
+            coordinator.submit(order, asker)
 
     def has_room(self, state: GroupCoordinator | None, group: str) -> bool:
         if state is None or state.holds(group):
@@ -153,6 +176,15 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         text = drawn.hex()
         uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
         return f"{instance_id or client_id or 'member'}-{uuid}"
+
+
+def _is_taken(pattern: str) -> bool:
+    """What is not taken is the coordinator's to refuse."""
+    try:
+        pattern_of(pattern)
+    except Refusal:
+        return False
+    return True
 
 
 def all_with(code: ErrorCode, partitions: Iterable[tuple[str, int]]) -> tuple[tuple[str, int, ErrorCode], ...]:

@@ -32,6 +32,8 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 1.0
 PLACES_AT_ONCE_MAX = 5_000  # In one question: its bytes are bounded.
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+# What no leader should say to the coordinator of a transaction. Everything else passes by itself: leaders move, replicas come back.
+_STRANGE = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_REQUEST)
 _UnderWay = tuple[str, int, TransactionPartition]  # A transactional id, the transaction's number, a partition.
 
 
@@ -121,6 +123,12 @@ class MarkerSending:
         for (each, places), row in zip(wanted, codes, strict=True):
             done = [place for place, code in zip(places, row, strict=False) if code is ErrorCode.NONE or self._is_over(place, code)]
             is_all &= len(done) == len(places)
+            for place, code in zip(places, row, strict=False):
+                if code in _STRANGE and place not in done:
+                    self._node.report(
+                        f"the end of a transaction of {each.transactional_id!r} is refused by {place.topic}-{place.partition}: "
+                        f"{code.name}; readers of committed records wait there, and it is tried again"
+                    )
             if done:
                 self._written(coordinator, each, done)
         if is_all:

@@ -2,13 +2,16 @@
 
 A marker is answered for when it is as durable as a record with acks=all: the coordinator forgets the transaction then. What this node does
 not lead, or cannot write now, is told with its code; the coordinator asks again, here or elsewhere. Writing one twice does no harm.
+A transaction may have thousands of partitions: others have their turn between them.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from penstock.broker.groups import CONSUMER_OFFSETS, GroupsPartition
+from penstock.broker.patience import Patience
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.groups.commands import EndPending
 from penstock.groups.replies import PendingEnded
@@ -20,6 +23,7 @@ from penstock.vocabulary import TopicId
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+Begun = asyncio.Future[ErrorCode]
 DURABLE_SECONDS = 8.0  # A little less than whoever asks waits for the answer.
 
 
@@ -36,11 +40,23 @@ class MarkerWriting:
 
     async def write_all(self, ends: Sequence[Ended]) -> list[tuple[ErrorCode, ...]]:
         """Of each end, what became of each of its places. All are begun before the first is waited for."""
-        begun = [[self._begin(end, place) for place in end.places] for end in ends]
-        deadline = self._node.env.now() + DURABLE_SECONDS
-        return [tuple([await self._finished(one, deadline) for one in row]) for row in begun]
+        patience, begun = Patience(self._node.env), []
+        for end in ends:
+            row = []
+            for place in end.places:
+                await patience.pause_if_over()
+                row.append(self.begin(end, place))
+            begun.append(row)
+        codes = iter(await self.finished([one for row in begun for one in row]))
+        return [tuple(islice(codes, len(row))) for row in begun]
 
-    def _begin(self, end: Ended, place: Place) -> "asyncio.Future[ErrorCode]":
+    async def finished(self, begun: Iterable[Begun]) -> list[ErrorCode]:
+        """What became of each."""
+        deadline = self._node.env.now() + DURABLE_SECONDS
+        return [await self._finished(one, deadline) for one in begun]
+
+    def begin(self, end: Ended, place: Place) -> Begun:
+        """For whoever has looked at the partition just now. It says nothing of the end's other places."""
         waiting = _Waiting()
         topic, topic_id, index = place
         try:
@@ -92,7 +108,9 @@ class MarkerWriting:
                 return
         raise Refusal(ErrorCode.NOT_COORDINATOR, "this node does not coordinate these groups")
 
-    async def _finished(self, heard: "asyncio.Future[ErrorCode]", deadline: float) -> ErrorCode:
+    async def _finished(self, heard: Begun, deadline: float) -> ErrorCode:
+        if heard.done():  # As most are, once the first was waited for.
+            return heard.result()
         try:
             async with asyncio.timeout(max(0.001, deadline - self._node.env.now())):
                 return await asyncio.shield(heard)

@@ -188,6 +188,7 @@ class Node:
         self.controller = Controller.of(self.image, self.settings)
         self.controller.seconds_since_heard = self.membership.controlling.seconds_since_heard
         self.controller.doubts = self.membership.controlling.doubts
+        self.controller.voters = lambda: [voter.node for voter in self.quorum.voters.replicas]
         self._quorum.on_installed = lambda image: self.assignments.installed()
         self.membership.attach()
         if others is not None:

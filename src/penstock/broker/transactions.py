@@ -43,7 +43,7 @@ class Transactions(Coordinators[TransactionCoordinator, Command, Record]):
     def __init__(self, node: "Node") -> None:
         kind: Kind[TransactionCoordinator, Command, Record] = Kind(
             topic=TRANSACTION_STATE,
-            overrides=OVERRIDES,
+            overrides=OVERRIDES | {"min.insync.replicas": str(node.settings.transaction_min_insync)},
             new_state=self._new_state,
             encode=records.encode,
             replay=TransactionCoordinator.replay_stored,

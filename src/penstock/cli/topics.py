@@ -147,15 +147,29 @@ def alter(
 @topics.command()
 @click.argument("name", shell_complete=topic_names)
 @click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+@click.option("--internal", "may_be_internal", is_flag=True, help="Also if NAME is one of the cluster's own topics.")
 @bootstrap_option
-def delete(name: str, yes: bool, bootstrap: str) -> None:
-    """Delete the topic NAME and all its records."""
+def delete(*, name: str, yes: bool, may_be_internal: bool, bootstrap: str) -> None:
+    """Delete the topic NAME and all its records.
+
+    With the cluster's own topics go the committed offsets of all groups (__consumer_offsets), or what was decided of all transactions
+    (__transaction_state): those that are open then hang. They are deleted only with --internal.
+    """
     if not yes and not sys.stdin.isatty():
         raise Fault(f"deleting topic {name!r} destroys its records", "say so: add --yes")
     if not yes:
         click.confirm(f"Delete topic {name!r} and all its records?", abort=True, err=True)
-    talk(bootstrap, lambda client: client.delete_topic(name))
+    talk(bootstrap, lambda client: _delete(client, name, may_be_internal=may_be_internal))
     click.echo(f"{name} is deleted")
+
+
+async def _delete(client: Client, name: str, *, may_be_internal: bool) -> None:
+    if not may_be_internal and any(view.is_internal for view in (await client.metadata([name])).topics):
+        raise Fault(
+            f"topic {name!r} is the cluster's own: without it all groups lose their offsets, or all transactions their outcome",
+            "say that you mean it: add --internal",
+        )
+    await client.delete_topic(name)
 
 
 def _summary(view: TopicView) -> dict[str, object]:

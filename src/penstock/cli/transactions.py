@@ -12,20 +12,21 @@ from penstock.cli.names import topic_names, transactional_ids
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, talk
 from penstock.cli.times import spoken
+from penstock.errors import Refusal
+from penstock.patterns import pattern_of
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
+from penstock.peers.hanging_transactions import Hanging, hanging
 from penstock.peers.topics import NO_LEADER
 from penstock.peers.transaction_admin import (
     ANY_DURATION,
     DescribedTransaction,
-    Hanging,
     ListedTransaction,
     PartitionProducer,
     Wanted,
     describe_producers,
     describe_transaction,
     fence,
-    hanging,
     list_transactions,
     write_abort_marker,
 )
@@ -53,8 +54,8 @@ def transactions() -> None:
 @transactions.command("list")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only in this state; may be repeated.")
 @click.option("--longer-than", type=click.FloatRange(0), metavar="SECONDS", help="Only those that are open for longer.")
-@click.option("--match", "pattern", metavar="REGEX", help="Only ids that this regular expression matches as a whole.")
-@click.option("--hanging", "is_hanging", is_flag=True, help="Instead: what is open in a partition and in no coordinator's books.")
+@click.option("--match", "pattern", metavar="REGEX", help="Only ids that this regular expression (RE2's) matches as a whole.")
+@click.option("--hanging", "is_hanging", is_flag=True, help="Instead: what is open in a partition, and no coordinator will end.")
 @click.option("--topic", "topics", shell_complete=topic_names, multiple=True, help="With --hanging: only in this topic; may be repeated.")
 @bootstrap_option
 @json_option
@@ -64,17 +65,21 @@ def list_(
 ) -> None:  # fmt: skip
     """List the transactional ids of the cluster, and the state of each one's last transaction.
 
-    A transaction that hangs is open in a partition, and nothing will end it: readers of committed records wait before it for ever. It is
-    left behind by clients older than Kafka 4's protocol, whose last write came late. abort --topic ends it.
+    A transaction that hangs is open in a partition, and nothing will end it: readers of committed records wait before it for ever. A node
+    asks the coordinator before it takes the first record of a transaction, so one comes to be only where the coordinators' log has lost
+    records (disks that were lost, an unclean election). abort --topic ends it. Every coordinator is asked, twice; where one cannot be
+    asked, nothing is listed, for that one may yet end it.
     """
     if is_hanging:
         if states or longer_than is not None or pattern is not None:
             raise click.UsageError(
                 "--hanging looks into partitions, which know neither states nor ids: leave --state, --longer-than, --match out"
             )
-        return _print_hanging(talk(bootstrap, lambda client: _find_hanging(client, topics)), as_json)
+        found_and_unled = talk(bootstrap, lambda client: _find_hanging(client, topics))
+        return _print_hanging(*found_and_unled, as_json=as_json)
     if topics:
         raise click.UsageError("--topic goes with --hanging")
+    _check_pattern(pattern)
     wanted = Wanted(states=states, running_longer_ms=ANY_DURATION if longer_than is None else int(longer_than * 1000), pattern=pattern)
 
     async def conversation(client: Client) -> Sequence[ListedTransaction]:
@@ -90,6 +95,15 @@ def list_(
     print_table(
         ["id", "state", "producer", "node"], [[each.transactional_id, each.state, each.producer_id, each.coordinator] for each in found]
     )
+
+
+def _check_pattern(pattern: str | None) -> None:
+    """A node would refuse it too, but its answer has no room for the reason."""
+    try:
+        if pattern is not None:
+            pattern_of(pattern)
+    except Refusal as refusal:
+        raise click.UsageError(f"--match: {refusal.reason}") from None
 
 
 @transactions.command()
@@ -135,8 +149,8 @@ def abort(
       penstock transactions abort billing-1
       penstock transactions abort --topic orders --partition 0 --producer 4711
 
-    A producer that is shut out can write nothing more; started again, it begins anew. With --topic only one that hangs can be aborted:
-    others are their coordinator's to end.
+    A producer that is shut out can write nothing more; started again, it begins anew. With --topic only one that hangs can be aborted, and
+    only while every coordinator can be asked: others are their coordinator's to end.
     """
     where = _chosen(transactional_id, topic, partition, producer_id)
     if not yes and not sys.stdin.isatty():
@@ -177,6 +191,9 @@ async def _abort_by_id(client: Client, transactional_id: str) -> str:
 
 async def _abort_hanging(client: Client, where: TopicPartition, producer_id: int) -> None:
     deadline = client.router.deadline(None)
+    count = len((await client.describe(where.topic)).partitions)
+    if where.partition >= count:
+        raise Fault(f"topic {where.topic!r} has no partition {where.partition}", f"it has {count}, counted from 0")
     producers = await describe_producers(client.router, where, deadline)
     producer = next((each for each in producers if each.producer_id == producer_id and each.open_since is not None), None)
     if producer is None:
@@ -189,19 +206,20 @@ async def _abort_hanging(client: Client, where: TopicPartition, producer_id: int
     await write_abort_marker(client.router, producer, deadline)
 
 
-async def _find_hanging(client: Client, topics: tuple[str, ...]) -> list[Hanging]:
-    cluster = await client.metadata(list(topics) or None)
-    places = [
-        TopicPartition(topic.name, each.partition) for topic in cluster.topics for each in topic.partitions if each.leader != NO_LEADER
-    ]
+async def _find_hanging(client: Client, topics: tuple[str, ...]) -> tuple[list[Hanging], list[TopicPartition]]:
+    """Those that hang; and the partitions that nobody leads, so that nobody can say."""
+    views = [await client.describe(topic) for topic in topics] if topics else (await client.metadata()).topics
+    leaders = {TopicPartition(topic.name, each.partition): each.leader for topic in views for each in topic.partitions}
     turns, deadline = asyncio.Semaphore(QUESTIONS_AT_A_TIME), client.router.deadline(None)
 
     async def ask(where: TopicPartition) -> list[PartitionProducer]:
         async with turns:
             return await describe_producers(client.router, where, deadline)
 
-    producers = [producer for found in await asyncio.gather(*map(ask, places)) for producer in found]
-    return await hanging(client.router, producers, deadline)
+    led = [where for where, leader in leaders.items() if leader != NO_LEADER]
+    producers = [producer for found in await asyncio.gather(*map(ask, led)) for producer in found]
+    found = await hanging(client.router, producers, deadline)
+    return found, [where for where, leader in leaders.items() if leader == NO_LEADER]
 
 
 async def _at_leaders(client: Client, described: DescribedTransaction) -> list[PartitionProducer | None]:
@@ -217,7 +235,10 @@ async def _at_leaders(client: Client, described: DescribedTransaction) -> list[P
     return list(await asyncio.gather(*map(ask, described.partitions)))
 
 
-def _print_hanging(found: list[Hanging], as_json: bool) -> None:
+def _print_hanging(found: list[Hanging], unled: list[TopicPartition], as_json: bool) -> None:
+    if unled:
+        more = f" and {len(unled) - 3} more" if len(unled) > 3 else ""
+        click.echo(f"not looked into, for nobody leads them: {', '.join(map(str, unled[:3]))}{more}", err=True)
     if as_json:
         return print_json([
             {

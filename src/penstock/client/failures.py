@@ -7,10 +7,15 @@ from typing import TypeVar
 
 from penstock.client.library import confluent_kafka
 
+_FENCED = (  # The broker tells one from the other to nobody.
+    "its transaction took longer than transaction_seconds= and was aborted: make a new producer; or another producer with the same "
+    "transactional_id= has taken this one's place: stop one of them"
+)
+
 ADVICE: dict[str, str] = {
     "_ALL_BROKERS_DOWN": "start the broker, or name it with bootstrap= or PENSTOCK_BOOTSTRAP",
     "_AUTO_OFFSET_RESET": "the group has no offset to go on from: seek() somewhere, or use start='earliest' or 'latest'",
-    "_FENCED": "another producer with the same transactional_id= has taken this one's place: stop one of them",
+    "_FENCED": _FENCED,
     "_FATAL": "this producer cannot go on without breaking order or doubling records: make a new one",
     "_MSG_TIMED_OUT": "look whether the broker is up and its disk has room; delivery_seconds= is how long to keep trying",
     "_PURGE_INFLIGHT": "the producer was closed before the broker had answered",
@@ -26,7 +31,7 @@ ADVICE: dict[str, str] = {
     "ILLEGAL_GENERATION": "the group moved on without this consumer: poll() again, its records will be delivered once more",
     "FENCED_MEMBER_EPOCH": "the group moved on without this consumer: poll() again, its records will be delivered once more",
     "INCONSISTENT_GROUP_PROTOCOL": "the group's other members assign partitions another way: use the same assignment= everywhere",
-    "INVALID_PRODUCER_EPOCH": "the transaction took longer than transaction_seconds=, or another producer has taken this one's place",
+    "INVALID_PRODUCER_EPOCH": _FENCED,
     "INVALID_PRODUCER_ID_MAPPING": "nobody has used this transactional_id= for so long that the broker forgot it: make a new producer",
     "INVALID_RECORD": "a compacted topic takes only records with a key",
     "INVALID_SESSION_TIMEOUT": "choose session_seconds= within the broker's group.min.session.timeout.ms and group.max.session.timeout.ms",
@@ -36,7 +41,7 @@ ADVICE: dict[str, str] = {
     "MSG_SIZE_TOO_LARGE": "send smaller records, or raise the topic's max.message.bytes and message.max.bytes here in settings=",
     "NOT_ENOUGH_REPLICAS": "start the missing brokers, or lower the topic's min.insync.replicas",
     "OFFSET_METADATA_TOO_LARGE": "commit with less metadata",
-    "PRODUCER_FENCED": "another producer with the same transactional_id= has taken this one's place: stop one of them",
+    "PRODUCER_FENCED": _FENCED,
     "REBALANCE_IN_PROGRESS": "the group is being rearranged: poll() first, then commit what you still have",
     "STALE_MEMBER_EPOCH": "the group is being rearranged: poll() first, then try again what you still have",
     "TOPIC_AUTHORIZATION_FAILED": "ask the operator for access to this topic",

@@ -68,6 +68,8 @@ class Producer:
     ) -> None:
         if when_full not in ("block", "raise"):
             raise ValueError(f"when_full must be 'block' or 'raise', not {when_full!r}")
+        if transactional_id == "":
+            raise ValueError("transactional_id must not be empty: give each producer that runs at the same time a name, or None")
         if transactional_id is not None:
             delivery_seconds = min(delivery_seconds, transaction_seconds)  # Later than that there is no transaction to be part of.
         ours = {

@@ -4,7 +4,7 @@
 |---|---|---|
 | retriable | asked again, until `seconds` are over; then TransactionInDoubt for a commit, TimedOut for the rest | see below |
 | requires abort | TransactionAborted | abort, and try it again |
-| fenced | Fenced | stop: another has its place |
+| fenced | Fenced | stop: another has its place, or it took too long and was aborted |
 | fatal, or anything else | TransactionFailed | make a new producer |
 
 A failure that ends the producer is remembered: whatever is asked next raises it again.
@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.client.channel import Channel
 from penstock.client.failures import (
+    ADVICE,
     ClientError,
     Fenced,
     TimedOut,
@@ -143,7 +144,7 @@ class TransactionCalls:
         if error.retriable():
             trouble = f"; the last trouble was {self._channel.trouble}" if self._channel.trouble else ""
             raise TimedOut(f"{what} within {self._seconds:g} s: {error.str()}{trouble}", "look whether the broker is up", error.name())
-        self._end(TransactionFailed(f"{what}: {error.str()}", "make a new producer", error.name()))
+        self._end(TransactionFailed(f"{what}: {error.str()}", ADVICE.get(error.name(), "make a new producer"), error.name()))
 
     def _end(self, failure: TransactionFailed) -> None:
         self.is_open = False

@@ -5,7 +5,7 @@
 Here is only whose business a command is; the rules stand there: registering, in_sync, electing, reassigning, topic_making, configuring.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -60,6 +60,7 @@ class Controller:
     gives_leadership_back: bool = True  # To the first replica, when it is in sync again.
     imbalance_check_s: float = 30.0
     seconds_since_heard: Callable[[NodeId], float | None] = lambda _: None  # For refusals that tell why there are too few nodes.
+    voters: Callable[[], Sequence[NodeId]] = tuple  # Also those that have never been up.
     doubts: Callable[[NodeId], bool] = lambda _: False  # Of whom nothing was heard since this controller took office.
     _settled_at: tuple[int, TopicConfig] | None = None  # Then nothing could be settled: no need to look again while it holds.
     _look_back_at: Instant | None = None
@@ -167,7 +168,7 @@ class Controller:
     def _terms(self) -> Terms:
         return Terms(
             self.image, self.topic_defaults, self.partitions_default, self.partitions_max,
-            self.replication_default, self.internal_replication, self.seconds_since_heard,
+            self.replication_default, self.internal_replication, self.seconds_since_heard, self.voters(),
         )  # fmt: skip
 
     def _configure_topic(self, command: ConfigureTopic) -> Decision:

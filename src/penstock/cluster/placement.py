@@ -2,11 +2,13 @@
 
 The first replica of each partition goes to the node that is first for the fewest, so that leaders are spread evenly over all topics. Each
 further one goes to the rack that holds the fewest of this partition, and there to the node that holds the fewest replicas: the loss of a
-rack takes as few of them as can be. Only brokers that are up get any. Nodes that were told no rack stand in one together.
+rack takes as few of them as can be. Only brokers that are up get any, unless the caller names others to fill up with: these come last in
+each partition, are not in sync yet, and take turns. Nodes that were told no rack stand in one together.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from penstock.cluster.image import Load, NodeState
 from penstock.cluster.records import Placement
@@ -24,8 +26,12 @@ class Placer:
         self._firsts = {node: loads.get(node, Load()).firsts for node in self._ring}
         self._held = {node: loads.get(node, Load()).replicas for node in self._ring}
 
-    def place(self, partitions: int, replication_factor: int) -> tuple[Placement, ...]:
-        return tuple(self._place_one(replication_factor) for _ in range(partitions))
+    def place(self, partitions: int, replication_factor: int, away: Sequence[NodeId] = ()) -> tuple[Placement, ...]:
+        """Where there are fewer brokers than replicas, `away` must have the rest of them."""
+        up = min(replication_factor, len(self._ring))
+        placed = tuple(self._place_one(up) for _ in range(partitions))
+        missing = replication_factor - up
+        return tuple(_filled_up(placement, away, index, missing) for index, placement in enumerate(placed)) if missing else placed
 
     def _place_one(self, replication_factor: int) -> Placement:
         first = min(self._ring, key=lambda node: (self._firsts[node], node))
@@ -41,6 +47,11 @@ class Placer:
         for node in chosen:
             self._held[node] += 1
         return Placement(tuple(chosen), tuple(chosen), first)
+
+
+def _filled_up(placement: Placement, away: Sequence[NodeId], turn: int, missing: int) -> Placement:
+    others = tuple(away[(turn + place) % len(away)] for place in range(missing))
+    return replace(placement, replicas=placement.replicas + others)
 
 
 def as_assigned(assignments: Sequence[tuple[int, Sequence[int]]], nodes: Mapping[NodeId, NodeState]) -> tuple[Placement, ...]:

@@ -3,6 +3,11 @@
 A command for many topics is one decision: those that cannot be made are refused each by itself, the others are made together.
 A topic that is there under the very id that was drawn for it was made by this command before: it is answered as then, and nothing is made.
 If it was deleted since, it is not made again while files of it may lie somewhere: whoever has not buried the first would bury the second.
+
+The cluster's own topics are made once, at whatever moment somebody first needs them, and nobody looks at their replicas afterwards. So they
+get as many as they should have for good: nodes that are away get theirs too, and catch up when they come back (as Kafka's placer does it).
+While a voter has never been up, nobody knows whether it will hold partitions: then they are not made with fewer, but refused. Only where
+there are fewer brokers in all do they make do with as many (docs/decisions/0027).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +38,9 @@ class Terms(NamedTuple):
     partitions_default: int
     partitions_max: int
     replication_default: int
-    internal_replication: Mapping[str, int]  # Of the cluster's own topics; they make do with fewer where there are fewer nodes.
+    internal_replication: Mapping[str, int]  # Of the cluster's own topics; they make do with fewer where there are fewer brokers.
     seconds_since_heard: Callable[[NodeId], float | None]
+    voters: Sequence[NodeId] = ()  # Also those that have never been up.
 
 
 class _Making:
@@ -113,7 +119,9 @@ def _placements(making: _Making, wish: NewTopic) -> tuple[records.Placement, ...
     partitions = terms.partitions_default if wish.partitions == -1 else wish.partitions
     if not 1 <= partitions <= terms.partitions_max:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {terms.partitions_max} partitions, not {partitions}")
-    replication_factor = _replication_factor(making, wish)
+    if wish.name in INTERNAL_TOPICS and wish.replication_factor == -1:
+        return _placed_for_good(making, wish.name, partitions)
+    replication_factor = terms.replication_default if wish.replication_factor == -1 else wish.replication_factor
     if replication_factor < 1:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least one replica, not {replication_factor}")
     _check_up(making, wish.name, replication_factor)
@@ -121,12 +129,22 @@ def _placements(making: _Making, wish: NewTopic) -> tuple[records.Placement, ...
     return making.placer.place(partitions, replication_factor)
 
 
-def _replication_factor(making: _Making, wish: NewTopic) -> int:
-    if wish.replication_factor != -1:
-        return wish.replication_factor
-    if wish.name in INTERNAL_TOPICS:
-        return max(1, min(making.terms.internal_replication.get(wish.name, INTERNAL_REPLICATION), len(making.brokers)))
-    return making.terms.replication_default
+def _placed_for_good(making: _Making, name: str, partitions: int) -> tuple[records.Placement, ...]:
+    """Of one of the cluster's own topics: over nodes that are up where they are enough, over others too where they are not."""
+    nodes = making.image.nodes
+    wanted = making.terms.internal_replication.get(name, INTERNAL_REPLICATION)
+    away = [node for node in sorted(nodes.values(), key=_number) if node.is_broker and node not in making.brokers]
+    replication_factor = max(1, min(wanted, len(making.brokers) + len(away)))
+    unknown = [voter for voter in making.terms.voters if voter not in nodes]
+    if replication_factor < wanted and unknown:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"topic {name!r} is to have {wanted} replicas, and node {unknown[0]}, which votes, has never been up: start it, or remove it "
+            f"from the voters",
+        )
+    _check_up(making, name, min(replication_factor, max(1, len(making.brokers))))
+    _check_room(making, partitions)
+    return making.placer.place(partitions, replication_factor, [node.node_id for node in away])
 
 
 def _check_room(making: _Making, partitions: int) -> None:

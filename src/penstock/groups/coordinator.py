@@ -134,6 +134,13 @@ class GroupCoordinator:
         """Topics came, went or grew: groups of the new protocol look at them when a member is heard of next."""
         self._sessions.topics.changed()
 
+    def patterns(self) -> Iterator[str]:
+        """By which members read topics, group after group. Groups may come and go meanwhile."""
+        groups = self._image.consumers.groups
+        for name in list(groups):
+            if name in groups:
+                yield from dict.fromkeys([member.regex for member in groups[name].members.values() if member.regex])
+
     # Transactions
 
     def guard(self, producer_id: ProducerId) -> Guard:
@@ -147,6 +154,11 @@ class GroupCoordinator:
     def open_transactions(self) -> list[OpenTransaction]:
         """Those that have offsets pending here."""
         return [OpenTransaction.of(list(held.values())) for held in self._image.pending.producers()]
+
+    def epoch_pending(self, producer_id: ProducerId) -> int | None:
+        """Of the producer whose offsets are pending here; None where none are."""
+        held = self._image.pending.of_producer(producer_id)
+        return next(iter(held.values())).producer_epoch if held else None
 
     def due(self) -> Instant | None:
         """When `lapse` has something to do, at the earliest. None before `begin`."""

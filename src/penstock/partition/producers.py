@@ -149,6 +149,18 @@ class ProducerStates:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
+    def decide_outside_abort(self, producer_id: int, epoch: int, coordinator_epoch: int) -> ErrorCode | Ending | None:
+        """An operator's word, not a coordinator's: it ends what is open here in this very epoch, and fences nobody. None: nothing is open.
+
+        The coordinator epoch to write is that of the ending, whatever was said: a higher one would shut out the producer's own coordinator.
+        """
+        ending = self.transactions.ending_of(producer_id)
+        if epoch < 0 or epoch != self.epoch_of(producer_id):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < ending.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ending if producer_id in self.transactions.by_producer else None
+
     def replay_marker(self, header: BatchHeader, marker: Marker, wall_ms: int) -> None:
         """A marker is in the log."""
         producer_id, transactions = header.producer_id, self.transactions

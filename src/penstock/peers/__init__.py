@@ -10,7 +10,7 @@ It is never a public API: people use the clients of the Kafka ecosystem.
 | `transactions` `transaction_calls` | a producer whose records and input offsets count all together or not at all |
 | `reader` `positions` `aborted` | partitions read from a start to an end, or for ever; with or without what was aborted |
 | `consumer_member` | a member of a consumer group under the new protocol |
-| `transaction_admin` | transactions seen and ended from outside |
+| `transaction_admin` `hanging_transactions` | transactions seen and ended from outside; those that nobody else will end |
 | `administration` `groups` `offsets` `stable_offsets` `appending` `fetching` `fetch_session` | what the single calls say and hear |
 | `routing` `coordinators` `topics` | whom to ask, and asking again; what is known of topics and their leaders |
 | `switchboard` `connection` `versions` | addresses and open connections; one socket; which version of each API to speak with a peer |

@@ -132,7 +132,8 @@ class ProducerBroken(PeerFailure):
 
 
 class ProducerFenced(ProducerBroken):
-    """Another producer has taken over the transactional id: nothing that this one has not committed ever counts."""
+    """Another producer has taken over the transactional id, or its transaction timed out: nothing that this one has not committed ever
+    counts."""
 
 
 class MustAbort(PeerFailure):

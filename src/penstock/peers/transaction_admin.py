@@ -1,14 +1,14 @@
-"""Transactions from outside: listed, described, ended for a producer that does not come back; those that hang are found and aborted.
+"""Transactions from outside: listed, described, ended for a producer that does not come back, or in one partition where they hang.
 
 A transaction is known in two places. Its coordinator knows the transactional id, the state and the partitions (DescribeTransactions,
 ListTransactions); the leader of each partition knows whose transaction is open there and since which offset (DescribeProducers). One that
 a leader has open and no coordinator knows of *hangs*: nothing will ever end it, and readers of committed records wait before it
 (KIP-664). An abort marker ends it there.
 
-Everything here may be asked twice without harm. Not here: being a transactional producer.
+Everything here may be asked twice without harm. Not here: which ones hang (hanging_transactions.py), being a transactional producer.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -72,12 +72,6 @@ class PartitionProducer:
     last_written_ms: int
     coordinator_epoch: int  # -1 before its first marker here.
     open_since: int | None  # The first offset of its open transaction.
-
-
-@dataclass(frozen=True, slots=True)
-class Hanging:
-    producer: PartitionProducer
-    transactional_id: str | None  # None where no coordinator knows the producer any more.
 
 
 async def list_transactions(router: Router, wanted: Wanted, deadline: Deadline) -> list[ListedTransaction]:
@@ -181,7 +175,7 @@ async def describe_producers(router: Router, where: TopicPartition, deadline: De
 
 
 async def write_abort_marker(router: Router, producer: PartitionProducer, deadline: Deadline) -> None:
-    """Ends what the producer has open in that partition, whatever its coordinator knows: for one that hangs."""
+    """Ends what the producer has open in that partition, whatever its coordinator knows: for one that hangs, and no other."""
     where, what = producer.where, f"abort the transaction of producer {producer.producer_id} in {producer.where}"
     marker = {
         "producer_id": producer.producer_id,
@@ -197,28 +191,6 @@ async def write_abort_marker(router: Router, producer: PartitionProducer, deadli
         check_code(only(rows, what).error_code, what)
 
     await _at_leader(router, where, what, deadline, ask)
-
-
-async def hanging(router: Router, producers: Iterable[PartitionProducer], deadline: Deadline) -> list[Hanging]:
-    """Those of these open transactions that no coordinator will end.
-
-    A coordinator knows of a partition before anything is written there, and forgets it only after the marker. So what it does not know
-    hangs, unless the marker came between the two questions: the leader is asked once more.
-    """
-    suspects = [producer for producer in producers if producer.open_since is not None]
-    if not suspects:
-        return []
-    ids = sorted({producer.producer_id for producer in suspects})
-    owners = {listed.producer_id: listed.transactional_id for listed in await list_transactions(router, Wanted(producer_ids=ids), deadline)}
-    found = []
-    for producer in suspects:
-        owner = owners.get(producer.producer_id)
-        if owner is not None and producer.where in (await describe_transaction(router, owner, deadline)).partitions:
-            continue
-        now = await describe_producers(router, producer.where, deadline)
-        if any((each.producer_id, each.open_since) == (producer.producer_id, producer.open_since) for each in now):
-            found.append(Hanging(producer, owner))
-    return found
 
 
 def _coordinator(router: Router, transactional_id: str) -> Coordinator:

@@ -65,6 +65,7 @@ _MOVES: Mapping[State, tuple[State, ...]] = {
 }
 
 _NOBODY = ProducerIdentity(NO_PRODUCER, -1)
+_FENCED_ADVICE = "its transaction timed out, or another producer with this transactional id works in its place: start one if none does"
 _START_ANOTHER = "start a new producer with this transactional id: it finds out what became of the transaction"
 
 
@@ -216,7 +217,7 @@ class TransactionalProducer(Producer):
         """What the failure means for the transaction; returns what the caller is to be told."""
         if isinstance(failure, Refused) and failure.code in fenced:
             if not isinstance(self.failure, ProducerFenced):
-                self.failure = ProducerFenced(failure.problem, "another producer with this transactional id works in its place")
+                self.failure = ProducerFenced(failure.problem, _FENCED_ADVICE)
             self._move(State.BROKEN)
             return ProducerFenced(failure.problem, self.failure.advice, may_have_happened=failure.may_have_happened)
         if isinstance(failure, Refused) and failure.code in MAPPING_LOST:

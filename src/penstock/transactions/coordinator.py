@@ -14,7 +14,6 @@ Not here: disks, clocks, how markers get to partitions, and who may use which id
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import assert_never
 
 from penstock.errors import require
@@ -26,7 +25,7 @@ from penstock.transactions.image import TransactionsImage
 from penstock.transactions.names import is_used_up
 from penstock.transactions.records import Record, TransactionSaved
 from penstock.transactions.states import TransactionState
-from penstock.transactions.views import MarkersOwed, TransactionListed, TransactionView, Wanted
+from penstock.transactions.views import MarkersOwed, TransactionView
 from penstock.vocabulary import Instant
 
 
@@ -141,14 +140,9 @@ class TransactionCoordinator:
             timeout_ms=saved.timeout_ms, started_ms=saved.started_ms, number=saved.number, partitions=saved.partitions,
         )  # fmt: skip
 
-    def transactions(self, wanted: Wanted, wall_ms: int) -> list[TransactionListed]:
-        """Every id that is wanted."""
-        wanted = replace(wanted, producer_ids=frozenset(wanted.producer_ids))  # A client may name very many.
-        return [
-            TransactionListed(saved.transactional_id, saved.producer_id, saved.state)
-            for saved in self._image.saved.values()
-            if wanted.includes(saved, wall_ms)
-        ]
+    def all_saved(self) -> list[TransactionSaved]:
+        """Every id, for those who choose from them in their own time: there may be very many."""
+        return list(self._image.saved.values())
 
     def _draft(self, now: Instant, wall_ms: int) -> Draft:
         require(self._began is not None, "a coordinator decides after it is loaded")

@@ -21,13 +21,6 @@ class MarkersOwed:
     partitions: tuple[TransactionPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionListed:
-    transactional_id: str
-    producer_id: ProducerId
-    state: TransactionState
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionView:
     transactional_id: str

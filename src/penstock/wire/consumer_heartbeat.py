@@ -6,6 +6,7 @@ and its epoch, perhaps its instance, and nothing that has changed; its answer sa
 """
 
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 
 from penstock.vocabulary import Buffer
@@ -39,7 +40,7 @@ def read_quiet_heartbeat(version: int, frame: Buffer, at: int) -> QuietHeartbeat
         instance_id, at = _text(body, at + 4)
         if group is None or member_id is None or body[at:] != tail:
             return None
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, StructError):
         return None
     return QuietHeartbeat(group, member_id, member_epoch, instance_id)
 

@@ -7,6 +7,7 @@ from groups.scene import Scene
 
 from penstock.errors import ErrorCode
 from penstock.groups.commands import ConsumerHeartbeat
+from penstock.groups.consumer.matches import Matches
 from penstock.groups.consumer.partitions import NOTHING, Partitions, each
 from penstock.groups.consumer.topics import TopicShape
 from penstock.groups.consumer.views import ConsumerGroupView
@@ -32,8 +33,8 @@ class GrowingTopics:
     def name_of(self, topic_id: TopicId) -> str | None:
         return next((shape.name for shape in self.shapes.values() if shape.topic_id == topic_id), None)
 
-    def names(self) -> list[str]:
-        return list(self.shapes)
+    def matching(self, regex: str) -> tuple[str, ...]:
+        return Matches(self.shapes).found(regex)
 
 
 class Company(Scene):

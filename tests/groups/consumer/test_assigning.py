@@ -1,11 +1,8 @@
 """When a group is assigned, by whom, and what subscriptions and topics have to do with it."""
 
-import pytest
 from groups.consumer.company import NONE, Company, id_of, settle
 
-from penstock.errors import ErrorCode, Refusal
 from penstock.groups.consumer.records import MemberState
-from penstock.groups.consumer.subscriptions import check_regex, matching
 from penstock.groups.states import GroupState
 
 
@@ -21,7 +18,18 @@ def test_members_that_come_together_are_assigned_together() -> None:
     assert first.beat() is NONE and len(first.has) == 4
     company.wait(0.75)
     assert (company.view().state, company.view().assignment_epoch) == (GroupState.RECONCILING, 3)
-    assert company.say("b", 1).heartbeat_interval_ms == 5_000
+
+
+def test_whoever_waits_for_what_another_lets_go_of_is_called_back_soon() -> None:
+    """Nobody reads it meanwhile. Whoever gives up has no hurry: it reads on until it hears of it."""
+    company = Company({"t": 2})
+    first = company.member("a")
+    assert company.say_join("b").heartbeat_interval_ms == 500
+    assert company.say("a", 1).heartbeat_interval_ms == 5_000
+    assert company.say("b", 2).heartbeat_interval_ms == 500
+    assert first.beat() is NONE and first.beat() is NONE and len(first.has) == 1
+    reply = company.say("b", 2)
+    assert (len(reply.assignment or {}), reply.heartbeat_interval_ms) == (1, 5_000)
 
 
 def test_a_group_that_waits_for_its_assignment_gets_it_after_a_restart() -> None:
@@ -125,26 +133,3 @@ def test_the_assignor_that_most_ask_for_is_taken() -> None:
     assert company.view().assignor == "range"
     company.member("c", assignor="uniform")
     assert company.view().assignor == "uniform", "as many ask for either; the node names this one first"
-
-
-TAKEN = ["", "a", "^logs-.*$", "(a|b)c", "[a-z]+[.][0-9]{1,3}", "a.*b.*c.*", "x|y.*|z.*", "(?i)abc", "(ab){3}", "a?b?c?"]
-REFUSED = [
-    "(", "[", "a**", "(a*)*", "(a+)+$", "(a|aa)+b+(c+)+", "(.*a){20}", "(a)\\1", "(?P<x>a)(?P=x)", "(?=a)a", "(?<!b)a", "(?>a)", "a*b*c*d*",
-    "a" * 1_001,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("regex", TAKEN)
-def test_patterns_that_are_taken(regex: str) -> None:
-    check_regex(regex)
-
-
-@pytest.mark.parametrize("regex", REFUSED)
-def test_patterns_that_could_take_long_or_are_none_are_refused(regex: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        check_regex(regex)
-    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-def test_the_worst_pattern_that_is_taken_is_quick_on_the_worst_name() -> None:
-    assert matching("a*a*a*b", ["a" * 249]) == ()

@@ -1,10 +1,13 @@
 """What the assignors promise: everything is shared out among those who read it, evenly, and what needn't move stays."""
 
+from heapq import heapify
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.groups.consumer import uniform
 from penstock.groups.consumer.assignors import Reader
 from penstock.groups.consumer.partitions import NOTHING, Partitions, count, each, gathered
 from penstock.groups.consumer.range import assign_ranges
@@ -109,3 +112,20 @@ def test_two_thousand_members_are_assigned_in_linear_work() -> None:
     readers = [Reader(f"m{at:04}", None, frozenset(TOPICS), NOTHING) for at in range(2_000)]
     found = assign_uniformly(readers, {A: 5_000, B: 5_000, C: 1})
     assert {count(partitions) for partitions in found.values()} == {5, 6}
+
+
+def test_where_subscriptions_differ_only_topics_of_which_something_moves_are_looked_at_member_by_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topics = [TopicId(b"%016d" % number) for number in range(30)]
+    counts = dict.fromkeys(topics, 10)
+    readers = [Reader(f"m{at}", None, frozenset(topics[at % 10 : 15 + at % 16]), NOTHING) for at in range(300)]
+    first = assign_uniformly(readers, counts)
+    heaps: list[int] = []
+    monkeypatch.setattr(uniform, "heapify", lambda heap: heaps.append(len(heap)) or heapify(heap))
+    settled = [reader._replace(target=first[reader.member_id]) for reader in readers]
+    assert assign_uniformly(settled, counts) == first
+    assert heaps == []
+    gone = settled[:-1]
+    assert is_shared_out(gone, counts, assign_uniformly(gone, counts))
+    assert len(heaps) <= sum(len(first[settled[-1].member_id][topic_id]) for topic_id in first[settled[-1].member_id])

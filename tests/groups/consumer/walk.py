@@ -254,8 +254,13 @@ class Walk:
                 must(is_within(client.owned, its_own), f"{client.member_id} works on {client.owned}, of which it has {its_own}")
 
     def _rest(self) -> None:
-        """The world is quiet again: everybody beats and obeys."""
-        for _ in range(12):
+        """The world is quiet again: everybody beats and obeys. Then nothing happens but to a topic."""
+        self._settle(rounds=12)
+        self._topic()
+        self._settle(rounds=6)
+
+    def _settle(self, rounds: int) -> None:
+        for _ in range(rounds):
             self.company.wait(4)
             for client in list(self.clients):
                 if client.beat() in FATAL:

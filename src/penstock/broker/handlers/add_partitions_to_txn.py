@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.askers import Asker
 from penstock.broker.calls import Call
 from penstock.broker.handlers.init_producer_id import spoken
+from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.errors import ErrorCode, Refusal
 from penstock.transactions.commands import AddPartitions
 from penstock.transactions.records import TransactionPartition
@@ -28,12 +29,12 @@ async def add_partitions_to_txn(node: "Node", call: Call) -> dict[str, Any]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     wanted = [(str(topic.name), int(index)) for topic in request.v3_and_below_topics for index in topic.partitions]
     places = {each: node.transactions.place(*each) for each in wanted}
+    faults = {each: _fault_of(each[0], place) for each, place in places.items()}
     codes: Codes
-    if all(place is not None for place in places.values()):
-        codes = await _add(node, request, tuple(place for place in places.values() if place is not None), wanted)
+    if any(faults.values()):
+        codes = {each: fault or ErrorCode.OPERATION_NOT_ATTEMPTED for each, fault in faults.items()}
     else:
-        unknown, untried = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        codes = {each: unknown if place is None else untried for each, place in places.items()}
+        codes = await _add(node, request, tuple(place for place in places.values() if place is not None), wanted)
     codes = {each: spoken(code, call.version, _FENCED_FROM) for each, code in codes.items()}
     return {
         "results_by_topic_v3_and_below": [
@@ -46,6 +47,13 @@ async def add_partitions_to_txn(node: "Node", call: Call) -> dict[str, Any]:
             for topic in request.v3_and_below_topics
         ]
     }
+
+
+def _fault_of(topic: str, place: TransactionPartition | None) -> ErrorCode:
+    """What nodes keep their own state in is nobody's to write to; offsets get into a transaction by AddOffsetsToTxn."""
+    if topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if place is None else ErrorCode.NONE
 
 
 async def _add(node: "Node", request: Any, places: tuple[TransactionPartition, ...], wanted: list[tuple[str, int]]) -> Codes:

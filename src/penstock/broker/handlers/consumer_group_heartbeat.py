@@ -30,7 +30,7 @@ def consumer_group_heartbeat(node: "Node", call: Call) -> None:
         node.groups.put(call, quiet.group, partial(_quiet_order, call, quiet), write=write, refuse=_refused, needs_name=False)
         return
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
-    owned = request.topic_partitions
+    owned, regex = request.topic_partitions, getattr(request, "subscribed_topic_regex", None)
 
     def order(asker: Asker) -> ConsumerHeartbeat:
         return ConsumerHeartbeat(
@@ -45,14 +45,14 @@ def consumer_group_heartbeat(node: "Node", call: Call) -> None:
             client_host=f"/{call.connection.client_host}",  # With Java's slash: tools show it.
             rebalance_timeout_ms=schemas.milliseconds(request.rebalance_timeout),
             topics=request.subscribed_topic_names,
-            regex=getattr(request, "subscribed_topic_regex", None),
+            regex=regex,
             assignor=request.server_assignor,
             owned=None if owned is None else gathered((schemas.topic_id_bytes(row.topic_id), row.partitions) for row in owned),
             brings_member_id=call.version >= _OWN_IDS_FROM,
         )
 
     joins = request.member_epoch == JOINS
-    node.groups.put(call, request.group_id, order, write=write, refuse=_refused, needs_name=False, may_begin=joins)
+    node.groups.put(call, request.group_id, order, write=write, refuse=_refused, needs_name=False, may_begin=joins, pattern=regex)
 
 
 def _quiet_order(call: Call, quiet: QuietHeartbeat, asker: Asker) -> ConsumerHeartbeat:

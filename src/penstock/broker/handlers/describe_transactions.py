@@ -1,21 +1,29 @@
-"""DescribeTransactions, version 0 (KIP-664): where the transactions of some ids stand. Each is told by its own coordinator."""
+"""DescribeTransactions, version 0 (KIP-664): where the transactions of some ids stand. Each is told by its own coordinator, and once."""
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
+from penstock.broker.long_answers import written
+from penstock.broker.patience import Patience
 from penstock.errors import ErrorCode, Refusal
 from penstock.transactions.records import TransactionPartition
 from penstock.transactions.views import TransactionView
+from penstock.vocabulary import Buffer
 from penstock.wire import schemas
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 
-async def describe_transactions(node: "Node", call: Call) -> dict[str, Any]:
+async def describe_transactions(node: "Node", call: Call) -> list[Buffer]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
-    return {"transaction_states": [await _state(node, str(each)) for each in request.transactional_ids]}
+    patience, states, rows = Patience(node.env), [], 0
+    for transactional_id in dict.fromkeys(map(str, request.transactional_ids)):
+        await patience.pause_if_over()
+        states.append(await _state(node, transactional_id))
+        rows += 1 + sum(len(topic["partitions"]) for topic in states[-1]["topics"])
+    return await written(node, call, {"transaction_states": states}, rows)
 
 
 async def _state(node: "Node", transactional_id: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ somebody first asks, and kept up from then on: while a log is loaded, records of
 What must hold once all is loaded: no partition is in two members' current assignments; nobody's epoch is above the assignment's.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -24,6 +23,7 @@ from penstock.groups.consumer.records import (
     TargetGone,
 )
 from penstock.groups.states import GroupState
+from penstock.patterns import stored_pattern
 from penstock.vocabulary import Instant, TopicId
 
 
@@ -135,7 +135,7 @@ class ConsumerGroup:
     def subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
         tallies = self.tallies
-        return topic in tallies.topics or any(re.fullmatch(regex, topic) for regex in tallies.regexes)
+        return topic in tallies.topics or any(stored_pattern(regex).matches(topic) for regex in tallies.regexes)
 
     @property
     def tallies(self) -> "Tallies":

@@ -19,9 +19,9 @@ from penstock.groups.consumer.opening import opened
 from penstock.groups.consumer.partitions import is_within
 from penstock.groups.consumer.records import LEFT_FOR_NOW, ConsumerMemberSaved, CurrentAssigned, MemberState
 from penstock.groups.consumer.stepping import Place, call_back_ms, keep_alive, note_revoking, step, taken_over
-from penstock.groups.consumer.subscriptions import check_regex
 from penstock.groups.draft import Draft
 from penstock.groups.replies import ConsumerHeartbeatReply
+from penstock.patterns import pattern_of
 
 JOINS, LEAVES = 0, -1
 
@@ -105,7 +105,7 @@ def _heard(command: ConsumerHeartbeat, draft: Draft) -> ConsumerHeartbeatReply:
     return ConsumerHeartbeatReply(
         member_id=member_id,
         member_epoch=taken.current.epoch,
-        heartbeat_interval_ms=call_back_ms(group.name, taken.is_to_be_assigned, draft),
+        heartbeat_interval_ms=call_back_ms(group.name, taken.current, taken.is_to_be_assigned, draft),
         assignment=taken.current.assigned if tells else None,
     )
 
@@ -179,7 +179,7 @@ def _said(before: ConsumerMemberSaved | None, command: ConsumerHeartbeat, member
     known = before or ConsumerMemberSaved(group=command.group, member_id=member_id)
     regex = known.regex if command.regex is None else command.regex
     if regex and regex != known.regex:
-        check_regex(regex)
+        pattern_of(regex)
     return replace(
         known,
         instance_id=known.instance_id if command.instance_id is None else command.instance_id,

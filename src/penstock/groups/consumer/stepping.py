@@ -28,6 +28,7 @@ from penstock.groups.draft import Draft
 from penstock.vocabulary import Instant, TopicId
 
 _SOON_MS_MIN = 50  # A member that waits for an assignment is not called back sooner.
+_WAITING_MS = 500  # One that waits for partitions which others are to give up comes this often.
 
 
 class Place(NamedTuple):
@@ -106,9 +107,12 @@ def note_revoking(name: str, before: CurrentAssigned, current: CurrentAssigned, 
         draft.sessions.alarms.set_by(name, deadline)
 
 
-def call_back_ms(name: str, is_to_be_assigned: bool, draft: Draft) -> int:
-    """When the member is to come again: soon, if the group is about to be assigned."""
+def call_back_ms(name: str, current: CurrentAssigned, is_to_be_assigned: bool, draft: Draft) -> int:
+    """When the member is to come again: soon, if the group is about to be assigned, or if it waits for what others are letting go of.
+    Nobody reads that meanwhile, so a whole interval would be a pause of that length."""
     interval_ms = draft.settings.consumer_heartbeat_interval_ms
+    if current.state is MemberState.UNRELEASED:
+        interval_ms = min(interval_ms, _WAITING_MS)
     if not is_to_be_assigned:
         return interval_ms
     waits: Instant = session_of(name, draft).assigned_from

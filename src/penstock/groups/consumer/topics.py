@@ -1,6 +1,7 @@
 """The topics that there are, as far as assigning them needs: their names, ids and how many partitions they have.
 
-The runtime hands a view to the coordinator and says when it shows something else (`topics_changed`). Racks are not in it: assignors here do
+The runtime hands a view to the coordinator and says when it shows something else (`topics_changed`). A pattern stands for the topics whose
+whole name it matches; never for the cluster's own, which at Kafka it would, and nobody wants them. Racks are not in it: assignors here do
 not look at them, as Kafka's own don't.
 """
 
@@ -8,7 +9,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from penstock.groups.consumer.subscriptions import matching
+from penstock.groups.consumer.matches import Matches
 from penstock.vocabulary import TopicId
 
 
@@ -23,8 +24,8 @@ class Topics(Protocol):
 
     def name_of(self, topic_id: TopicId) -> str | None: ...
 
-    def names(self) -> Iterable[str]:
-        """Of all that a pattern may match: not those that the cluster keeps for itself."""
+    def matching(self, regex: str) -> tuple[str, ...]:
+        """What a pattern stands for, sorted: not those that the cluster keeps for itself. It is asked for often."""
 
 
 class FixedTopics:
@@ -33,6 +34,7 @@ class FixedTopics:
     def __init__(self, shapes: Iterable[TopicShape] = ()) -> None:
         self._shapes = {shape.name: shape for shape in shapes}
         self._names = {shape.topic_id: shape.name for shape in self._shapes.values()}
+        self._matches = Matches(self._shapes)
 
     def find(self, name: str) -> TopicShape | None:
         return self._shapes.get(name)
@@ -40,33 +42,25 @@ class FixedTopics:
     def name_of(self, topic_id: TopicId) -> str | None:
         return self._names.get(topic_id)
 
-    def names(self) -> Iterable[str]:
-        return self._shapes
+    def matching(self, regex: str) -> tuple[str, ...]:
+        return self._matches.found(regex)
 
 
 class KnownTopics:
-    """The topics as a coordinator knows them now, and what patterns stand for among them: looked through once for each change of them."""
+    """The topics as a coordinator knows them now."""
 
     def __init__(self) -> None:
         self.view: Topics = FixedTopics()
         self.version = 0  # Grows whenever the view may show something else.
-        self._matches: dict[str, tuple[str, ...]] = {}
 
     def changed(self) -> None:
         self.version += 1
-        self._matches.clear()
-
-    def matched(self, regex: str) -> tuple[str, ...]:
-        found = self._matches.get(regex)
-        if found is None:
-            found = self._matches[regex] = matching(regex, self.view.names())
-        return found
 
     def read_by(self, names: Iterable[str], regexes: Iterable[str]) -> dict[str, TopicShape]:
         """Those of the named and the matched topics that there are."""
         wanted = dict.fromkeys(names)
         for regex in regexes:
-            wanted.update(dict.fromkeys(self.matched(regex)))
+            wanted.update(dict.fromkeys(self.view.matching(regex)))
         found = ((name, self.view.find(name)) for name in wanted)
         return {name: shape for name, shape in found if shape is not None}
 

@@ -5,7 +5,8 @@ as they like. Disks are different: what a lost disk held is gone, so one is take
 all that was acknowledged, where a majority of voters keeps its disks, and where the last loss has been made good.
 Nor may others fall silent before anybody knows of the loss: where one replica may acknowledge alone (min.insync.replicas 1), the lost one
 would be waited for, since nobody else is known to have everything. There a machine first goes, and its disk when the others go on. The
-same holds where acknowledgements do not wait for flushes: a member that has lost its power may be none any more when it is back.
+same holds where acknowledgements do not wait for flushes: a member that has lost its power may be none any more when it is back. And
+there the machine must not be counted on as eligible either: that is, to lead when the others come back from a power cut.
 """
 
 from collections.abc import Iterator
@@ -33,9 +34,13 @@ def must_be_known_first(cluster: Cluster, host: str) -> bool:
 
 def is_known_to_be_away(cluster: Cluster, host: str) -> bool:
     node_id, controller = NodeId(cluster.processes[host].plan.node_id), cluster.deciding()
-    return controller is not None and all(
-        node_id not in state.in_sync and has_another(state.in_sync or state.eligible, node_id) for _, state in _held(controller, node_id)
-    )
+    return controller is not None and all(_is_spared(least, state, node_id) for least, state in _held(controller, node_id))
+
+
+def _is_spared(least: int, state: PartitionState, node_id: NodeId) -> bool:
+    if node_id in state.in_sync or (least < 2 and node_id in state.eligible):
+        return False
+    return has_another(state.in_sync or state.eligible, node_id)
 
 
 def _held(controller: Node, node_id: NodeId) -> Iterator[tuple[int, PartitionState]]:

@@ -19,7 +19,9 @@ from penstock.cluster.drafting import Draft
 from penstock.cluster.image import PartitionState
 from penstock.cluster.moving import Circumstances
 from penstock.errors import ErrorCode
+from penstock.groups import guards as group_guards
 from penstock.log.log import Log
+from penstock.partition import guards as partition_guards
 from penstock.partition.follower import Fetch, Fetched, Follower, Step, Truncate
 from penstock.partition.in_sync import ProposeInSync
 from penstock.partition.leader import InSyncChanged, Leader
@@ -136,6 +138,18 @@ def begins_groups_anew_where_their_partition_is_led() -> Patches:
     return [(coordinator_loading, "_read_stretch", read_nothing)]
 
 
+# Transactions: what was verified comes late.
+
+
+def appends_though_the_transaction_has_ended_since() -> Patches:
+    """A yes of the coordinator holds for ever (KIP-890)."""
+    return [(partition_guards.Guards, "void", lambda self, producer_id: None)]
+
+
+def holds_offsets_though_the_transaction_has_ended_since() -> Patches:
+    return [(group_guards.Guards, "ended", lambda self, producer_id, epoch, number: None)]
+
+
 # Consensus.
 
 
@@ -157,6 +171,8 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         trusts_a_disk_that_was_put_in_since,
         truncates_by_its_watermark,
         begins_groups_anew_where_their_partition_is_led,
+        appends_though_the_transaction_has_ended_since,
+        holds_offsets_though_the_transaction_has_ended_since,
         commits_before_the_flush,
     )
 }
