@@ -61,13 +61,10 @@ def main() -> None:
             place = Place(name, broker, FLUSH_OS if name == NODE else {})
             bench = Bench(spark, place, Meter(spark, broker.pid))
             _Run(report, bench, plan, has_connector=bool(jars)).all(arguments, directory)
-    report.sections += [
-        f"Spark's Kafka connector {connector.VERSION}, Apache Kafka {peer.VERSION}; rows have 8-byte keys.",
-        "",
-        report.figures.goals_table(goals(plan, list(brokers)) if jars else []),
-        "",
-        report.figures.table([BESIDE_CONNECTOR, BESIDE_LOOP]),
-    ]
+    report.sections += [f"Spark's Kafka connector {connector.VERSION}, Apache Kafka {peer.VERSION}; rows have 8-byte keys.", ""]
+    if jars and arguments.only in (None, "read"):
+        report.sections += [report.figures.goals_table(goals(plan, list(brokers))), ""]
+    report.sections += [report.figures.table([BESIDE_CONNECTOR, BESIDE_LOOP])]
     report.write(arguments)
 
 

@@ -87,8 +87,7 @@ def test_an_archive_comes_back_in_order_and_a_stopped_replay_goes_on(
     assert_in_order(topics.read(to), 1000)
 
     archive_of(tmp_path / "archive", "delta", records=20, first=1000, table=table)
-    again = run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **wanted)
-    assert again.counts["rows"] == 20
+    run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **wanted)
     assert_in_order(topics.read(to), 1020)
     with pytest.raises(PipelineComplaint, match="belongs to another replay"):
         run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **(wanted | {"to": "elsewhere"}))

@@ -105,7 +105,7 @@ class OrderBook:
         if kind is Kind.DOUBLE:
             return self._double(number, rng, written_ms)
         if kind is Kind.BROKEN:
-            return Example(_customer_id(rng.randrange(self.customers)).encode(), _broken(rng, number), written_ms, kind)
+            return Example(_customer_id(rng.randrange(self.customers)).encode(), _broken(rng, number, written_ms), written_ms, kind)
         delay_ms = rng.randrange(1, DELIVERY_MS)
         if kind is Kind.LATE:
             delay_ms = rng.randrange(60_000, LATE_MS)
@@ -140,8 +140,9 @@ def _drawn(rng: Random) -> Kind:
     return Kind.GOOD
 
 
-def _broken(rng: Random, number: int) -> bytes | None:
-    good = {"order_id": f"o-broken-{number}", "customer_id": "c-1", "amount_cents": 100, "ordered_at": "2026-01-01T10:00:00Z"}
+def _broken(rng: Random, number: int, written_ms: int) -> bytes | None:
+    """One thing is wrong with it, and nothing else."""
+    good = {"order_id": f"o-broken-{number}", "customer_id": "c-1", "amount_cents": 100, "ordered_at": _iso(written_ms)}
     ways: list[bytes | None] = [
         None,
         b'{"order_id": "o-cut-sh',

@@ -109,7 +109,7 @@ def ages(records: DataFrame, field: str, seconds: int) -> DataFrame:
     """How old what a record tells of was when the record was written, by a time in the JSON of its value."""
     told = F.try_to_timestamp(F.get_json_object(F.col("value").cast("string"), f"$.{field}"))
     known = records.withColumn("told_at", told).where(F.col("told_at").isNotNull())
-    aged = known.withColumn("took_ms", _millis("timestamp") - _millis("told_at"))
+    aged = known.withColumn("took_ms", F.greatest(_millis("timestamp") - _millis("told_at"), F.lit(0)))
     return _percentiles(aged, "topic", seconds=seconds)
 
 

@@ -94,16 +94,20 @@ def _lags(topic: TopicFindings) -> str:
         return "<h3>Lag</h3><p class='s'>No group was looked at: run it with watch=60s while the groups read.</p>"
     lines = [Curve(group, lag, _colour(number)) for number, (group, lag) in enumerate(topic.lags.items())]
     last = ", ".join(f"{escape(group)} {lag}" for group, lag in topic.last_lags.items())
-    return f"<h3>Lag</h3><p class='s'>Records; at the last look: {last}.</p>{curves('Lag in records', topic.starts, lines)}"
+    is_seen = any(lag is not None for line in lines for lag in line.values)  # Else the looks came long after the records.
+    plot = curves("Lag in records", topic.starts, lines) if is_seen else ""
+    return f"<h3>Lag</h3><p class='s'>Records; at the last look: {last}.</p>{plot}"
 
 
 def _delays(title: str, topic: TopicFindings, delays: Delays) -> str:
+    is_long = max((value for value in delays.max_ms if value is not None), default=0.0) >= 10_000
+    scale, unit = (1_000, " s") if is_long else (1, " ms")
+    series = {"median": delays.p50_ms, "99 of 100": delays.p99_ms, "longest": delays.max_ms}
     lines = [
-        Curve("median", delays.p50_ms, COLOURS[0]),
-        Curve("99 of 100", delays.p99_ms, COLOURS[1]),
-        Curve("longest", delays.max_ms, COLOURS[3], is_dashed=True),
+        Curve(name, [None if value is None else value / scale for value in values], colour, is_dashed=name == "longest")
+        for (name, values), colour in zip(series.items(), COLOURS, strict=False)
     ]
-    return f"<h3>Latency: {escape(title[0].lower() + title[1:])}</h3>{curves(title, topic.starts, lines, unit=' ms')}"
+    return f"<h3>Latency: {escape(title[0].lower() + title[1:])}</h3>{curves(title, topic.starts, lines, unit=unit)}"
 
 
 def _balance(topic: TopicFindings) -> str:
