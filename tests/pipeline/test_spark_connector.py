@@ -10,7 +10,7 @@ from apache_kafka import connector_jars
 from pipeline_topics import Topics
 from spark_home import byte_compiled_home
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.soak]
 
 ROWS = 2_000
 SECONDS_MAX = 240

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
@@ -71,6 +71,7 @@ def test_a_skewed_partition_is_read_by_several_tasks_unasked() -> None:
     assert len(split(ranges(1000, 1, 1, 1), Splitting(None, None, is_even=True))) == 4, "small ones are not worth it"
 
 
+@example([1, 1, 4], 3)  # Two that get one though their share is less: the third gives it.
 @given(sizes, st.integers(1, 1_000))
 @settings(deadline=None)
 def test_a_batch_takes_what_it_may_and_starves_nobody(counts: list[int], offsets_max: int) -> None:

@@ -26,8 +26,9 @@ def at_most(start: Positions, latest: Positions, offsets_max: int) -> dict[Topic
         return dict(latest)
     shares = {where: max(1, offsets_max * size // total) for where, size in sizes.items()}
     left = offsets_max - sum(shares.values())
-    for where in sorted(sizes, key=lambda each: (-sizes[each], each)):  # What rounding left goes to those with the most.
-        more = max(0, min(left, sizes[where] - shares[where]))
+    # What rounding left goes to those with the most, and what it gave too much comes from them.
+    for where in sorted(sizes, key=lambda each: (-sizes[each], each)):
+        more = max(1 - shares[where], min(left, sizes[where] - shares[where]))
         shares[where] += more
         left -= more
     return {where: start.get(where, 0) + shares[where] if where in shares else end for where, end in latest.items()}
