@@ -3,13 +3,18 @@
 The commit carries an app transaction (name, number) for each mark, as Delta's protocol has them for exactly this: it stands in the same
 entry of Delta's log as the files, and survives checkpoints of that log. Of two drivers that commit the same mark one is refused by
 the log and looks again. Any reader of Delta sees whole batches only; `compact` is Delta's OPTIMIZE and `clean` its VACUUM.
+On a file system writers also take turns by a lock: two that compact at once were seen to keep the rows of both. Object stores have no such
+lock; there let one process compact a table.
 Not here: merging rows by key (jobs/snapshot.py replaces a partition as a whole).
 """
 
+import fcntl
 import json
 import math
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
 COMMIT_ATTEMPTS = 8  # Each failure means that another writer has committed meanwhile; appends of others do not clash, so few are needed.
+LOCK = ".penstock-turn"  # Beside Delta's log, where readers pass over names that they don't know.
 
 
 class LakeDelta:
@@ -62,10 +68,14 @@ class LakeDelta:
                 )
 
     def commit(self, files: Sequence[StagedFile], *, schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None = None) -> bool:
+        self.check_schema(schema)
+        with self._turn():
+            return self._commit(files, schema, marks, replace)
+
+    def _commit(self, files: Sequence[StagedFile], schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None) -> bool:
         from deltalake import CommitProperties, DeltaTable, Transaction
         from deltalake.exceptions import CommitFailedError
 
-        self.check_schema(schema)
         for attempt in range(COMMIT_ATTEMPTS):
             if not self.exists():
                 DeltaTable.create(self.path, schema, mode="ignore", partition_by=self._partition_by)
@@ -96,7 +106,8 @@ class LakeDelta:
     def compact(self, *, file_bytes: int = FILE_BYTES) -> Joined:
         if not self.exists():
             return Joined()
-        done = self._open().optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+        with self._turn():
+            done = self._open().optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
         return Joined(done["numFilesRemoved"], done["numFilesAdded"])
 
     def clean(self, *, retain_s: float = RETAIN_S) -> int:
@@ -104,6 +115,18 @@ class LakeDelta:
             return 0
         hours = math.ceil(retain_s / 3600)  # Delta counts in hours; never fewer than asked for.
         return len(self._open().vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True))
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Whoever dies in its turn gives it up with its process."""
+        if "://" in self.path:
+            yield
+            return
+        log = os.path.join(self.path, "_delta_log")
+        os.makedirs(log, exist_ok=True)
+        with open(os.path.join(log, LOCK), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _open(self) -> "DeltaTable":
         from deltalake import DeltaTable
