@@ -4,7 +4,7 @@
 
 Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
 Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
-Tests on Spark carry the marker `spark` and run in one process: they share a session, which takes both cores anyway.
+Tests on Spark carry the marker `spark` and run in one process, because they share a session; clusters wait beside them, rather than alone.
 The closing lines say which files took longest, what was skipped and why, over all parts.
 """
 
@@ -15,11 +15,25 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
-SLOWEST_FILES = 40
-WORKERS = "3"  # On two cores: many tests wait for clients and clocks.
+SLOWEST_FILES = 15
+WORKERS = "4"  # On two cores: many tests wait for clients and clocks. With three a third of the time was idle.
+
+
+Part = tuple[list[str], list[str] | None]  # Arguments, and the paths; None where there is nothing to run.
+
+
+@dataclass
+class Account:
+    counts: Counter[str] = field(default_factory=Counter)
+    skips: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
 
 
 def main() -> int:
@@ -27,19 +41,19 @@ def main() -> int:
     parser.add_argument("--soak", action="store_true")
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
-    parts = [
-        (["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired and not spark"], asked.paths),
-        (["-n", "2", "--dist", "loadfile", "-m", "paired"], files_with("paired", asked.paths)),
-        (["-m", "spark and not serial"], files_with("spark", asked.paths)),
-        (["-m", "serial"], files_with("serial", asked.paths)),
+    rounds: list[list[Part]] = [
+        [(["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired and not spark"], asked.paths)],
+        [
+            (["-m", "spark and not serial"], files_with("spark", asked.paths)),
+            (["-n", "2", "--dist", "loadfile", "-m", "paired"], files_with("paired", asked.paths)),
+        ],
+        [(["-m", "serial"], files_with("serial", asked.paths))],
     ]
     if asked.soak:
-        parts = [(["--soak", "--timeout", "7200"], asked.paths)]
-    counts: Counter[str] = Counter()
-    skips: Counter[str] = Counter()
-    seconds: Counter[str] = Counter()
-    codes = [NO_TESTS if paths is None else run_part([*part, *paths], counts, skips, seconds) for part, paths in parts]
-    print_account(counts, skips, seconds)
+        rounds = [[(["--soak", "--timeout", "7200"], asked.paths)]]
+    account = Account()
+    codes = [code for parts in rounds for code in run_round(parts, account)]
+    print_account(account)
     if all(code == NO_TESTS for code in codes):
         return NO_TESTS
     return max((code for code in codes if code != NO_TESTS), default=0)
@@ -55,27 +69,40 @@ def files_with(marker: str, paths: list[str]) -> list[str] | None:
     return [str(file) for file in files if f"mark.{marker}" in file.read_text()] or None
 
 
-def run_part(arguments: list[str], counts: Counter[str], skips: Counter[str], seconds: Counter[str]) -> int:
+def run_round(parts: list[Part], account: Account) -> list[int]:
+    """Side by side; what the second says is shown when the first is over."""
+    with ThreadPoolExecutor() as pool, ExitStack() as stack:
+        outs = [None, *(stack.enter_context(tempfile.TemporaryFile("w+")) for _ in parts[1:])]
+        asked = [([*arguments, *paths], out) for (arguments, paths), out in zip(parts, outs, strict=True) if paths is not None]
+        codes = list(pool.map(lambda one: run_part(one[0], account, one[1]), asked))
+        for out in filter(None, outs):
+            out.seek(0)
+            print(out.read(), end="", flush=True)
+    return codes
+
+
+def run_part(arguments: list[str], account: Account, out: IO[str] | None) -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory:
-        account = Path(directory, "account.json")
-        environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(account)}
+        told_in = Path(directory, "account.json")
+        environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(told_in)}
         command = [sys.executable, "-m", "pytest", "-q", *arguments]
-        code = subprocess.run(command, env=environment, check=False).returncode
-        if account.exists():
-            told = json.loads(account.read_text())
-            counts.update(told["counts"])
-            skips.update(told["skips"])
-            seconds.update(told["seconds"])
+        code = subprocess.run(command, env=environment, check=False, stdout=out, stderr=out and subprocess.STDOUT).returncode
+        if told_in.exists():
+            told = json.loads(told_in.read_text())
+            account.counts.update(told["counts"])
+            account.skips.update(told["skips"])
+            account.seconds.update(told["seconds"])
         return code
 
 
-def print_account(counts: Counter[str], skips: Counter[str], seconds: Counter[str]) -> None:
+def print_account(account: Account) -> None:
     print("\nseconds, and where")
-    for file, took in seconds.most_common(SLOWEST_FILES):
+    for file, took in account.seconds.most_common(SLOWEST_FILES):
         print(f"{took:5.0f}  {file}")
-    print("\nskipped, and why" if skips else "\nnothing was skipped")
-    for reason, count in skips.most_common():
+    print("\nskipped, and why" if account.skips else "\nnothing was skipped")
+    for reason, count in account.skips.most_common():
         print(f"{count:5}  {reason}")
+    counts = account.counts
     print(f"\n{counts['passed']} passed, {counts['failed'] + counts['error']} failed, {counts['skipped']} skipped")
 
 

@@ -19,7 +19,7 @@ from system.diary import writing
 from system.harness import Node
 from system.librdkafka import SECONDS_MAX, admin, make_topic, unique, watermarks
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "8"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "200"))

@@ -14,7 +14,7 @@ from system import librdkafka
 from system.diary import check, writing
 from system.harness import Node
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))

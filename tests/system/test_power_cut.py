@@ -17,7 +17,7 @@ from system.harness import Node
 from system.lazy_disk import LazyDisk
 from system.lazy_tree import Cut
 
-pytestmark = [pytest.mark.serial, pytest.mark.needs("fuse")]
+pytestmark = [pytest.mark.paired, pytest.mark.needs("fuse")]
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "2"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))

@@ -15,7 +15,7 @@ from system.lazy_disk import LazyDisk
 from system.lazy_tree import Cut
 from system.test_power_cut import power_cut
 
-pytestmark = [pytest.mark.serial, pytest.mark.needs("fuse")]
+pytestmark = [pytest.mark.paired, pytest.mark.needs("fuse")]
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))
