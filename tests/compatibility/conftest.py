@@ -15,12 +15,13 @@ SETTINGS = {"group.initial.rebalance.delay.ms": 200, "group.min.session.timeout.
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A module that needs other settings says so in NODE_SETTINGS."""
     peer = os.environ.get("PENSTOCK_PEER")
     if peer:
         yield Broker(peer, None)
         return
-    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=SETTINGS) as node:
+    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=getattr(request.module, "NODE_SETTINGS", SETTINGS)) as node:
         yield Broker(node.bootstrap, node)
         assert node.is_alive(), f"the node ended with code {node.wait()}"
         assert node.complaints() == []

@@ -3,7 +3,6 @@
 With PENSTOCK_PEER=host:port the same is asked of Apache Kafka.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,30 +12,17 @@ import pytest
 from compatibility.workers import eventually
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from system import harness
 from system.conftest import Broker
 from system.librdkafka import make_topic, produce_all, unique
 
 PARTITIONS = 6
-SETTINGS = {
+NODE_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 200,
     "group.consumer.session.timeout.ms": 3_000,
     "group.consumer.assignment.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 100,
     "group.min.session.timeout.ms": 500,
 }
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    peer = os.environ.get("PENSTOCK_PEER")
-    if peer:
-        yield Broker(peer, None)
-        return
-    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=SETTINGS) as node:
-        yield Broker(node.bootstrap, node)
-        assert node.is_alive(), f"the node ended with code {node.wait()}"
-        assert node.complaints() == []
 
 
 class Reader:

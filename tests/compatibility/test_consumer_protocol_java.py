@@ -1,12 +1,9 @@
 """The new consumer group protocol (KIP-848) through Apache Kafka's Java clients, alone and beside members that speak the classic one."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from announced import needs_announced
-from system import harness
 from system.conftest import Broker
 from system.java_clients import play
 
@@ -32,24 +29,12 @@ SCENARIOS = [
 
 
 # How soon members hear of a change is the node's to say in this protocol.
-SETTINGS = {
+NODE_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.assignment.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 200,
     "group.min.session.timeout.ms": 500,
 }
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    peer = os.environ.get("PENSTOCK_PEER")
-    if peer:
-        yield Broker(peer, None)
-        return
-    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=SETTINGS) as node:
-        yield Broker(node.bootstrap, node)
-        assert node.is_alive(), f"the node ended with code {node.wait()}"
-        assert node.complaints() == []
 
 
 @pytest.fixture(scope="module")
