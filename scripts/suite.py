@@ -23,7 +23,7 @@ from typing import IO
 
 NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
 SLOWEST_FILES = 15
-WORKERS = "4"  # On two cores: many tests wait for clients and clocks. With three a third of the time was idle.
+WORKERS = "3"  # On two cores: many tests wait for clients and clocks. A fourth saves a minute, and some clients run out of time.
 
 
 Part = tuple[list[str], list[str] | None]  # Arguments, and the paths; None where there is nothing to run.

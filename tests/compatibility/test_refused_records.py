@@ -14,7 +14,7 @@ def test_only_records_without_a_key_are_blamed_for_their_batch(broker: Broker) -
     def delivered(error: KafkaError | None, message: Message) -> None:
         told[error.code() if error else 0] += 1
 
-    sender = producer(broker.bootstrap, linger_ms=1_000, batch_num_messages=100)
+    sender = producer(broker.bootstrap, linger_ms=30_000, batch_num_messages=100)
     for number in range(100):
         sender.produce(topic, b"v", key=None if number % 10 == 0 else b"k", partition=0, on_delivery=delivered)
     assert sender.flush(30) == 0
