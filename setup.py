@@ -15,6 +15,7 @@ SLOWER = (
     "  Penstock works without it, but looks into batches some hundred times more slowly.\n"
     "  To have it, install a C compiler (on Debian: apt install gcc python3-dev) and install Penstock again.\n"
 )
+VARINTS = "src/penstock/wire/_varints.pxi"  # Part of three of them.
 
 
 class BuildWhatCanBeBuilt(build_ext):
@@ -48,7 +49,7 @@ def extensions() -> list[Extension]:
     records = Extension(
         "penstock.wire._records",
         ["src/penstock/wire/_records.pyx"],
-        depends=["src/penstock/wire/_records.pyx", "src/penstock/wire/_crc32c.h"],  # Named here, they are in the source package too.
+        depends=["src/penstock/wire/_records.pyx", VARINTS, "src/penstock/wire/_crc32c.h"],  # Named here, they are in the sdist too.
         include_dirs=["src/penstock/wire"],
         extra_compile_args=["-O3"],
         optional=True,
@@ -63,7 +64,7 @@ def extensions() -> list[Extension]:
     sieve = Extension(
         "penstock.wire._sieve",
         ["src/penstock/wire/_sieve.pyx"],
-        depends=["src/penstock/wire/_sieve.pyx", "src/penstock/wire/_crc32c.h", "src/penstock/wire/_siphash.h"],
+        depends=["src/penstock/wire/_sieve.pyx", VARINTS, "src/penstock/wire/_crc32c.h", "src/penstock/wire/_siphash.h"],
         include_dirs=["src/penstock/wire"],
         extra_compile_args=["-O3"],
         optional=True,
@@ -72,7 +73,7 @@ def extensions() -> list[Extension]:
         Extension(
             f"penstock.wire.{name}",
             [f"src/penstock/wire/{name}.pyx"],
-            depends=[f"src/penstock/wire/{name}.pyx"],
+            depends=[f"src/penstock/wire/{name}.pyx", VARINTS],
             extra_compile_args=["-O3"],
             optional=True,
         )
