@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.pipeline.state import RunDirectory
+
 SHOP = """
 from penstock.pipeline import FromTopic, Job, JobOption, Pipeline, Stage, ToTopic
 
@@ -128,6 +130,8 @@ def test_a_run_shows_its_progress_and_ends_cleanly_at_ctrl_c(spark_settings, nod
         try:
             until(lambda: f"{raw}.loud" in topics.names() and len(topics.values(f"{raw}.loud")) == 3, "nothing came out")
             until(lambda: re.search(r"\b3 in +3 out", (tmp_path / "out").read_text()) is not None, "no progress was printed")
+            status = RunDirectory(tmp_path / "state", "shop")
+            until(lambda: (last := status.progress()) is not None and last.stages["loud"].rows_out == 3, "the status stayed behind")
             (told,) = json.loads(penstock("status", "--json", *place, cwd=tmp_path).stdout)
             page = urllib.request.urlopen(f"http://{told['runner']['metrics']}/metrics").read().decode()
             refused = penstock("run", "shop:JOB", "--set", f"raw={raw}", *place, cwd=tmp_path)
