@@ -27,6 +27,7 @@ __all__ = ["Address", "Connection", "Limits"]
 
 LENGTH_BYTES = 4
 CORRELATION_BYTES = 4
+SMALL_BYTES = 64 << 10  # Answers up to this are received together; a longer one into memory of its own, and not copied any more.
 CORRELATION_END = 1 << 31  # Correlation ids are positive 32-bit integers, and start over.
 
 
@@ -40,10 +41,10 @@ class Limits:
 
 class _Waiting(NamedTuple):
     correlation_id: int
-    answer: asyncio.Future[bytes]  # Cancelled when nobody waits any more; its place in the order stays.
+    answer: asyncio.Future[Buffer]  # Cancelled when nobody waits any more; its place in the order stays.
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Made by `open`. `call` asks and gives back the answer; `tell` expects none."""
 
     def __init__(self, address: Address, *, client_id: str, limits: Limits) -> None:
@@ -54,7 +55,9 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._transport: asyncio.Transport | None = None
         self._ended: ConnectionLost | None = None  # Once set, nothing more is sent or awaited.
-        self._received = bytearray()
+        self._small = memoryview(bytearray(SMALL_BYTES))
+        self._buffer = self._small  # What is being received: short answers, or one long one with its length in front.
+        self._filled = 0
         self._next_correlation_id = 0
         self._waiting: deque[_Waiting] = deque()  # Sent, in the order in which the answers must come.
         self._line: deque[asyncio.Future[None]] = deque()  # Not sent: these wait for a slot.
@@ -133,28 +136,40 @@ class Connection(asyncio.Protocol):
         self._is_congested = False
         self._serve_line()
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._buffer is not self._small:
+            if self._filled == len(self._buffer):
+                answer, self._buffer, self._filled = self._buffer[LENGTH_BYTES:], self._small, 0
+                self._take_answer(answer)
+            return
         at = 0
-        while self._ended is None and len(received) - at >= LENGTH_BYTES:
-            size = int.from_bytes(received[at : at + LENGTH_BYTES], "big", signed=True)
+        while self._ended is None and self._filled - at >= LENGTH_BYTES:
+            size = int.from_bytes(self._small[at : at + LENGTH_BYTES], "big", signed=True)
             if not CORRELATION_BYTES <= size <= self._limits.answer_bytes_max:
                 self._abort(f"it announced an answer of {size} bytes; at most {self._limits.answer_bytes_max} are taken")
                 break
             end = at + LENGTH_BYTES + size
-            if len(received) < end:
+            if end - at > SMALL_BYTES:
+                self._buffer = memoryview(bytearray(end - at))
                 break
-            with memoryview(received) as view:
-                frame = bytes(view[at + LENGTH_BYTES : end])
-            self._take_answer(frame)
+            if self._filled < end:
+                break
+            self._take_answer(bytes(self._small[at + LENGTH_BYTES : end]))
             at = end
-        del received[:at]
+        if self._ended is not None:
+            return
+        left = self._filled - at
+        self._buffer[:left] = self._small[at : self._filled]
+        self._filled = left
 
     # Asking and answering.
 
-    async def _ask(self, api: ApiKey, version: int, body: Mapping[str, Any], timeout_s: float) -> bytes:
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    async def _ask(self, api: ApiKey, version: int, body: Mapping[str, Any], timeout_s: float) -> Buffer:
+        answer: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()
         was_sent = False
         try:
             async with asyncio.timeout(timeout_s):
@@ -180,7 +195,7 @@ class Connection(asyncio.Protocol):
         self._serve_line()
         return correlation_id
 
-    def _take_answer(self, frame: bytes) -> None:
+    def _take_answer(self, frame: Buffer) -> None:
         correlation_id = int.from_bytes(frame[:CORRELATION_BYTES], "big", signed=True)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             self._abort(f"it answered a question that was not next (correlation id {correlation_id})")
@@ -190,7 +205,7 @@ class Connection(asyncio.Protocol):
             answer.set_result(frame)
         self._free_slot()
 
-    def _read(self, api: ApiKey, version: int, frame: bytes) -> Any:
+    def _read(self, api: ApiKey, version: int, frame: Buffer) -> Any:
         try:
             _, entity = read_response(api, version, frame)
         except MalformedInput as failure:
@@ -210,7 +225,7 @@ class Connection(asyncio.Protocol):
 
     async def _ask_versions(self, version: int) -> bytes:
         body = {"client_software_name": "penstock", "client_software_version": "1"}
-        return await self._ask(ApiKey.API_VERSIONS, version, body, self._limits.connect_s)
+        return bytes(await self._ask(ApiKey.API_VERSIONS, version, body, self._limits.connect_s))
 
     def _learn(self, answer: Any) -> None:
         self.theirs = {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys}
@@ -269,7 +284,7 @@ class Connection(asyncio.Protocol):
         if self._ended is not None:
             return
         self._ended = reason
-        self._received.clear()
+        self._buffer, self._filled = self._small, 0
         while self._waiting:
             answer = self._waiting.popleft().answer
             if not answer.done():
