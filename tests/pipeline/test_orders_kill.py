@@ -21,7 +21,7 @@ from penstock.pipeline.examples.orders import OrderBook, Outcome
 from penstock.pipeline.examples.writing import write_customers, write_orders
 from penstock.testing.brokers import Broker
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial, pytest.mark.timeout(400)]  # One at a test would hide that of its parameters.
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
@@ -34,7 +34,6 @@ KINDS = ("worker", "driver", "worker", "all")  # Workers twice: they cost no new
 
 
 @both
-@pytest.mark.timeout(400)
 def test_kills_of_driver_and_workers_neither_lose_nor_double_an_order(
     node: Broker, spark_settings: dict[str, str], tmp_path: Path, rounds: int
 ) -> None:
