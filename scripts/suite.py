@@ -85,6 +85,7 @@ def run_part(arguments: list[str], account: Account, out: IO[str] | None) -> int
     with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory:
         told_in = Path(directory, "account.json")
         environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(told_in)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
         command = [sys.executable, "-m", "pytest", "-q", *arguments]
         code = subprocess.run(command, env=environment, check=False, stdout=out, stderr=out and subprocess.STDOUT).returncode
         if told_in.exists():
