@@ -25,6 +25,8 @@ from typing import IO
 NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
 SLOWEST_FILES = 15
 WORKERS = "3"  # On two cores: many tests wait for clients and clocks. A fourth saves a minute, and some clients run out of time.
+# In the order of their names: those with many tests first, as xdist would have it, leaves those with one long test for the end.
+FILE_BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 Part = tuple[list[str], list[str] | None]  # Arguments, and the paths; None where there is nothing to run.
@@ -45,8 +47,8 @@ def main() -> int:
     rounds: list[list[Part]] = [
         [(["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired and not spark"], asked.paths)],
         [
-            (["-n", "2", "--dist", "loadfile", "-m", "spark and not serial"], files_with("spark", asked.paths)),
-            (["-n", "2", "--dist", "loadfile", "-m", "paired"], files_with("paired", asked.paths)),
+            ([*FILE_BY_FILE, "-m", "spark and not serial"], files_with("spark", asked.paths)),
+            ([*FILE_BY_FILE, "-m", "paired"], files_with("paired", asked.paths)),
         ],
         [(["-m", "serial"], files_with("serial", asked.paths))],
     ]
