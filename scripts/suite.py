@@ -4,7 +4,8 @@
 
 Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
 Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
-Tests on Spark carry the marker `spark` and run in one process, because they share a session; clusters wait beside them, rather than alone.
+Tests on Spark carry the marker `spark` and run in two processes, file by file, because those of a process share a session, which takes
+seconds to start; clusters wait beside them, rather than alone.
 The closing lines say which files took longest, what was skipped and why, over all parts.
 """
 
@@ -24,6 +25,8 @@ from typing import IO
 NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
 SLOWEST_FILES = 15
 WORKERS = "3"  # On two cores: many tests wait for clients and clocks. A fourth saves a minute, and some clients run out of time.
+# In the order of their names: those with many tests first, as xdist would have it, leaves those with one long test for the end.
+FILE_BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 Part = tuple[list[str], list[str] | None]  # Arguments, and the paths; None where there is nothing to run.
@@ -44,8 +47,8 @@ def main() -> int:
     rounds: list[list[Part]] = [
         [(["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired and not spark"], asked.paths)],
         [
-            (["-m", "spark and not serial"], files_with("spark", asked.paths)),
-            (["-n", "2", "--dist", "loadfile", "-m", "paired"], files_with("paired", asked.paths)),
+            ([*FILE_BY_FILE, "-m", "spark and not serial"], files_with("spark", asked.paths)),
+            ([*FILE_BY_FILE, "-m", "paired"], files_with("paired", asked.paths)),
         ],
         [(["-m", "serial"], files_with("serial", asked.paths))],
     ]
@@ -85,6 +88,7 @@ def run_part(arguments: list[str], account: Account, out: IO[str] | None) -> int
     with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory:
         told_in = Path(directory, "account.json")
         environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(told_in)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
         command = [sys.executable, "-m", "pytest", "-q", *arguments]
         code = subprocess.run(command, env=environment, check=False, stdout=out, stderr=out and subprocess.STDOUT).returncode
         if told_in.exists():

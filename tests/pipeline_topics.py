@@ -1,7 +1,7 @@
 """Topics as a plain Kafka client sees them: tests of the pipeline write and read with it, so that Spark is never its own witness."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -101,10 +101,7 @@ class Topics:
         """The end offset of each partition; by default the last stable one."""
         with_isolation = self._consumer(is_committed_only)
         try:
-            return {
-                partition: with_isolation.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_SECONDS)[1]
-                for partition in self.partitions(topic)
-            }
+            return self._ends(with_isolation, topic)
         finally:
             with_isolation.close()
 
@@ -115,12 +112,12 @@ class Topics:
         return sorted(self.admin.list_topics(timeout=PATIENCE_SECONDS).topics)
 
     def read(self, topic: str, *, is_committed_only: bool = True) -> list[Seen]:
-        """Everything in the topic as it is now, by partition and offset."""
+        """Everything in the topic as it is now, by partition and offset. What is written meanwhile is left out, and not waited for."""
         consumer = self._consumer(is_committed_only)
         try:
-            places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in self.partitions(topic)]
-            consumer.assign(places)
-            seen = _read_to_the_end(consumer, len(places))
+            ends = self._ends(consumer, topic)
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in ends])
+            seen = _read_up_to(consumer, ends)
         finally:
             consumer.close()
         return sorted(seen, key=lambda record: (record.partition, record.offset))
@@ -137,6 +134,10 @@ class Topics:
             consumer.close()
         return {place.partition: place.offset for place in places if place.offset >= 0}
 
+    def _ends(self, consumer: Consumer, topic: str) -> dict[int, int]:
+        places = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+        return {place.partition: consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1] for place in places}
+
     def _consumer(self, is_committed_only: bool = True, group: str = "") -> Consumer:
         settings: dict[str, object] = {
             "bootstrap.servers": self.bootstrap,
@@ -148,17 +149,22 @@ class Topics:
         return Consumer(settings)
 
 
-def _read_to_the_end(consumer: Consumer, partitions: int) -> list[Seen]:
+def _read_up_to(consumer: Consumer, ends: Mapping[int, int]) -> list[Seen]:
+    """The end of a partition is told only when nothing comes for a while: one that grows all the time is known by its offsets."""
     seen: list[Seen] = []
-    at_end: set[int] = set()
+    waiting = {partition for partition, end in ends.items() if end}
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(at_end) < partitions:
-        assert time.monotonic() < deadline, f"only {sorted(at_end)} of {partitions} partitions were read to their end"
+    while waiting:
+        assert time.monotonic() < deadline, f"partitions {sorted(waiting)} of {len(ends)} were not read to their end"
         for message in _messages(consumer):
             if message.error() is None:
-                seen.append(_seen(message))
+                end = ends[message.partition()]
+                if message.offset() < end:
+                    seen.append(_seen(message))
+                if message.offset() >= end - 1:
+                    waiting.discard(message.partition())
             elif message.error().name() == "_PARTITION_EOF":
-                at_end.add(message.partition())
+                waiting.discard(message.partition())
             else:
                 raise AssertionError(str(message.error()))
     return seen

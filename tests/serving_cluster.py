@@ -12,8 +12,10 @@ from typing import Any
 from ports import free_port
 from serving import DoorEnv, Line
 
+from penstock.broker import membership
 from penstock.broker.node import Node
 from penstock.settings import NodeSettings
+from penstock.simulator.knobs import replaced
 from penstock.vocabulary import Address, NodeId
 from penstock.wire.api_keys import ApiKey
 
@@ -65,7 +67,8 @@ class ServingCluster:
         for line in self._lines:
             line.close()
         running = list(self.nodes)
-        await asyncio.gather(*(self.stop(node_id) for node_id in running))
+        with replaced([(membership, "ASKING_TO_STOP_SECONDS", 0.1)]):  # The last ones would wait in vain for a majority.
+            await asyncio.gather(*(self.stop(node_id) for node_id in running))
 
     async def line(self, node_id: int) -> Line:
         line = await Line.open(("127.0.0.1", self._kafka[node_id]))

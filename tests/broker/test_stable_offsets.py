@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from members import commit, coordinated, offsets_of
-from serving import Line, Serving
+from serving import Line, Serving, until
 
 from penstock.groups.commands import CommitPending, EndPending, NewOffset
 from penstock.groups.replies import PendingEnded
@@ -17,11 +17,17 @@ ALL = (0, 1, 2)
 QUICK = {"offsets_topic_num_partitions": 1}
 
 
+async def loaded(serving: Serving, line: Line) -> None:
+    """The coordinator has read its log, which it does while others are served."""
+    await coordinated(line)
+    await until(lambda: serving.node.groups.find("g").state is not None)
+
+
 async def opened(serving: Serving) -> Line:
     """Of topic a: partition 0 is committed at 10; partition 1 is at 11, and a transaction would make it 21; partition 2 would be 22."""
     await serving.open(**QUICK)
     line = await serving.line()
-    await coordinated(line)
+    await loaded(serving, line)
     await line.create("a", 3)
     await commit(line, "g", "a", {0: 10, 1: 11})
     await pend(serving, {1: 21, 2: 22})
@@ -94,14 +100,14 @@ async def test_what_is_pending_outlives_the_node(serving: Serving, commits: bool
         await finish()
         await serving.open(**QUICK)
         line = await serving.line()
-        await coordinated(line)
+        await loaded(serving, line)
         found = await fetched(line, 9, ALL, require_stable=True)
         assert {index: row[0] for index, row in found.items()} == {0: 0, 1: UNSTABLE, 2: UNSTABLE}
     assert await end(serving, commits=commits) == PendingEnded(offsets=2)
     await serving.stop()
     await serving.open(**QUICK)
     line = await serving.line()
-    await coordinated(line)
+    await loaded(serving, line)
     assert await offsets_of(line, "g", partitions=ALL) == ({0: 10, 1: 21, 2: 22} if commits else {0: 10, 1: 11, 2: -1})
 
 

@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 from cli.running import clean_environment
+from quick_cc import quick_cc
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,14 +62,15 @@ def serve_produce_consume(python: Path, place: Path, **environment: str) -> str:
 
 def test_the_wheel_works_in_an_empty_environment_outside_the_checkout(tmp_path: Path):
     source = checkout(tmp_path / "source")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source, cwd=tmp_path)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source]
+    run(*pip, cwd=tmp_path, CC=quick_cc(tmp_path))
     (wheel,) = tmp_path.glob("penstock-*.whl")
     place = tmp_path / "elsewhere"
     place.mkdir()
     run(sys.executable, ROOT / "scripts" / "make_venv.py", place / "venv", cwd=place)
     python = place / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements" / "run.lock", cwd=place)
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=place)
+    run(python, "-m", "pip", "install", "--quiet", "--no-compile", "--require-hashes", "-r", ROOT / "requirements" / "run.lock", cwd=place)
+    run(python, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", wheel, cwd=place)
     run(python, "-m", "pip", "check", cwd=place)
     assert "elsewhere" in run(python, "-c", "import penstock; print(penstock.__file__)", cwd=place).stdout
     serve_produce_consume(python, place)
@@ -77,8 +79,8 @@ def test_the_wheel_works_in_an_empty_environment_outside_the_checkout(tmp_path: 
 def test_without_a_compiler_it_installs_all_the_same_and_says_that_it_is_slower(tmp_path: Path):
     source, target, tools = checkout(tmp_path / "source"), tmp_path / "target", tmp_path / "bin"
     tools.mkdir()
-    pip = [sys.executable, "-m", "pip", "install", "--verbose", "--no-deps", "--no-build-isolation", "--target", target, source]
-    done = run(*pip, cwd=tmp_path, PATH=str(tools))
+    pip = [sys.executable, "-m", "pip", "install", "--verbose", "--no-compile", "--no-deps", "--no-build-isolation", "--target", target]
+    done = run(*pip, source, cwd=tmp_path, PATH=str(tools))
     assert "slowly" in done.stdout + done.stderr
     environment = {"PYTHONPATH": str(target)}
     ask = "from penstock.wire import records; print(records.COMPILED, records.__file__)"

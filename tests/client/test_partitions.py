@@ -8,7 +8,7 @@ import pytest
 from client.client_side import SECONDS_MAX, numbered, read_all
 from client.where_java_puts_keys import BY_JAVA, PARTITIONS
 from kafka.partitioner import murmur2 as kafka_pythons_murmur2
-from system.java_clients import class_path
+from system.java_clients import QUICK, class_path
 
 from penstock.client import NotDelivered, Producer
 from penstock.testing import Broker, broker
@@ -39,7 +39,7 @@ def test_what_is_written_down_of_javas_client_is_what_it_does(penstock_broker: B
         pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
     topic = penstock_broker.create_topic(partitions=PARTITIONS)
     program = Path(__file__).parent / "java" / "WhereKeysGo.java"
-    command = ["java", "-cp", jars, str(program), penstock_broker.bootstrap, topic, str(len(KEYS))]
+    command = ["java", *QUICK, "-cp", jars, str(program), penstock_broker.bootstrap, topic, str(len(KEYS))]
     played = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     assert [int(line) for line in played.stdout.split()] == BY_JAVA
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from system.conftest import Broker
-from system.java_clients import tools_class_path
+from system.java_clients import QUICK, tools_class_path
 from system.librdkafka import produce_all, unique, watermarks
 
 pytestmark = pytest.mark.needs("java")
@@ -27,7 +27,7 @@ def tool(broker: Broker) -> Tool:
         pytest.skip(f"needs Apache Kafka's tools: {reason}")
 
     def run(program: str, *arguments: str) -> str:
-        command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, program, "--bootstrap-server", broker.bootstrap, *arguments]
+        command = ["java", *QUICK, "-cp", jars, program, "--bootstrap-server", broker.bootstrap, *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout

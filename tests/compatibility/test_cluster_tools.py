@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from system.clusters import Cluster, until
-from system.java_clients import tools_class_path
+from system.java_clients import QUICK, tools_class_path
 from system.raw import Line
 
 from penstock.wire.api_keys import ApiKey
@@ -37,7 +37,7 @@ def tool(cluster: Cluster) -> Tool:
         pytest.skip(f"needs Apache Kafka's tools: {reason}")
 
     def run(program: str, *arguments: str) -> str:
-        command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, program, *arguments]
+        command = ["java", *QUICK, "-cp", jars, program, *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout

@@ -63,6 +63,7 @@ class ConfluentWriter(Writer):
         self.library.purge()
         with suppress(KafkaException, SystemError):  # One that was shut out tells so here, too.
             self.library.flush(1)
+        del self.library  # Else it lives, and looks for its broker, as long as the traceback of an error that was expected.
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
         self._failures += [error] if error is not None else []

@@ -1,6 +1,6 @@
 """Cores in drawn worlds: whatever the seed, they keep their promises, and the seed alone tells what happens.
 
-`make test` runs two thousand stories, `make soak` a hundred thousand.
+`make test` runs six hundred stories, `make soak` a hundred thousand.
 """
 
 import os
@@ -14,7 +14,7 @@ from penstock.simulator.cores.plan import AMBUSHES, FAULTS
 from penstock.simulator.cores.run import run_seed
 
 CHUNK = 100
-IN_SUITE = 2_000
+IN_SUITE = 600
 IN_SOAK = 100_000
 
 
@@ -25,13 +25,17 @@ KEPT = {
 }
 
 
-def check_promises(first: int, count: int = CHUNK) -> None:
+def check_promises(first: int, count: int = CHUNK) -> Counter[str]:
+    """What the worlds met."""
+    seen: Counter[str] = Counter()
     for seed in range(first, first + count):
         report = run_seed(seed)
         assert report.violation is None, f"seed {seed}: {report.violation}"
+        seen.update(report.statistics)
+    return seen
 
 
-@pytest.mark.parametrize("first", range(0, IN_SUITE, CHUNK))
+@pytest.mark.parametrize("first", range(CHUNK, IN_SUITE, CHUNK))
 def test_cores_keep_their_promises_in_every_world(first: int) -> None:
     check_promises(first)
 
@@ -48,10 +52,8 @@ def test_cores_keep_their_promises_in_many_more_worlds(first: int) -> None:
     check_promises(first, 1_000)
 
 
-def test_the_worlds_meet_everything_that_they_are_made_for() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(100):
-        seen.update(run_seed(seed).statistics)
+def test_the_first_worlds_meet_everything_that_they_are_made_for() -> None:
+    seen = check_promises(0)
     expected = [f"struck: {kind}" for kind in (*FAULTS, *AMBUSHES, "disk lost")]
     expected += ["writes done", "writes refused", "writes unknown", "reads done", "reads unknown", "snapshots", "snapshots installed"]
     expected += ["changes of voters and transfers", "refused: not leader", "refused: too much waits for a majority"]
@@ -67,4 +69,4 @@ def test_a_seed_is_one_story_in_every_process(seed: int) -> None:
         command = [sys.executable, "-W", "ignore", "-c", script]
         return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
-    assert elsewhere("1") == elsewhere("2") == run_seed(seed).trace
+    assert elsewhere("1") == run_seed(seed).trace

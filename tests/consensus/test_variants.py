@@ -9,7 +9,7 @@ from penstock.simulator.cores.run import run_seed
 from penstock.simulator.cores.variants import VARIANTS
 from penstock.simulator.knobs import replaced
 
-SEEDS_MAX = 2_000  # Those that the suite runs on the core as it is.
+SEEDS_MAX = 2_000
 
 # Where the seeds caught one last: tried first, to save time.
 CAUGHT_LAST = {

@@ -1,4 +1,4 @@
-"""The same pipelines on Apache Kafka: nothing but the address is another."""
+"""The same pipelines on Apache Kafka: nothing but the address is another. `make soak` runs them; `make test` has the sink there."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ from penstock.pipeline.examples.writing import write_customers, write_orders
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark, pytest.mark.soak]
 
 PREFIX = "elsewhere"
 

@@ -2,6 +2,7 @@
 
 A round writes some orders, waits until the pipeline is at work on them, and kills at a random moment: one of Spark's Python processes, the
 driver with its JVM while its workers live on, or the whole family. Whatever ended is started again and goes on from its checkpoints.
+The same on Apache Kafka, where its jars can be had: nothing but the address is another.
 PENSTOCK_ROUNDS sets how many kills a test takes; PENSTOCK_SEED takes another course.
 """
 
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from apache_kafka import apache_kafka
 from orders_reckoning import check_everything, check_orders, check_revenue
 from pipeline_process import PipelineProcess
 from pipeline_topics import Topics
@@ -21,12 +23,14 @@ from penstock.pipeline.examples.orders import OrderBook, Outcome
 from penstock.pipeline.examples.writing import write_customers, write_orders
 from penstock.testing.brokers import Broker
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial, pytest.mark.timeout(400)]  # One at a test would hide that of its parameters.
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
+KAFKA_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+soak = [pytest.mark.soak, pytest.mark.timeout(3_600)]
+both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=soak)])
 
 PREFIX = "killed"
 PORTION = 1_000
@@ -34,26 +38,35 @@ KINDS = ("worker", "driver", "worker", "all")  # Workers twice: they cost no new
 
 
 @both
-@pytest.mark.timeout(400)
 def test_kills_of_driver_and_workers_neither_lose_nor_double_an_order(
     node: Broker, spark_settings: dict[str, str], tmp_path: Path, rounds: int
 ) -> None:
+    kill_again_and_again(node.bootstrap, spark_settings, tmp_path, rounds)
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(KAFKA_ROUNDS, marks=soak)])
+def test_kills_neither_lose_nor_double_an_order_on_apache_kafka(spark_settings: dict[str, str], tmp_path: Path, rounds: int) -> None:
+    with apache_kafka(tmp_path) as bootstrap:
+        kill_again_and_again(bootstrap, spark_settings, tmp_path, rounds)
+
+
+def kill_again_and_again(bootstrap: str, spark_settings: dict[str, str], tmp_path: Path, rounds: int) -> None:
     rng = random.Random(f"{SEED}/{rounds}")
     book, expected = OrderBook(seed=rounds, customers=50), Outcome()
-    write_customers(node.bootstrap, book, topic=f"{PREFIX}.customers")
+    write_customers(bootstrap, book, topic=f"{PREFIX}.customers")
     named = {"topics": PREFIX, "customers": f"{PREFIX}.customers", "rows": "500"}
     arguments = [part for name, value in named.items() for part in ("--set", f"{name}={value}")]
     settings = spark_settings | {"spark.master": "local[2,3]"}
     with (
         byte_compiled_home(tmp_path),
-        Topics(node.bootstrap) as topics,
-        PipelineProcess(node.bootstrap, "orders", tmp_path, *arguments, "--trigger", "100 milliseconds", settings=settings) as pipeline,
+        Topics(bootstrap) as topics,
+        PipelineProcess(bootstrap, "orders", tmp_path, *arguments, "--trigger", "100 milliseconds", settings=settings) as pipeline,
     ):
         for number in range(rounds):
             before = len(expected.counted)
             orders = list(book.orders(PORTION, first=number * PORTION))
             expected.add(orders)
-            write_orders(node.bootstrap, orders, topic=f"{PREFIX}.raw")
+            write_orders(bootstrap, orders, topic=f"{PREFIX}.raw")
             pipeline.until(partial(has_more, topics, "valid", before), "a batch of this round's orders")
             time.sleep(rng.uniform(0.0, 1.0))
             kill(pipeline, KINDS[number % len(KINDS)] if number < len(KINDS) else rng.choice(KINDS), rng)

@@ -16,6 +16,7 @@ from penstock.pipeline.jobs import replay
 from penstock.pipeline.lake.layout import FileNames
 from penstock.pipeline.lake.staging import stage
 from penstock.pipeline.lake.table import Table, open_table
+from penstock.pipeline.progress import StageProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,6 +146,13 @@ def test_an_empty_table_and_a_column_that_is_not_there_are_told(
         assert "has no rows" in run_job(replay.JOB, spark, topics.bootstrap, checkpoint, **wanted).lines[-1]
     with pytest.raises(PipelineComplaint, match="order of 'at', which the table does not have"):
         run_job(replay.JOB, spark, topics.bootstrap, str(tmp_path / "other"), **wanted, order_by="at")
+
+
+def test_what_is_left_is_told_where_it_is_known() -> None:
+    stage = StageProgress("rows", rows_out=1_200, lag=300, rows_per_second=99.6)
+    assert replay.how_far(stage) == "1,200 rows written, 300 to go, 100 rows/s in the last batch"
+    stage.lag = None
+    assert replay.how_far(stage) == "1,200 rows written, 100 rows/s in the last batch", "a batch that is done again"
 
 
 def test_wrong_wishes_are_refused_before_anything_starts() -> None:

@@ -187,3 +187,44 @@ def test_rows_go_where_the_sink_says_and_not_back_to_where_they_came_from(spark,
     assert len(topics.values(raw)) == 3 and topics.values(f"{raw}.plain") == [b"0", b"1", b"2"]
     assert [(record.partition, record.value) for record in topics.read(other)] == [(2, b"2")]
     assert [(record.partition, record.value) for record in topics.read(f"{raw}.rest")] == [(2, b"0"), (2, b"1")]
+
+
+def test_batches_that_spark_tells_of_too_late_count_once(spark, node, topics, tmp_path: Path) -> None:
+    """Spark calls its listeners one after the other: one that takes its time keeps the pipeline's own from hearing of anything."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    from penstock.pipeline.running import Plan, Run
+
+    released, ended = threading.Event(), threading.Event()
+
+    class Dawdler(StreamingQueryListener):
+        def onQueryStarted(self, event):
+            pass
+
+        def onQueryProgress(self, event):
+            released.wait(60)
+
+        def onQueryIdle(self, event):
+            pass
+
+        def onQueryTerminated(self, event):
+            ended.set()
+
+    raw = topics.create()
+    topics.write_values(raw, 5)
+    stage = Stage("late", FromTopic(raw, options={"maxOffsetsPerTrigger": "2"}), lambda frame, context: frame, ToTopic(f"{raw}.late"))
+    run = Run(Pipeline(f"late-{raw[-6:]}", [stage]), spark, Plan(node.bootstrap, str(tmp_path), is_once=True))
+    dawdler = Dawdler()
+    spark.streams.addListener(dawdler)
+    try:
+        run.start()
+        run.wait(threading.Event())
+        run.stop()
+        told = run.progress.stages["late"]
+        assert (told.batches, told.rows_in, told.rows_out, told.lag, told.state) == (3, 5, 5, 0, "done")
+        released.set()
+        assert ended.wait(60)
+        assert (told.batches, told.rows_in, told.rows_out, told.lag, told.state) == (3, 5, 5, 0, "done"), "what came late is left alone"
+    finally:
+        released.set()
+        spark.streams.removeListener(dawdler)

@@ -15,7 +15,7 @@ from penstock.pipeline.examples.writing import write_customers, write_orders
 from penstock.pipeline.packing import pack
 from penstock.testing.brokers import Broker
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.paired]
 
 PREFIX = "on-cluster"
 SUBMIT_SECONDS_MAX = 400.0

@@ -1,6 +1,6 @@
 """Replicas in drawn worlds: whatever the seed, they keep their promises, and the seed alone tells what happens.
 
-`make test` runs a thousand stories, `make soak` fifty thousand.
+`make test` runs five hundred stories, `make soak` fifty thousand.
 """
 
 import os
@@ -14,7 +14,8 @@ from penstock.simulator.replicas.plan import AMBUSHES, FAULTS
 from penstock.simulator.replicas.run import run_seed
 
 CHUNK = 100
-IN_SUITE = 1_000
+FIRST = 300  # So many are sure to meet everything.
+IN_SUITE = 500
 IN_SOAK = 50_000
 
 
@@ -27,7 +28,7 @@ def check_seeds(seeds: range) -> Counter[str]:
     return seen
 
 
-@pytest.mark.parametrize("first", range(0, IN_SUITE, CHUNK))
+@pytest.mark.parametrize("first", range(FIRST, IN_SUITE, CHUNK))
 def test_every_seed_keeps_the_promises(first: int) -> None:
     seen = check_seeds(range(first, first + CHUNK))
     assert seen["records acknowledged"] > CHUNK
@@ -42,8 +43,8 @@ def test_every_seed_keeps_the_promises_for_long(first: int) -> None:
     check_seeds(range(first, first + CHUNK * 10))
 
 
-def test_every_kind_of_trouble_comes() -> None:
-    seen = check_seeds(range(300))
+def test_every_kind_of_trouble_comes_to_the_first() -> None:
+    seen = check_seeds(range(FIRST))
     assert [kind for kind in FAULTS if not seen[f"struck: {kind}"]] == []
     assert [kind for kind in AMBUSHES if not seen[f"struck: ambush {kind}"]] == []
 

@@ -276,6 +276,11 @@ def _is_full(view: View, topics: Sequence[str]) -> bool:
     return all(name in view.topics and all(one.is_full for one in view.topics[name].values()) for name in wanted)
 
 
+def drawn(rng: random.Random, kinds: Sequence[str], count: int) -> list[str]:
+    """So many of these, in any order, but each of them soon: a few rounds meet every kind."""
+    return [kind for _ in range(0, count, len(kinds)) for kind in rng.sample(kinds, len(kinds))][:count]
+
+
 def until(claim: Callable[[], bool], what: str, seconds: float = SECONDS_MAX, *, why: Callable[[], str] = str) -> None:
     """Asks again until it is so; a node that does not answer now may do so later. `why` is told when it never is."""
     deadline = time.monotonic() + seconds

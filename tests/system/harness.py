@@ -1,7 +1,8 @@
 """A node as an operating system sees it: a process with a data directory, two ports, a log, and signals that end it.
 
 Ports are chosen once, so that clients find a restarted node again. Everything a node prints is kept in one file across restarts;
-conftest.py shows the end of it beside a failed test. Not here: what is done to the disk below (lazy_disk.py) and the clients.
+conftest.py shows the end of it beside a failed test. A plain node is forked from a process that has its modules already (warm.py), unless
+its memory is what the test is about. Not here: what is done to the disk below (lazy_disk.py) and the clients.
 """
 
 import os
@@ -15,8 +16,10 @@ from types import TracebackType
 from typing import Self
 
 from ports import free_port
+from warm import Forked, warm
 
 ROOT = Path(__file__).parents[2]
+PENSTOCK = [sys.executable, "-m", "penstock"]
 READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
 
@@ -35,6 +38,7 @@ class Node:
         topic_settings: Mapping[str, object] | None = None,
         loop: str = "auto",
         host: str = "127.0.0.1",
+        is_warm: bool = True,
     ) -> None:
         self.data_directory = data_directory
         self.host = host
@@ -43,7 +47,8 @@ class Node:
         self.log = log or data_directory.with_name(data_directory.name + ".log")
         self._settings = dict(settings or {}) | {f"topic.{name}": value for name, value in (topic_settings or {}).items()}
         self._loop = loop
-        self._process: subprocess.Popen[bytes] | None = None
+        self._is_warm = is_warm
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -64,15 +69,20 @@ class Node:
     def spawn(self) -> Self:
         """Starts the process and does not wait for it."""
         assert not self.is_alive(), "it is running already"
-        with self.log.open("ab") as log:
+        command = self.command()
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
             self._said_before = log.tell()
-            self._process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=ROOT, env=_environment())
+            if self._is_warm and command[: len(PENSTOCK)] == PENSTOCK:
+                streams = [file.fileno() for file in (nothing, log, log)]
+                self._process = warm().start(command[len(PENSTOCK) :], streams, _environment(), str(ROOT))
+            else:
+                self._process = subprocess.Popen(command, stdin=nothing, stdout=log, stderr=log, cwd=ROOT, env=_environment())
         if self not in running:
             running.append(self)
         return self
 
     def command(self) -> list[str]:
-        command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(self.data_directory)]
+        command = [*PENSTOCK, "serve", "--data-dir", str(self.data_directory)]
         command += ["--kafka", self.bootstrap, "--http", f"{self.host}:{self.http_port}", "--loop", self._loop]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
@@ -111,7 +121,7 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def process(self) -> "subprocess.Popen[bytes]":
+    def process(self) -> "subprocess.Popen[bytes] | Forked":
         assert self._process is not None, "it was never started"
         return self._process
 
@@ -160,4 +170,5 @@ class Node:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    return kept | {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    paths = [str(ROOT / "src"), kept.get("PYTHONPATH", "")]
+    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 VERSION = "4.3.0"
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # Such programs end before the better compiler and collector pay.
 PLAY_SECONDS_MAX = 170
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -40,7 +41,7 @@ def play(program: Path, *arguments: str) -> dict[str, str]:
         jars = class_path()
     except LookupError as reason:
         pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
-    command = ["java", "-cp", jars, str(program), *arguments]
+    command = ["java", *QUICK, "-cp", jars, str(program), *arguments]
     played = subprocess.run(command, capture_output=True, text=True, timeout=PLAY_SECONDS_MAX, check=False)
     print(played.stdout, played.stderr)
     return dict(line.split("\t", 1) for line in played.stdout.splitlines() if "\t" in line)

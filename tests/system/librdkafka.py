@@ -6,7 +6,7 @@ Not here: claims.
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -29,9 +29,9 @@ def _named(config: Mapping[str, object]) -> dict[str, object]:
     return {key.replace("_", "."): value for key, value in config.items()}
 
 
-@cache
+@lru_cache(maxsize=3)
 def admin(bootstrap: str) -> AdminClient:
-    """Kept for good: an answer that is still awaited dies with its client."""
+    """Kept for a while, since tests ask often; not for good, since it goes on looking for a node that is gone."""
     return AdminClient({"bootstrap.servers": bootstrap}, logger=silence)
 
 
@@ -39,7 +39,8 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, replicas: int = 1
     """Creates the topic (config names with _ for .) and returns its name."""
     settings = {key: str(value) for key, value in _named(config).items()}
     wanted = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
-    admin(bootstrap).create_topics([wanted], request_timeout=SECONDS_MAX)[name].result(SECONDS_MAX)
+    asking = admin(bootstrap)  # By name: an answer that is still awaited dies with its client.
+    asking.create_topics([wanted], request_timeout=SECONDS_MAX)[name].result(SECONDS_MAX)
     return name
 
 

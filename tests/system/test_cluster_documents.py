@@ -5,14 +5,14 @@ Our own command prints what Kafka's kafka-topics prints, to the letter; and the 
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli.running import succeed
 from system.clusters import BOTH, CONTROLLER, Cluster, until
 from system.harness import ROOT
-from system.java_clients import tools_class_path
+from system.java_clients import QUICK, tools_class_path
 
 pytestmark = pytest.mark.paired
 
@@ -38,10 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def penstock(cluster: Cluster, *arguments: str) -> str:
-    command = [sys.executable, "-m", "penstock", *arguments, "--bootstrap", cluster.bootstrap]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    return succeed(*arguments, "--bootstrap", cluster.bootstrap)
 
 
 def kafka_topics(cluster: Cluster, *arguments: str) -> str:
@@ -49,7 +46,7 @@ def kafka_topics(cluster: Cluster, *arguments: str) -> str:
         jars = tools_class_path()
     except LookupError as reason:
         pytest.skip(f"needs Apache Kafka's tools: {reason}")
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, KAFKA_TOPICS, "--bootstrap-server", cluster.bootstrap, *arguments]
+    command = ["java", *QUICK, "-cp", jars, KAFKA_TOPICS, "--bootstrap-server", cluster.bootstrap, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout

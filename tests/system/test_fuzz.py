@@ -56,7 +56,7 @@ class Neighbour(threading.Thread):
 
 @pytest.mark.parametrize("frames", [10_000, pytest.param(300_000, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
 def test_spoilt_requests_are_answered_or_hung_up_on_and_the_node_lives(tmp_path: Path, frames: int) -> None:
-    with Node(tmp_path / "data", settings=SETTINGS) as node:
+    with Node(tmp_path / "data", settings=SETTINGS, is_warm=False) as node:
         address = ("127.0.0.1", node.kafka_port)
         librdkafka.make_topic(node.bootstrap, "steady")
         librdkafka.make_topic(node.bootstrap, "fuzzed")

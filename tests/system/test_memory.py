@@ -32,7 +32,7 @@ SETTINGS = {"memory.bytes.max": CAP_BYTES, "log.retention.check.interval.ms": 50
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     crowds.allow_many_connections()
-    with Node(tmp_path / "data", settings=SETTINGS) as node:
+    with Node(tmp_path / "data", settings=SETTINGS, is_warm=False) as node:
         librdkafka.make_topic(node.bootstrap, "crowded", PARTITIONS, **TOPIC)
         yield node
         assert node.is_alive()
@@ -114,7 +114,7 @@ def test_requests_whose_replies_nobody_reads_fit_under_the_cap(node: Node) -> No
 def test_half_requests_hold_no_memory_and_are_given_up(tmp_path: Path) -> None:
     """Each caller announces 90 MB, sends a few bytes and falls silent."""
     settings = SETTINGS | {"connections.max.stalled.ms": 2_000}
-    with Node(tmp_path / "data", settings=settings) as node:
+    with Node(tmp_path / "data", settings=settings, is_warm=False) as node:
         librdkafka.make_topic(node.bootstrap, "crowded", PARTITIONS)
         before = node.resident_bytes()
 
@@ -188,7 +188,7 @@ def test_thousands_of_idle_connections_cost_little(node: Node) -> None:
 
 
 def test_more_connections_than_allowed_are_turned_away_and_room_comes_back(tmp_path: Path) -> None:
-    with Node(tmp_path / "data", settings={"connections.max": 50}) as node:
+    with Node(tmp_path / "data", settings={"connections.max": 50}, is_warm=False) as node:
 
         async def crowd() -> int:
             async with crowds.silent_callers(address_of(node), 60) as lines:

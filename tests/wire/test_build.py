@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from quick_cc import quick_cc
 
 ROOT = Path(__file__).parents[2]
 COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows"}
@@ -51,7 +52,7 @@ def test_without_cython_the_build_succeeds_and_says_that_it_is_slower(checkout):
 
 @pytest.mark.needs("cc")
 def test_with_a_compiler_all_extensions_are_built(checkout):
-    built = build(checkout)
+    built = build(checkout, CC=quick_cc(checkout))
     assert built.returncode == 0, built.stderr
     assert {path.name.split(".")[0] for path in compiled_in(checkout)} == COMPILED, built.stderr
 

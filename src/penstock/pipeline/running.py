@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 TRIGGER = "1 second"  # Shorter ones fill two cores with four stages; a batch takes some 50 ms of work that does not shrink.
 LOOK_SECONDS = 0.2
-LAST_WORDS_SECONDS = 5.0  # How long the listener may lag behind a query that has ended.
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ class Run:
         return any(query.isActive for query in self._queries.values())
 
     def _end(self, name: str, query: "StreamingQuery", state: str) -> None:
-        self._listener.has_heard_the_end_of(query.runId, LAST_WORDS_SECONDS)
+        self._listener.hear_out(query)
         self.progress.stages[name].state = state
         self.progress.stages[name].rows_per_second = 0.0
 

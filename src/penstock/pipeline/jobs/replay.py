@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.options import Options, WrongOption
 from penstock.pipeline.pipeline import BatchContext, Job, JobOption, Pipeline
+from penstock.pipeline.progress import StageProgress
 from penstock.pipeline.stage import Context, FromFrame, Stage, ToFormat
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _drive(pipeline: Pipeline, context: BatchContext) -> None:
             stopping.set()
         if stage.batches and time.monotonic() - said_at >= SAY_SECONDS:
             said_at = time.monotonic()
-            context.say(f"{counted:,} rows written, {stage.lag or 0:,} to go, {stage.rows_per_second:,.0f} rows/s in the last batch")
+            context.say(how_far(stage))
 
     going.start()
     try:
@@ -167,6 +168,12 @@ def _drive(pipeline: Pipeline, context: BatchContext) -> None:
         going.stop()
     look()
     context.say(f"{counted:,} rows written" + ("; stopped, the next run goes on from here" if stopping.is_set() else ""))
+
+
+def how_far(stage: StageProgress) -> str:
+    """Of a batch that is done again Spark does not say how much is left behind it."""
+    left = "" if stage.lag is None else f" {stage.lag:,} to go,"
+    return f"{stage.rows_out:,} rows written,{left} {stage.rows_per_second:,.0f} rows/s in the last batch"
 
 
 def _claim(checkpoint: str, wish: Wish) -> None:

@@ -1,0 +1,147 @@
+"""`penstock` started from a process that has its modules already: it begins in milliseconds, and is a process all the same.
+
+The program below imports what most commands and nodes need, and then forks for each that it is asked for. The fork has its own arguments,
+variables, directory and standard streams, and ends as any process does. What importing does (a module that everybody else imports, say)
+cannot be seen this way: where starting is the point of a test, or memory is, it is `python -m penstock` all the same.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+REQUEST_BYTES_MAX = 1 << 17
+
+
+class Forked:
+    """One such process; what it does is called as in `subprocess.Popen`."""
+
+    def __init__(self, arguments: Sequence[str], line: socket.socket) -> None:
+        self.args = ["penstock", *arguments]
+        self.returncode: int | None = None
+        self._line = line
+        self.pid = int(line.recv(8))
+
+    def poll(self) -> int | None:
+        return self._ended(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # It ended just now.
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, seconds: float | None) -> int | None:
+        if self.returncode is None:
+            self._line.settimeout(seconds)
+            with suppress(TimeoutError, BlockingIOError):
+                code = self._line.recv(8)
+                assert code, "whoever started the process is gone"
+                self.returncode = int(code)
+                self._line.close()
+        return self.returncode
+
+
+class Warm:
+    """The process that starts them. It ends with the one that made it."""
+
+    def __init__(self) -> None:
+        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        command = [sys.executable, __file__, str(theirs.fileno())]
+        nowhere = subprocess.DEVNULL
+        with theirs:
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=kept, stdin=nowhere, stdout=nowhere)
+
+    def start(self, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str], directory: str) -> Forked:
+        """The streams are its input, output and errors; the caller closes them."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            asked = {"arguments": list(arguments), "environment": dict(environment), "directory": directory}
+            socket.send_fds(self._door, [json.dumps(asked).encode()], [*streams, theirs.fileno()])
+        return Forked(arguments, ours)
+
+
+@cache
+def warm() -> Warm:
+    return Warm()
+
+
+# In the other process.
+
+
+def serve(door: socket.socket) -> None:
+    """Returns in a fork that is to run a command."""
+    while True:
+        request, streams, _, _ = socket.recv_fds(door, REQUEST_BYTES_MAX, 4)
+        if not request:
+            sys.exit()
+        if os.fork() == 0:
+            door.close()
+            return watch(json.loads(request), streams)
+        for stream in streams:
+            os.close(stream)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+
+
+def watch(asked: dict[str, Any], streams: list[int]) -> None:
+    """Forks once more, and tells of the fork: its number, and how it ended. Meanwhile the first one answers the door."""
+    line = streams.pop()
+    pid = os.fork()
+    if pid == 0:
+        os.close(line)
+        return become(asked, streams)
+    for stream in streams:
+        os.close(stream)
+    with suppress(BrokenPipeError):
+        os.write(line, b"%d" % pid)
+        os.write(line, b"%d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os._exit(0)
+
+
+def become(asked: dict[str, Any], streams: list[int]) -> None:
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["directory"])
+    sys.argv = ["penstock", *asked["arguments"]]
+
+
+if __name__ == "__main__":
+    import uvloop  # noqa: F401
+
+    import penstock.cli.cluster
+    import penstock.cli.configs
+    import penstock.cli.consume
+    import penstock.cli.groups
+    import penstock.cli.log
+    import penstock.cli.produce
+    import penstock.cli.root
+    import penstock.cli.serve
+    import penstock.cli.topics
+    import penstock.cli.transactions
+    import penstock.server.process
+
+    sys.path.pop(0)  # The directory of this file, which a command does not have.
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    penstock.cli.main()
