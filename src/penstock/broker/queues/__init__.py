@@ -1,1 +1,1 @@
-"""Work queues on this node: ledgers over companion partitions, what the leader of a queue's partition does, and the facade for the doors."""
+"""Work queues on a node: ledgers over companion partitions, what the leader of a queue does, and the facade for the doors."""

@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.queues.calls import (
-    QUEUE_GROUP, Counts, Draft, Lent, Order, Peeked, QueueRefusal, QueueView, Redrive, RedriveTask, Sent, State, Verdict,
+    QUEUE_GROUP,
+    Counts,
+    Draft,
+    Lent,
+    Order,
+    Peeked,
+    QueueRefusal,
+    QueueView,
+    Redrive,
+    RedriveTask,
+    Sent,
+    State,
+    Verdict,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -60,7 +72,7 @@ class Queues:
         raise NotImplementedError
 
     async def peek(self, queue: str, *, states: Sequence[State] = (), count: int = 10, after: str = "") -> list[Peeked]:
-        """Messages in the order of the log, partition after partition, from behind the one with the id `after`. No states: all unfinished."""
+        """Messages in the order of the log, partition by partition, from behind the one with the id `after`. No states: all unfinished."""
         raise NotImplementedError
 
     async def find(self, queue: str, message_id: str) -> Peeked | None:
