@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows"}
+COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows", "_messages"}
 
 
 @pytest.fixture
