@@ -60,6 +60,10 @@ class ReplayedState(Protocol[C_contra, R]):
 
     def lapse(self, now: Instant, wall_ms: int) -> Decision[R]: ...
 
+
+class SnapshottedState(ReplayedState[C_contra, R], Protocol[C_contra, R]):
+    """One whose loading is sped up by a file beside its log (coordinators.py)."""
+
     def snapshot_pieces(self) -> Iterable[Sequence[R]]:
         """Records that replay into this state, one for each key. Between the pieces anything may be replayed."""
 
