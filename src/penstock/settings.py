@@ -176,6 +176,12 @@ class TopicConfig:
         "loses what that replica never had. Off: it waits for a replica that has everything, or for an operator's word.",
     )
 
+    queue_enabled: bool = _setting(
+        "queue.enabled", False,
+        reason="Use the topic as a work queue: it gets a ledger of who holds which message and what is done, kept as safe as its records. Off: "
+        "the ledger stays as it is, and a share group may still use it.",
+    )
+
     @property
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
@@ -346,6 +352,17 @@ class NodeSettings:
     group_consumer_migration_policy: str = _setting(
         "group.consumer.migration.policy", "bidirectional", choices=("bidirectional", "upgrade", "downgrade", "disabled"), dynamic=True,
         reason="Whether a running classic group becomes one of the new protocol when a member of that joins (upgrade), and goes back when the last such member leaves (downgrade).",
+    )
+    group_share_session_timeout_ms: int = _setting(
+        "group.share.session.timeout.ms", 45 * SECOND_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="A member of a share group that is not heard of for this long is taken for dead; a group's own share.session.timeout.ms holds against it.",
+    )
+    group_share_heartbeat_interval_ms: int = _setting(
+        "group.share.heartbeat.interval.ms", 5 * SECOND_MS, bounds=(1, INT_MAX), dynamic=True,
+        reason="How often members of share groups are told to send heartbeats, by which they hear of their partitions; a group's own share.heartbeat.interval.ms holds against it.",
+    )
+    group_share_max_size: int = _setting(
+        "group.share.max.size", 1_000, bounds=(1, INT_MAX), dynamic=True, reason="The most members of one share group.",
     )
     groups_max: int = _setting(
         "groups.max", 100_000, bounds=(1, INT_MAX), dynamic=True,

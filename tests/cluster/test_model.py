@@ -240,7 +240,11 @@ def the_least_size_is_lowered_and_the_eligible_stay(patch: pytest.MonkeyPatch) -
 
 def broken_move(patch: pytest.MonkeyPatch, spoil: Callable[[PartitionState, PartitionState], PartitionState]) -> None:
     moved = moving.moved
-    patch.setattr(drafting, "moved", lambda state, wish, now: spoil(state, moved(state, wish, now)))
+
+    def broken(states: Any, wishes: Any, now: Any) -> tuple[PartitionState, ...]:
+        return tuple(spoil(before, after) for before, after in zip(states, moved(states, wishes, now), strict=True))
+
+    patch.setattr(drafting, "moved", broken)
 
 
 def a_new_leader_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -260,11 +264,11 @@ def an_unclean_election_leaves_the_eligible(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_reassignment_ends_when_the_first_is_in_sync(patch: pytest.MonkeyPatch) -> None:
-    def broken(draft: PartitionState, now: Any) -> PartitionState:
+    def finished(draft: PartitionState) -> PartitionState:
         staying = tuple(n for n in draft.in_sync if n in draft.target)
         return draft._replace(replicas=draft.target, in_sync=staying, adding=(), removing=()) if staying else draft
 
-    patch.setattr(moving, "_finished_if_it_can_be", broken)
+    patch.setattr(moving, "_finished_if_they_can_be", lambda drafts, _: [finished(draft) for draft in drafts])
 
 
 def a_reassignment_is_given_up_whoever_has_everything(patch: pytest.MonkeyPatch) -> None:

@@ -342,7 +342,8 @@ class World:
         assert set(state.in_sync) <= set(state.replicas) and set(state.eligible) <= set(state.replicas), f"{name}: {state}"
         assert not set(state.in_sync) & set(state.eligible), f"{name}: {state}"
         least = min(int(self.scene.image.topics[name].overrides["min.insync.replicas"]), len(state.replicas))
-        assert not state.eligible or len(state.in_sync) < least, f"{name}: eligible though records are committed without them: {state}"
+        can_commit = state.leader != NO_NODE and len(state.in_sync) >= least
+        assert not state.eligible or not can_commit, f"{name}: eligible though records are committed without them: {state}"
         assert {*state.in_sync, *state.eligible} <= known.complete, f"{name}: only {known.complete} have everything: {state}"
         assert known.leaders.setdefault(state.leader_epoch, state.leader) == state.leader, f"{name}: two leaders in one epoch: {state}"
         live = [n for n in (*state.in_sync, *state.eligible) if nodes[n].is_live]

@@ -66,8 +66,8 @@ class Assignments:
             return
         node, image = self._node, self._node.image
         match record:
-            case records.TopicCreated() | records.PartitionsAdded():
-                topic = image.topics_by_id[record.topic_id]
+            case records.TopicCreated() | records.PartitionsAdded() | records.CompanionMade():
+                topic = image.topics_by_id[record.companion_id if isinstance(record, records.CompanionMade) else record.topic_id]
                 self._names[topic.topic_id] = topic.name
                 await self._open([(topic, index) for index in range(len(topic.partitions))], is_clean=True)
                 node.topic_pieces.forget(topic.name)  # Clients are told of partitions when they can be used.

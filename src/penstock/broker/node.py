@@ -44,7 +44,7 @@ from penstock.broker.reporting import Reporter
 from penstock.broker.together import together
 from penstock.broker.transactions import Transactions
 from penstock.cluster import records
-from penstock.cluster.commands import AddPartitions, Command, CreateTopics, RegisterNode, TakeProducerBlock, UnfenceNode
+from penstock.cluster.commands import AddPartitions, Command, CreateTopics, MakeCompanion, RegisterNode, TakeProducerBlock, UnfenceNode
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.promises import flush_defaults
@@ -345,7 +345,7 @@ class Node:
 
     async def submit(self, command: Command) -> tuple[Reply, ...]:
         """Has the controller decide, wherever it is, and waits until the decision holds here. Raises Refusal."""
-        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions):
+        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions | MakeCompanion):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new partitions (disk.free.bytes.min)")
         if self.stopped.done():
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"this node cannot go on: {self.stopped.result()}")

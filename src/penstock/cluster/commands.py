@@ -33,6 +33,13 @@ class CreateTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeCompanion:
+    """This topic needs a ledger. If it has one, it is answered as when that was made."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
 class MorePartitions:
     topic: str
     partitions: int  # In all, with those that are there.
@@ -160,7 +167,7 @@ class Settle:
 
 Command = (
     CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
-    | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle
+    | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle | MakeCompanion
 )  # fmt: skip
 
 # kind number -> (class, newest version this node writes and reads)
@@ -181,6 +188,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     14: (ElectLeaders, 1),
     15: (ReassignPartitions, 1),
     16: (Settle, 1),
+    17: (MakeCompanion, 1),
 }
 _CODEC: Codec[Command] = Codec(KINDS)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.cluster import records
+from penstock.cluster.companions import not_directly
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
@@ -59,6 +60,8 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
 
     overrides = _changed(held, command, listed)
     check_internal(name, defaults.with_overrides(overrides))
+    if topic is not None and image.data_of(topic.topic_id) is not None:
+        raise not_directly(name)
     if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return records.TopicConfigured(topic.topic_id, overrides)

@@ -116,6 +116,16 @@ class TopicCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class CompanionMade:
+    """A topic got a companion, which has its ledger: as many partitions, on the same replicas, under the same leaders, for good."""
+
+    topic_id: TopicId
+    companion_id: TopicId
+    partitions: tuple[Placement, ...]
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionsAdded:
     """They follow those that the topic has."""
 
@@ -179,7 +189,7 @@ class ProducerBlockTaken:
 
 
 OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeUnregistered
-OfTopic = TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
+OfTopic = TopicCreated | CompanionMade | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
 Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured
 
 # kind number -> (class, newest version this node writes and reads)
@@ -200,6 +210,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     14: (NodeUnregistered, 1),
     15: (PartitionsChanged, 1),
     16: (FlushPromised, 1),
+    17: (CompanionMade, 1),
 }
 _CODEC: Codec[Record] = Codec(KINDS)
 
