@@ -28,6 +28,10 @@ class AsyncBroker:
         return self._inner.bootstrap
 
     @property
+    def http_url(self) -> str:
+        return self._inner.http_url
+
+    @property
     def pid(self) -> int:
         return self._inner.pid
 
