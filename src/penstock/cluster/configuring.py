@@ -71,6 +71,8 @@ def check_internal(name: str, config: TopicConfig) -> None:
     """What nodes keep in a topic of their own is the last record of each key: age must never take one."""
     if name in INTERNAL_TOPICS and config.cleanup_policy != "compact":
         raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: its cleanup.policy is compact and stays so")
+    if name in INTERNAL_TOPICS and config.queue_enabled:
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: it cannot be used as a queue")
 
 
 def node_configured(image: ClusterImage, command: ConfigureNode) -> records.NodeConfigured:
