@@ -12,7 +12,7 @@ import click
 from penstock.cli.faults import Fault
 from penstock.cli.queue_lines import found_as_json, print_found, print_history, received_as_json
 from penstock.cli.queue_talking import queue_names, talk_to_queue, url_option
-from penstock.cli.spans import SPAN
+from penstock.cli.spans import span
 from penstock.cli.tables import print_json
 from penstock.cli.talking import json_option, pairs
 from penstock.cli.times import parse_time
@@ -27,9 +27,9 @@ SENT_AT_ONCE = 1_000
 @click.option("--body", "bodies", multiple=True, help="A message; may be repeated. Without it, each line of standard input is one.")
 @click.option("--key", help="The key of every message: those of one key share a partition.")
 @click.option("--priority", type=click.IntRange(0, 9), help="More is more urgent. [default: 4]")
-@click.option("--delay", type=SPAN, help="Deliver it so long from now.")
+@click.option("--delay", type=span, help="Deliver it so long from now.")
 @click.option("--at", "moment", metavar="TIME", help="Deliver it then: ISO 8601, or @ and milliseconds.")
-@click.option("--ttl", type=SPAN, help="Drop it when nobody took it by then.")
+@click.option("--ttl", type=span, help="Drop it when nobody took it by then.")
 @click.option("--group", default="", help="FIFO queues: whose order counts.")
 @click.option("--dedup", default="", help="A second message with this id, within the queue's window, is not stored.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header of every message; may be repeated.")
@@ -62,8 +62,8 @@ def send(
 @click.command()
 @click.argument("name", shell_complete=queue_names)
 @click.option("--max", "count", type=click.IntRange(1, 1_000), default=1, show_default=True, help="So many at most.")
-@click.option("--wait", type=SPAN, default="0", show_default=True, help="Wait for the first one so long.")
-@click.option("--lease", type=SPAN, help="How long they are yours; the queue's own if left out.")
+@click.option("--wait", type=span, default="0", show_default=True, help="Wait for the first one so long.")
+@click.option("--lease", type=span, help="How long they are yours; the queue's own if left out.")
 @click.option("--ack", "then", flag_value="ack", help="Finish them once they are printed.")
 @click.option("--hold", "then", flag_value="hold", help="Leave them leased: nobody else gets them until the lease ends.")
 @url_option

@@ -11,9 +11,8 @@ import click
 
 from penstock.cli.faults import Fault
 from penstock.client.complaints import ClientError
-from penstock.client.queues import AsyncQueue
+from penstock.client.queues import AsyncQueue, Unreachable, async_list_queues
 from penstock.client.queues.caller import URL_DEFAULT, URL_VARIABLE
-from penstock.client.queues.listing import async_list_queues
 
 T = TypeVar("T")
 
@@ -46,6 +45,8 @@ def talking(whole: Callable[[], Awaitable[T]]) -> T:
 
     try:
         return asyncio.run(inner())
+    except Unreachable as failure:
+        raise Fault(failure.problem, f"start a node with penstock serve, or name one with --url or {URL_VARIABLE}") from None
     except ClientError as failure:
         raise Fault(failure.problem, failure.advice) from None
 

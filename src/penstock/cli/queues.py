@@ -12,7 +12,7 @@ from penstock.cli.queue_lines import shown_setting
 from penstock.cli.queue_messages import cancel, find, peek, receive, send
 from penstock.cli.queue_redrive import redrive
 from penstock.cli.queue_talking import queue_names, talk_to_queue, talking, url_option
-from penstock.cli.spans import SPAN
+from penstock.cli.spans import span
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import json_option, pairs
 from penstock.cli.times import parse_time, spoken
@@ -43,13 +43,13 @@ for command in (send, receive, peek, find, cancel, redrive):
 def choices(command: Any) -> Any:
     """The options that say how a queue treats its messages."""
     for option in reversed([
-        click.option("--lease", type=SPAN, help="How long a message is lent for. [default: 30s]"),
+        click.option("--lease", type=span, help="How long a message is lent for. [default: 30s]"),
         click.option("--deliveries", type=click.IntRange(0, 1000), help="Failed deliveries until a message is a dead letter; 0: never."),
         click.option("--dead-letters", metavar="QUEUE", help="Where those go; without it they are dropped."),
-        click.option("--backoff", type=SPAN, help="The wait after a first failure; it doubles with each one."),
-        click.option("--backoff-max", type=SPAN, help="The longest such wait."),
-        click.option("--delay", type=SPAN, help="Of messages that say nothing."),
-        click.option("--ttl", type=SPAN, help="After which a message that nobody took is dropped."),
+        click.option("--backoff", type=span, help="The wait after a first failure; it doubles with each one."),
+        click.option("--backoff-max", type=span, help="The longest such wait."),
+        click.option("--delay", type=span, help="Of messages that say nothing."),
+        click.option("--ttl", type=span, help="After which a message that nobody took is dropped."),
         click.option("--keep/--no-keep", default=None, help="Keep what is done in the log, for rewind."),
         click.option("--limit", type=click.IntRange(0), help="Unfinished messages of one partition at most; 0: no limit."),
         click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="Any setting of its topic; may be repeated."),

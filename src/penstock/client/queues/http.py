@@ -9,6 +9,7 @@ A cancelled request closes its connection, which tells the node that nobody wait
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -201,8 +202,13 @@ async def _connect(address: Address) -> _Connection:
     except TimeoutError:
         raise Lost(f"{address.text} has not answered for {CONNECT_SECONDS:g} s", was_sent=False) from None
     except OSError as problem:  # Every kind of it: refused, no such host, no route, a certificate that nobody vouches for.
-        raise Lost(f"{address.text} cannot be reached: {problem.strerror or problem}", was_sent=False) from None
+        raise Lost(f"{address.text} cannot be reached: {_words(problem)}", was_sent=False) from None
     return connection
+
+
+def _words(problem: OSError) -> str:
+    """The system's own; asyncio puts the address in their place, which is said already."""
+    return os.strerror(problem.errno) if isinstance(problem, ConnectionError) and problem.errno else str(problem.strerror or problem)
 
 
 def _request(address: Address, path: str, headers: Mapping[str, str], body: bytes) -> bytes:

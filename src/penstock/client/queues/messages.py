@@ -3,7 +3,7 @@
 | say | when | then |
 |---|---|---|
 | `ack()` | it is done | it is finished |
-| `nack(delay=, reason=)` | it failed, and may be tried again | ready again after the delay, or the queue's backoff; too often: a dead letter |
+| `nack(delay=, reason=)` | it failed, and may be tried again | ready again after the delay or the queue's backoff; at last a dead letter |
 | `reject(reason)` | it can never succeed | a dead letter at once |
 | `extend(seconds)` | the work takes longer | the lease ends so long from now |
 | `release()` | nobody worked on it | ready again at once, and no failure |
