@@ -1,7 +1,8 @@
 """The shapes of requests: which members an action takes, of what type, and which of them it must have.
 
 A shape says what is true of every request of an action, whatever its queue: members, types, what is required. Ranges and rules that need
-the queue stand with the actions. As at AWS, a member that is null is a member that is not there, and one that nobody knows is not looked at.
+the queue stand with the actions. As at AWS, a null is as good as nothing, and a
+member that nobody knows is not looked at.
 """
 
 import binascii
