@@ -13,7 +13,7 @@ QUEUE_GROUP = "$queue"  # Whose ledger the SQS door and the Python door share. I
 Token = Hashable
 
 COUNT_MAX = 1_000  # Messages of one Take, and items of one Settle: what one decision writes fits into a batch, and holds nobody up.
-RANGE_MAX = 100_000  # Messages of all ranges of one Settle.
+RANGE_MAX = 10_000  # Messages of all ranges of one Settle, and of one ReleaseAll.
 GROUP_BYTES_MAX = 249  # Of a group's name.
 WHO_BYTES_MAX = 64  # Longer names of workers are cut.
 REASON_BYTES_MAX = 200  # Longer reasons are cut.
@@ -147,5 +147,5 @@ class Abandoned:
     token: Token
 
 
-OfGroup = Take | Settle | ReleaseAll | Cancel | Purge | Pause | Resume | Rewind | Start | Forget | Buried
-Command = OfGroup | Trimmed | Abandoned
+OfLedger = Take | Settle | ReleaseAll | Cancel | Purge | Pause | Resume | Rewind | Forget | Buried  # One that is there.
+Command = OfLedger | Start | Trimmed | Abandoned

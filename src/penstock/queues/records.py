@@ -9,7 +9,7 @@ used again for something else. Texts (who, why) stand once behind the entries th
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, assert_never
@@ -138,7 +138,7 @@ def decode(key: bytes, value: bytes | None) -> Record:
         version = _KIND.unpack_from(value)[0]
         if version != VERSION:
             raise _unknown(f"{Kind(number).name.lower()} record", version)
-        return _READERS[Kind(number)](str(key[_KIND.size :], "utf-8"), value)
+        return _READERS[number](str(key[_KIND.size :], "utf-8"), value)
     except (struct.error, UnicodeDecodeError, ValueError, IndexError) as wrong:
         raise BrokenPromise(f"a record of a queue's ledger does not read back: {wrong}") from None
 
@@ -233,10 +233,16 @@ def _read_turned(group: str, value: bytes) -> Turned:
 
 
 def _read_piece(_: str, value: bytes) -> CheckpointPiece:
-    return CheckpointPiece(*_PIECE.unpack_from(value, _KIND.size), value[_KIND.size + _PIECE.size :])
+    at, number, is_last = _PIECE.unpack_from(value, _KIND.size)
+    return CheckpointPiece(at, number, is_last, value[_KIND.size + _PIECE.size :])
 
 
-_READERS = {Kind.LEASED: _read_leased, Kind.CHANGED: _read_changed, Kind.TURNED: _read_turned, Kind.PIECE: _read_piece}
+_READERS: dict[int, Callable[[str, bytes], Record]] = {
+    Kind.LEASED: _read_leased,
+    Kind.CHANGED: _read_changed,
+    Kind.TURNED: _read_turned,
+    Kind.PIECE: _read_piece,
+}
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> bytes:

@@ -9,6 +9,7 @@ class Code(IntEnum):
     GONE = 1  # Finished before.
     LOST = 2  # The lease has lapsed, or the message was given to somebody else.
     UNKNOWN = 3  # There is no such message, or it was never given to anybody.
+    TOO_LONG = 4  # A lease lasts twelve hours at most, all extensions included; it has its old deadline still.
 
 
 class Fault(IntEnum):

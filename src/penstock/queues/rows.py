@@ -22,9 +22,9 @@ class Row(NamedTuple):
     who: bytes  # By whom.
 
 
-def pack(state: int, attempts: int, lease: int, when: int, place: int, first_ms: int, taken_ms: int, who: bytes) -> bytes:
-    return ROW.pack(state, attempts, lease, when, place, first_ms, taken_ms) + who
+def packed(row: Row) -> bytes:
+    return ROW.pack(*row[:-1]) + row.who
 
 
 def read(row: bytes) -> Row:
-    return Row(*ROW.unpack_from(row), row[ROW.size :])
+    return Row._make((*ROW.unpack_from(row), row[ROW.size :]))

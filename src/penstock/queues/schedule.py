@@ -21,7 +21,7 @@ class Buckets:
 
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
-        self._entries: dict[int, array[int]] = {}
+        self._entries: "dict[int, array[int]]" = {}
         self._order: list[int] = []  # A heap of the numbers of buckets.
 
     def add(self, when_ms: int, offset: int) -> None:
@@ -38,12 +38,12 @@ class Buckets:
         """When the first bucket begins."""
         return self._order[0] * self.width_ms if self._order else None
 
-    def take(self) -> tuple[int, array[int]]:
+    def take(self) -> "tuple[int, array[int]]":
         """The end of the first bucket, and what was in it."""
         number = heappop(self._order)
         return (number + 1) * self.width_ms, self._entries.pop(number)
 
-    def copies(self) -> list[array[int]]:
+    def copies(self) -> "list[array[int]]":
         return [entries[:] for entries in self._entries.values()]
 
 
@@ -96,15 +96,10 @@ class Schedule:
         return _entries(near, pieces)
 
     def _expand(self, wall_ms: int) -> None:
-        """The heap gets everything up to the first bucket that is still to come."""
+        """The heap gets the next second that has anything in it, if that has begun."""
         while not self._near:
-            for number, level in enumerate(self._levels):
-                first_ms = level.first_ms
-                if first_ms is not None:
-                    break
-            else:
-                return
-            if first_ms > wall_ms:
+            number = next((number for number, level in enumerate(self._levels) if level.first_ms is not None), None)
+            if number is None or (self._levels[number].first_ms or 0) > wall_ms:
                 return
             self._take_apart(number)
 
@@ -120,7 +115,7 @@ class Schedule:
             finer_level.add(entries[at], entries[at + 1])
 
 
-def _entries(near: list[int], pieces: list["array[int]"]) -> Iterator[tuple[int, int]]:
+def _entries(near: list[int], pieces: "list[array[int]]") -> Iterator[tuple[int, int]]:
     for entry in near:
         yield entry >> OFFSET_BITS, entry & _OFFSET_MASK
     for piece in pieces:

@@ -1,0 +1,88 @@
+"""What is told about messages to those who only look."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from penstock.queues import history
+from penstock.queues.lanes import entry_of
+from penstock.queues.ledger import Ledger
+from penstock.queues.messages import Messages
+from penstock.queues.rows import read
+from penstock.queues.states import State
+from penstock.queues.views import Counts, LetterOwed, MessageView
+
+if TYPE_CHECKING:
+    from penstock.queues.state import LedgerState
+
+LOOKED_AT_MAX = 20_000  # Messages that one peek passes over.
+
+# Bytes of memory that one of each takes, about, as benchmarks/ledger.py measures them.
+_ROW, _KEPT, _DELAY, _DEDUP, _CHUNK = 260, 240, 20, 260, 260
+
+
+def letter(ledger: Ledger, offset: int) -> LetterOwed:
+    row, failures = read(ledger.rows[offset]), history.failures(ledger.failures.get(offset, b""))
+    return LetterOwed(ledger.group, offset, row.attempts, row.when, failures[-1].reason if failures else "", failures)
+
+
+def counts(ledger: Ledger, messages: Messages) -> Counts:
+    assert ledger.ready is not None
+    done, end = ledger.done, messages.learned_end
+    unfinished = max(end - done.base - done.bits.count, 0)
+    delayed = messages.waiting.count_without(done) + ledger.ready.retrying.count
+    burying = len(ledger.burying)
+    return Counts(
+        ready=max(unfinished - ledger.leased - delayed - burying, 0), leased=ledger.leased, delayed=delayed, burying=burying,
+        oldest_ms=messages.written_ms(done.base) if unfinished else 0, finished=ledger.finished, dropped=ledger.dropped,
+        is_paused=ledger.is_paused, base=done.base, end=end,
+    )  # fmt: skip
+
+
+def find(ledger: Ledger, messages: Messages, offset: int, wall_ms: int) -> MessageView | None:
+    if not 0 <= offset < max(messages.learned_end, ledger.done.base):
+        return None
+    if offset in ledger.done:
+        return MessageView(offset, State.DONE)
+    packed = ledger.rows.get(offset)
+    if packed is None:
+        is_delayed = offset in messages.waiting or offset in messages.duplicates
+        return MessageView(
+            offset, State.DELAYED if is_delayed else State.READY, is_blocked=not is_delayed and _is_blocked(ledger, offset, offset)
+        )
+    row = read(packed)
+    state = State(row.state)
+    if state is State.READY and row.when > wall_ms:
+        state = State.DELAYED
+    is_blocked = state is State.READY and _is_blocked(ledger, offset, row.place)
+    return MessageView(
+        offset, state, row.attempts, row.lease, row.when, row.first_ms, row.who.decode(errors="replace"), is_blocked,
+        history.failures(ledger.failures.get(offset, b"")),
+    )  # fmt: skip
+
+
+def peek(ledger: Ledger, messages: Messages, states: tuple[State, ...], first: int, wall_ms: int) -> Iterator[MessageView]:
+    for offset in islice(_unfinished(ledger, first, messages.learned_end), LOOKED_AT_MAX):
+        view = find(ledger, messages, offset, wall_ms)
+        if view is not None and view.state in states:
+            yield view
+
+
+def held_bytes(state: "LedgerState") -> int:
+    messages = state.messages
+    shared = len(messages.kept) * _KEPT + len(messages.delays) * _DELAY + len(messages.expiries) * _DELAY + len(state.window) * _DEDUP
+    return shared + sum(
+        len(ledger.rows) * _ROW + ledger.failures_bytes + len(ledger.done.bits.chunks) * _CHUNK for ledger in state.ledgers.values()
+    )
+
+
+def _unfinished(ledger: Ledger, first: int, end: int) -> Iterator[int]:
+    for start, stop in ledger.done.gaps(first, end):
+        yield from range(start, stop)
+
+
+def _is_blocked(ledger: Ledger, offset: int, place: int) -> bool:
+    if ledger.ready is None or not ledger.ready.policy.is_fifo:
+        return False
+    group = ledger.ready.group_of(offset)
+    return group is not None and ledger.ready.head(group) != entry_of(place, offset)
