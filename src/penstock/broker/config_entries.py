@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.cluster.records import EVERY_NODE
-from penstock.settings import DYNAMIC_SETTINGS, INT_MAX, NODE_SETTINGS, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, Setting, TopicConfig
+from penstock.settings import (
+    DYNAMIC_SETTINGS,
+    INHERITED_SETTINGS,
+    INT_MAX,
+    NODE_SETTINGS,
+    TOPIC_PREFIX,
+    TOPIC_SETTINGS,
+    NodeSettings,
+    Setting,
+    TopicConfig,
+)
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import ConfigType, Source
 
@@ -65,7 +75,7 @@ def node_entries(node: "Node") -> list[ConfigEntry]:
     """Of this node: all that it was started with, and all that its topics start from."""
     below = _node_layers(node)
     own = [(name, setting, _NODE_DEFAULTS[name]) for name, setting in NODE_SETTINGS.items()]
-    inherited = [(TOPIC_PREFIX + name, setting, _TOPIC_DEFAULTS[name]) for name, setting in TOPIC_SETTINGS.items()]
+    inherited = [(name, setting, _TOPIC_DEFAULTS[setting.name]) for name, setting in INHERITED_SETTINGS.items()]
     entries = []
     for name, setting, default in own + inherited:
         layers = (*_layers(name, setting, below), Layer(name, default, Source.DEFAULT))

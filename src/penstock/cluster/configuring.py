@@ -21,7 +21,7 @@ from penstock.wire.configs import Operation
 
 MIN_INSYNC = "min.insync.replicas"
 AGREED_ON = (MIN_INSYNC, "flush", "flush.messages")  # Settings of topics that no node has for itself alone.
-VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol.
+VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol; some settings have a bound of their own.
 
 # Kafka's settings that are lists and that we only keep.
 _KEPT_LISTS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"} & KAFKA_NAMES_WITHOUT_EFFECT
@@ -97,8 +97,10 @@ def _changed(held: Mapping[str, str], command: ConfigureTopic | ConfigureNode, l
     """`listed` tells the list that a setting holds now, None for one that is no list."""
     overrides = {} if command.replaces_all else dict(held)
     for name, operation, value in command.changes:
-        if len(value.encode()) > VALUE_BYTES_MAX:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {VALUE_BYTES_MAX} bytes")
+        known = TOPIC_SETTINGS.get(name)
+        bytes_max = VALUE_BYTES_MAX if known is None or known.bytes_max is None else known.bytes_max
+        if len(value.encode()) > bytes_max:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {bytes_max} bytes")
         if operation is Operation.DELETE:
             overrides.pop(name, None)
         elif operation is Operation.SET:

@@ -13,6 +13,7 @@ from penstock.broker.calls import Call
 from penstock.broker.config_entries import ConfigEntry, every_node_entries, node_entries, topic_entries
 from penstock.broker.config_resources import configured_node, not_configurable
 from penstock.broker.patience import Patience
+from penstock.cluster.configuring import VALUE_BYTES_MAX
 from penstock.cluster.image import Topic
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import check_topic_name
@@ -25,6 +26,7 @@ from penstock.wire.describe_configs import ConfigResult, ConfigRow, encode_confi
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+LONG_TEXTS_FROM = 4
 WITHOUT_SETTINGS = (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
 
 
@@ -71,8 +73,12 @@ class Describing:
 
     def _row(self, entry: ConfigEntry) -> ConfigRow:
         documentation = entry.documentation if self._has_documentation else None
-        synonyms = entry.layers if self._has_synonyms else ()
-        return ConfigRow(entry.name, entry.value, entry.is_read_only, entry.source, entry.config_type, documentation, synonyms)
+        synonyms = [(layer.name, self._told(layer.value), layer.source) for layer in entry.layers] if self._has_synonyms else ()
+        return ConfigRow(entry.name, self._told(entry.value), entry.is_read_only, entry.source, entry.config_type, documentation, synonyms)
+
+    def _told(self, value: str) -> str | None:
+        """Longer texts don't fit the older versions, which leave them out."""
+        return value if self._version >= LONG_TEXTS_FROM or len(value.encode()) <= VALUE_BYTES_MAX else None
 
 
 def _described(node: "Node", kind: int, name: str) -> Topic | NodeId:
