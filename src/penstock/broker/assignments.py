@@ -223,6 +223,7 @@ class Assignments:
         node.flusher.request(partition)  # What it took as a follower may not be flushed.
         node.groups.partition_led(partition)
         node.transactions.partition_led(partition)
+        node.ledgers.partition_led(partition)
         if partition.log.failure is not None:  # Then another had better lead.
             node.carry_out(partition, partition.failed(partition.log.failure, now))
 
@@ -263,6 +264,7 @@ class Assignments:
         node = self._node
         node.groups.partition_left(partition)
         node.transactions.partition_left(partition)
+        node.ledgers.partition_left(partition)
         effects = partition.leader.step(Resigned(NOT_LEADING), node.env.now())
         partition.follow(partition.epoch)
         node.carry_out(partition, effects, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -294,6 +296,7 @@ class Assignments:
         node.topic_pieces.forget(partition.topic)
         node.groups.partition_left(partition)
         node.transactions.partition_left(partition)
+        node.ledgers.partition_left(partition)
         node.replica_fetching.leave(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.log.abandon()

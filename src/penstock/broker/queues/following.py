@@ -5,7 +5,7 @@ memory is read at once; what is not, or is much, is read beside everything else,
 Where the log begins later than the ledger thinks (DeleteRecords, retention), the ledger is told (`Trimmed`).
 """
 
-import logging
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,6 @@ from penstock.vocabulary import Buffer, Offset
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-log = logging.getLogger("penstock")
-
 READ_BYTES = 256 * KIB
 READS_AT_ONCE = 4  # A megabyte of small messages takes some milliseconds.
 
@@ -34,28 +32,37 @@ class Following:
         self._state: LedgerState | None = None
         self._on_news = on_news  # There may be something to be taken.
         self._on_trimmed = on_trimmed  # The log begins there now.
-        self._start = int(data.log.start_offset)  # As the ledger knows it.
+        self._start = 0  # As the ledger knows it.
         self._is_reading = False
+        self._moved = asyncio.Event()  # The watermark did, or the leadership.
 
     async def catch_up(self, state: LedgerState) -> None:
-        """Teaches a state that is being loaded all that there is now. Raises DiskFailed."""
-        patience = Patience(self._node.env)
-        while self._is_behind(state):
-            self._learn(state, await self._read_later(state))
-            await patience.pause_if_over()
+        """Teaches a state that is being loaded all that there is now: all that an earlier leader may have lent. Raises DiskFailed."""
+        patience, data = Patience(self._node.env), self._data
+        data.watchers[self] = None
+        while data.leader is not None and not data.is_deleted:
+            self._moved.clear()
+            while self._is_behind(state):
+                self._learn(state, await self._read_later(state))
+                await patience.pause_if_over()
+            if data.leader is None or data.leader.may_tell_end:
+                return
+            await self._moved.wait()
 
-    def begin(self, state: LedgerState, known_start: int) -> None:
-        """The state answers from now on. `known_start` is where it thinks that the log begins."""
-        self._state, self._start = state, known_start
+    def begin(self, state: LedgerState) -> None:
+        """The state answers from now on."""
+        self._state = state
         self._data.watchers[self] = None
         self.advanced(self._data, 0)
 
     def end(self) -> None:
         self._state = None
+        self._moved.set()
         self._data.watchers.pop(self, None)
 
     def advanced(self, partition: Partition, grown_bytes: int) -> None:
         state = self._state
+        self._moved.set()
         if state is None or partition.is_deleted or partition.leader is None:
             return
         self.look_at_start()
@@ -116,6 +123,8 @@ class Following:
     def _learn(self, state: LedgerState, content: Buffer) -> None:
         first = state.learned_end
         if not content:
+            if self._data.log.start_offset <= first < self._data.last_stable_offset:
+                state.learn((), int(self._data.last_stable_offset))  # Compaction took all that was left.
             return
         aborted = self._data.aborted(first, self._data.last_stable_offset) if self._data.has_aborted_after(first) else ()
         entries, end_offset = entries_of(content, first, aborted)

@@ -1,0 +1,40 @@
+"""Taking messages of one or several partitions that this node leads.
+
+Whoever comes while something is ready, and nobody waits before them, is served at once; otherwise they stand in line at all of the
+partitions, and the first that has something serves them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.broker.queues.calls import Code, Lent, QueueRefusal
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.lines import Served, Waiter, Wish
+
+
+async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> list[Lent]:
+    """What can be lent, once that is durable; nothing, when there was nothing for so long. The first place is asked first.
+
+    Raises NotHere where the leadership ends meanwhile, or QueueRefusal.
+    """
+    waiter = Waiter(wish, places, waits=wait_s > 0)
+    place = next((each for each in places if each.is_ready(wish.group)), None)
+    timer = asyncio.get_running_loop().call_later(wait_s, waiter.time_is_up) if wait_s > 0 else None
+    try:
+        (place or places[0]).serve(waiter)  # Also where nothing seems ready: only the ledger can tell why.
+        served = await waiter.heard
+    finally:
+        waiter.leave()
+        waiter.heard.cancel()
+        if timer is not None:
+            timer.cancel()
+    if served is None:
+        return []
+    _check_limit(served, wish.group)
+    return await served.queue.lend(wish.group, served.taken.deliveries)
+
+
+def _check_limit(served: Served, group: str) -> None:
+    """As SQS has it: a standard queue says so, a FIFO queue has nothing more to give."""
+    if served.taken.is_over_limit and not served.taken.deliveries and not served.queue.policy_of(group).is_fifo:
+        raise QueueRefusal(Code.IN_FLIGHT_LIMIT, "as many messages of the queue are lent as may be: finish some first")
