@@ -19,14 +19,17 @@ class Choices(TypedDict, total=False):
     dead_letters: str  # The queue for those; without one they are dropped.
     backoff: Span  # How long a message waits after its first failure; twice that after the next, and so on.
     backoff_max: Span
+    lenient: bool  # Whether a worker whose lease has lapsed may still finish its message.
     fifo: bool  # In the order of sending, by group.
     dedup_window: Span  # For how long a dedup id counts.
     priorities: bool
+    starvation_every: int  # Every so manieth delivery goes to the oldest message, whatever its priority; 0: never.
     fair: bool  # A group that takes more than its share waits for the others.
     delay: Span  # Of messages that say nothing.
     ttl: Span  # Of messages that say nothing.
     keep: bool  # What is done stays in the log, and can be had again by rewind().
     limit: int  # Unfinished messages of one partition at most; 0: no limit.
+    when_full: str  # "refuse" or "wait".
     settings: Mapping[str, str]  # Any of the topic's, by their own names.
 
 
@@ -50,9 +53,9 @@ def _span(value: Any, name: str) -> str:
     return str(milliseconds(value, name))
 
 
-def _name(value: object, name: str) -> str:
+def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be the name of a queue, not {value!r}")
+        raise TypeError(f"{name} must be text, not {value!r}")
     return value
 
 
@@ -60,17 +63,20 @@ def _name(value: object, name: str) -> str:
 TABLE: dict[str, tuple[str, Callable[[Any, str], str]]] = {
     "lease": ("queue.lease.ms", _span),
     "deliveries": ("queue.deliveries.max", _number),
-    "dead_letters": ("queue.dead.letter", _name),
-    "backoff": ("queue.backoff.ms", _span),
+    "dead_letters": ("queue.dead.letter", _text),
+    "backoff": ("queue.backoff.min.ms", _span),
     "backoff_max": ("queue.backoff.max.ms", _span),
+    "lenient": ("queue.lenient", _truth),
     "fifo": ("queue.fifo", _truth),
     "dedup_window": ("queue.dedup.window.ms", _span),
     "priorities": ("queue.priorities", _truth),
+    "starvation_every": ("queue.starvation.every", _number),
     "fair": ("queue.fair", _truth),
     "delay": ("queue.delay.ms", _span),
     "ttl": ("queue.ttl.ms", _span),
     "keep": ("queue.retention", _kept),
     "limit": ("queue.ready.max", _number),
+    "when_full": ("queue.when.full", _text),
 }
 COUNTS = ("partitions", "replicas")
 
