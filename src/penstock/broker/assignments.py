@@ -82,7 +82,7 @@ class Assignments:
             case records.PartitionsChanged():
                 for change in record.changes:
                     self._changed(image.topics_by_id[change.topic_id], change.partition)
-            case records.ClusterFormed() | records.TopicBuried() | records.ProducerBlockTaken():
+            case records.ClusterFormed() | records.TopicBuried() | records.ProducerBlockTaken() | records.GroupConfigured():
                 pass
             case _:
                 node.topic_pieces.forget_all()  # A node came or went: it stands in the rows of every partition that it has.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from penstock.cluster.configuring import ConfigureNode, ConfigureTopic
+from penstock.cluster.configuring import ConfigureGroup, ConfigureNode, ConfigureTopic
 from penstock.cluster.plain import Codec, UnknownKind
 from penstock.cluster.records import BROKER, CONTROLLER
 from penstock.errors import ErrorCode, Refusal
@@ -168,6 +168,7 @@ class Settle:
 Command = (
     CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
     | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle | MakeCompanion
+    | ConfigureGroup
 )  # fmt: skip
 
 # kind number -> (class, newest version this node writes and reads)
@@ -189,6 +190,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     15: (ReassignPartitions, 1),
     16: (Settle, 1),
     17: (MakeCompanion, 1),
+    18: (ConfigureGroup, 1),
 }
 _CODEC: Codec[Command] = Codec(KINDS)
 

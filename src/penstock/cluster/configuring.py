@@ -1,4 +1,4 @@
-"""Changing what a topic or a node was told otherwise than its default: from the overrides that hold to those that will.
+"""Changing what a topic, a node or a group was told otherwise than its default: from the overrides that hold to those that will.
 
 Two manners, as Kafka has them. Changes: set, delete, append to and subtract from a list; what is not named stays. Or `replaces_all`: what
 is not named goes back to its default. One bad name or value and nothing of the command is stored. A name that is deleted need not be known,
@@ -15,7 +15,15 @@ from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, TopicConfig
+from penstock.settings import (
+    DYNAMIC_SETTINGS,
+    KAFKA_NAMES_WITHOUT_EFFECT,
+    TOPIC_PREFIX,
+    TOPIC_SETTINGS,
+    GroupConfig,
+    NodeSettings,
+    TopicConfig,
+)
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import Operation
 
@@ -43,6 +51,13 @@ class ConfigureTopic:
 @dataclass(frozen=True, slots=True)
 class ConfigureNode:
     node_id: NodeId  # Or EVERY_NODE.
+    changes: tuple[Change, ...]
+    replaces_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureGroup:
+    group: str
     changes: tuple[Change, ...]
     replaces_all: bool = False
 
@@ -93,7 +108,22 @@ def node_configured(image: ClusterImage, command: ConfigureNode) -> records.Node
     return records.NodeConfigured(command.node_id, overrides)
 
 
-def _changed(held: Mapping[str, str], command: ConfigureTopic | ConfigureNode, listed: Callable[[str], str | None]) -> dict[str, str]:
+def group_configured(image: ClusterImage, settings: NodeSettings, command: ConfigureGroup) -> records.GroupConfigured:
+    """A group is told something before it has members, as at Kafka; so how many are told anything is bounded as groups are."""
+    if not command.group or len(command.group.encode()) > VALUE_BYTES_MAX:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"name a group, in {VALUE_BYTES_MAX} bytes at most")
+    held = image.group_configs.get(command.group, {})
+    overrides = _changed(held, command, lambda _: None)
+    GroupConfig.checked(settings, overrides)
+    if overrides and not held and len(image.group_configs) >= settings.groups_max:
+        reason = f"{settings.groups_max} groups have settings of their own (groups.max): take those of others away first"
+        raise Refusal(ErrorCode.POLICY_VIOLATION, reason)
+    return records.GroupConfigured(command.group, overrides)
+
+
+def _changed(
+    held: Mapping[str, str], command: ConfigureTopic | ConfigureNode | ConfigureGroup, listed: Callable[[str], str | None]
+) -> dict[str, str]:  # fmt: skip
     """`listed` tells the list that a setting holds now, None for one that is no list."""
     overrides = {} if command.replaces_all else dict(held)
     for name, operation, value in command.changes:

@@ -31,7 +31,15 @@ from penstock.cluster.commands import (
     UnregisterNode,
 )
 from penstock.cluster.companions import made_for, not_directly, reconfigured, wants_companion
-from penstock.cluster.configuring import MIN_INSYNC, ConfigureNode, ConfigureTopic, node_configured, topic_configured
+from penstock.cluster.configuring import (
+    MIN_INSYNC,
+    ConfigureGroup,
+    ConfigureNode,
+    ConfigureTopic,
+    group_configured,
+    node_configured,
+    topic_configured,
+)
 from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, Topic
@@ -58,6 +66,7 @@ class Controller:
     partitions_default: int
     partitions_max: int
     replication_default: int = 1
+    settings: NodeSettings = field(default_factory=NodeSettings)
     internal_replication: Mapping[str, int] = field(default_factory=dict)  # Of the cluster's own topics, by name.
     gives_leadership_back: bool = True  # To the first replica, when it is in sync again.
     imbalance_check_s: float = 30.0
@@ -75,6 +84,7 @@ class Controller:
 
     def follow(self, settings: NodeSettings) -> None:
         """These hold from now on."""
+        self.settings = settings
         self.topic_defaults = settings.default_topic_config()
         self.partitions_default, self.partitions_max = settings.num_partitions, settings.partitions_max
         self.replication_default = settings.default_replication_factor
@@ -89,8 +99,8 @@ class Controller:
                 return create_topics(self._terms(), command.topics)
             case AddPartitions():
                 return add_partitions(self._terms(), command.topics)
-            case ConfigureTopic() | ConfigureNode():
-                return self._configure_topic(command) if isinstance(command, ConfigureTopic) else self._configure_node(command)
+            case ConfigureTopic() | ConfigureNode() | ConfigureGroup():
+                return self._configure(command)
             case DeleteTopic() | MakeCompanion():
                 return self._delete(command.topic_id) if isinstance(command, DeleteTopic) else self._make_companion(command.topic_id)
             case BuryTopic():
@@ -172,6 +182,25 @@ class Controller:
             self.image, self.topic_defaults, self.partitions_default, self.partitions_max,
             self.replication_default, self.internal_replication, self.seconds_since_heard, self.voters(),
         )  # fmt: skip
+
+    def _configure(self, command: ConfigureTopic | ConfigureNode | ConfigureGroup) -> Decision:
+        match command:
+            case ConfigureTopic():
+                return self._configure_topic(command)
+            case ConfigureNode():
+                return self._configure_node(command)
+            case ConfigureGroup():
+                return self._configure_group(command)
+            case _:
+                assert_never(command)
+
+    def _configure_group(self, command: ConfigureGroup) -> Decision:
+        try:
+            configured = group_configured(self.image, self.settings, command)
+        except Refusal as refusal:
+            return Decision((), (refusal,))
+        is_news = configured.overrides != self.image.group_configs.get(command.group, {})
+        return agreed((configured,) if is_news else (), configured)
 
     def _configure_topic(self, command: ConfigureTopic) -> Decision:
         try:

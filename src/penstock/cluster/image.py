@@ -103,6 +103,7 @@ class ClusterImage:
     companions: dict[TopicId, TopicId] = field(default_factory=dict)  # topic: the one that has its ledger; both are there.
     companions_of: dict[TopicId, TopicId] = field(default_factory=dict)  # The other way round.
     node_overrides: dict[NodeId, dict[str, str]] = field(default_factory=dict)  # And of EVERY_NODE; none of them empty.
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # By group, what it was told; none of them empty.
     graveyard: dict[TopicId, tuple[NodeId, ...]] = field(default_factory=dict)  # Who still has files of it; never nobody.
     early: dict[TopicId, dict[NodeId, int]] = field(default_factory=dict)  # Lives under a weaker promise than now: see FlushPromised.
     next_producer_id: ProducerId = ProducerId(0)  # No id at or above this was ever given to a node.  # noqa: RUF009
@@ -166,6 +167,10 @@ class ClusterImage:
                 self.node_overrides.pop(record.node_id, None)
                 if record.overrides:
                     self.node_overrides[record.node_id] = dict(record.overrides)
+            case records.GroupConfigured():
+                self.group_configs.pop(record.group, None)
+                if record.overrides:
+                    self.group_configs[record.group] = dict(record.overrides)
             case records.ProducerBlockTaken():
                 self.next_producer_id = ProducerId(max(self.next_producer_id, record.first + record.size))
             case _:
@@ -224,6 +229,7 @@ class ClusterImage:
         yield from (records.NodeUnregistered(node_id, node_epoch) for node_id, node_epoch in self.retired.items())
         yield from (records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping)
         yield from (records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items())
+        yield from (records.GroupConfigured(group, dict(overrides)) for group, overrides in self.group_configs.items())
         yield from (topic.as_record(self.companions_of.get(topic.topic_id)) for topic in self.topics.values())
         yield from (records.FlushPromised((topic_id,), tuple(lives.items())) for topic_id, lives in self.early.items())
         for topic_id, holders in self.graveyard.items():

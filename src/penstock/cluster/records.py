@@ -158,6 +158,14 @@ class NodeConfigured:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigured:
+    """What a group was told, all of it: what isn't named is as the nodes have it for all groups. The group need not be there."""
+
+    group: str
+    overrides: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDeleted:
     topic_id: TopicId
     holders: tuple[NodeId, ...] | None = None  # Whose disks have files of it; None: those that the image names.
@@ -190,7 +198,7 @@ class ProducerBlockTaken:
 
 OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeUnregistered
 OfTopic = TopicCreated | CompanionMade | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
-Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured
+Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured | GroupConfigured
 
 # kind number -> (class, newest version this node writes and reads)
 KINDS: dict[int, tuple[type[Any], int]] = {
@@ -211,6 +219,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     15: (PartitionsChanged, 1),
     16: (FlushPromised, 1),
     17: (CompanionMade, 1),
+    18: (GroupConfigured, 1),
 }
 _CODEC: Codec[Record] = Codec(KINDS)
 

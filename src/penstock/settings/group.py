@@ -137,6 +137,7 @@ _SOURCES = {
 }  # fmt: skip
 GROUP_ATTRIBUTES = attributes_by_name(GroupConfig)
 GROUP_SETTINGS = settings_by_name(GroupConfig)
+_NODE_NAMES = {attribute: name for name, attribute in attributes_by_name(NodeSettings).items()}
 
 
 def check_reset(text: str) -> int | None:
@@ -151,9 +152,9 @@ def check_reset(text: str) -> int | None:
 
 
 def node_setting_behind(name: str) -> str | None:
-    """The attribute of NodeSettings that holds where a group was told nothing about this."""
+    """The node's setting that holds where a group was told nothing about this."""
     source = _SOURCES.get(name)
-    return None if source is None else source.default
+    return None if source is None else _NODE_NAMES[source.default]
 
 
 def _within(node: NodeSettings, name: str, value: Value, *, is_strict: bool) -> Value:

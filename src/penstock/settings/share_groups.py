@@ -18,6 +18,10 @@ class ShareGroupsSettings:
     group_share_max_size: int = setting(
         "group.share.max.size", 1_000, bounds=(1, INT_MAX), dynamic=True, reason="The most members of one share group.",
     )
+    group_share_sessions: int = setting(
+        "group.share.max.share.sessions", 2_000, bounds=(1, 1_000_000), dynamic=True,
+        reason="The most members of share groups that may fetch from this node at once; each keeps a list of its partitions.",
+    )
     group_share_record_lock_ms: int = setting(
         "group.share.record.lock.duration.ms", 30 * SECOND_MS, bounds=(1, 12 * HOUR_MS), dynamic=True,
         reason="How long a record is lent to a member of a share group that was told nothing else (share.record.lock.duration.ms).",

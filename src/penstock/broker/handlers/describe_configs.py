@@ -2,7 +2,8 @@
 
 A topic tells every topic setting; this node every node setting, and with `topic.` in front what its topics start from; the node without a
 name what every node was told while it ran. Asked for single names, those that don't exist are left out, as at Kafka.
-A group or a subscription to client metrics was never told anything: no settings, and no error, since tools ask about all groups they see.
+A group tells every group setting, whether it is there or not (KIP-848, KIP-1240). A subscription to client metrics was never told anything:
+no settings, and no error, since tools ask about all that they see.
 Gaps: brokers' loggers have no configs here: INVALID_REQUEST.
 """
 
@@ -10,8 +11,8 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.broker.config_entries import ConfigEntry, every_node_entries, node_entries, topic_entries
-from penstock.broker.config_resources import configured_node, not_configurable
+from penstock.broker.config_entries import ConfigEntry, every_node_entries, group_entries, node_entries, topic_entries
+from penstock.broker.config_resources import configured_group, configured_node, not_configurable
 from penstock.broker.patience import Patience
 from penstock.cluster.configuring import VALUE_BYTES_MAX
 from penstock.cluster.image import Topic
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 LONG_TEXTS_FROM = 4
-WITHOUT_SETTINGS = (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
+
+Described = Topic | NodeId | str  # The last: a group.
 
 
 async def describe_configs(node: "Node", call: Call) -> list[Buffer]:
@@ -51,14 +53,14 @@ class Describing:
 
     def result(self, resource: Any) -> ConfigResult:
         kind, name = resource.resource_type, resource.resource_name
-        if kind in WITHOUT_SETTINGS and name:
+        if kind == ResourceType.CLIENT_METRICS and name:
             return ConfigResult(kind, name, encode_configs(self._version, ()))
         try:
             return ConfigResult(kind, name, self._configs(_described(self._node, kind, name), resource.configuration_keys or ()))
         except Refusal as refusal:
             return ConfigResult(kind, name, encode_configs(self._version, ()), refusal.code, refusal.reason)
 
-    def _configs(self, described: Topic | NodeId, wanted: tuple[str, ...]) -> bytes:
+    def _configs(self, described: Described, wanted: tuple[str, ...]) -> bytes:
         told = tuple(described.overrides.items()) if isinstance(described, Topic) else described
         encoded = self._encoded.get((told, wanted))
         if encoded is None:
@@ -66,9 +68,11 @@ class Describing:
             encoded = self._encoded[told, wanted] = encode_configs(self._version, rows)
         return encoded
 
-    def _entries(self, described: Topic | NodeId) -> list[ConfigEntry]:
+    def _entries(self, described: Described) -> list[ConfigEntry]:
         if isinstance(described, Topic):
             return topic_entries(self._node, described.overrides)
+        if isinstance(described, str):
+            return group_entries(self._node, described)
         return every_node_entries(self._node) if described == EVERY_NODE else node_entries(self._node)
 
     def _row(self, entry: ConfigEntry) -> ConfigRow:
@@ -81,7 +85,9 @@ class Describing:
         return value if self._version >= LONG_TEXTS_FROM or len(value.encode()) <= VALUE_BYTES_MAX else None
 
 
-def _described(node: "Node", kind: int, name: str) -> Topic | NodeId:
+def _described(node: "Node", kind: int, name: str) -> Described:
+    if kind == ResourceType.GROUP:
+        return configured_group(name)
     if kind == ResourceType.BROKER:
         return configured_node(node, name)
     if kind != ResourceType.TOPIC:
