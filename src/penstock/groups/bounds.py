@@ -5,7 +5,6 @@ A changed setting takes effect by giving the coordinator another `GroupSettings`
 
 from dataclasses import dataclass
 
-from penstock.groups.share.settings import ShareSettings
 from penstock.settings import MIB, MINUTE_MS, NodeSettings
 
 # How long the join of a new member may wait before it is told to come again. As Kafka's: below JoinGroup version 4 such a member doesn't
@@ -60,7 +59,7 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...]  # The first is the default.
     consumer_assignment_interval_ms: int
     consumer_migration_policy: str
-    share: ShareSettings
+    share_group_size_max: int
 
     @classmethod
     def of(cls, node: NodeSettings) -> "GroupSettings":
@@ -78,5 +77,5 @@ class GroupSettings:
             consumer_assignors=tuple(node.group_consumer_assignors.split(",")),
             consumer_assignment_interval_ms=node.group_consumer_assignment_interval_ms,
             consumer_migration_policy=node.group_consumer_migration_policy,
-            share=ShareSettings.of(node),
+            share_group_size_max=node.group_share_max_size,
         )

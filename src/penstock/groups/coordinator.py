@@ -35,24 +35,24 @@ from penstock.groups.replies import JoinReply
 from penstock.groups.share import coordinating as sharing
 from penstock.groups.share import leaving as share_leaving
 from penstock.groups.share.records import ShareRecord
-from penstock.groups.share.settings import GroupConfigs
 from penstock.groups.share.views import ShareGroupView
 from penstock.groups.share.views import as_classic as share_as_classic
 from penstock.groups.share.views import described as share_described
 from penstock.groups.states import GroupState
 from penstock.groups.views import CONSUMER, SHARE, GroupListed, GroupView, MemberView, OffsetView, OpenTransaction
-from penstock.settings import LONG_MAX
+from penstock.settings import LONG_MAX, GroupConfig
 from penstock.vocabulary import Instant, ProducerId, TopicId
 
 
 class GroupCoordinator:
     def __init__(
         self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX, topics: Topics | None = None,
-        configs: GroupConfigs = lambda name: {},
+        configs: Callable[[str], GroupConfig] = lambda name: GroupConfig(),
     ) -> None:  # fmt: skip
         """`free_bytes` tells how much more memory all groups of the node may take, beside what they take now (`held_bytes`).
 
-        `topics` are those that there are; whenever that view shows something else, `topics_changed` says so. `configs` are groups' own."""
+        `topics` are those that there are; whenever that view shows something else, `topics_changed` says so. `configs` tells what holds for
+        a share group."""
         self.settings = settings
         self._free_bytes = free_bytes
         self._image = GroupsImage()
@@ -100,7 +100,7 @@ class GroupCoordinator:
                 shortest_ms = min(member.session_timeout_ms for member in saved.members)
                 self._sessions.alarms.set_by(saved.group, now if _lacks_leader(saved) else Instant(now + shortest_ms / 1000))
         coordinating.begin(self._image, self._sessions, self.settings.consumer_session_timeout_ms, now)
-        sharing.begin(self._image, self._sessions, self.settings.share, now)
+        sharing.begin(self._image, self._sessions, now)
 
     def snapshot(self) -> list[Record]:
         """Records that replay into what is recorded now, one for each key."""

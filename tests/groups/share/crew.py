@@ -1,6 +1,5 @@
 """A coordinator with topics, and members of share groups that behave as clients do."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from groups.consumer.company import Company
@@ -11,19 +10,21 @@ from penstock.groups.consumer.partitions import NOTHING, Partitions
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.replies import DeleteGroupReply, ShareHeartbeatReply
 from penstock.groups.share.views import ShareGroupView
+from penstock.settings import GroupConfig
 
 NONE = ErrorCode.NONE
 
 
 class Crew(Company):
-    def __init__(self, topics: dict[str, int] | None = None, configs: Mapping[str, str] | None = None, **settings: Any) -> None:
-        self.configs = dict(configs or {})  # Of the group g.
+    def __init__(self, topics: dict[str, int] | None = None, config: GroupConfig | None = None, **settings: Any) -> None:
+        self.config = config or GroupConfig()  # Of the group g.
         super().__init__(topics, **settings)
 
     def _started(self) -> GroupCoordinator:
-        coordinator = GroupCoordinator(
-            self.settings, lambda: self.bytes_max - coordinator.held_bytes, self.topics, lambda name: self.configs if name == "g" else {}
-        )
+        def config_of(name: str) -> GroupConfig:
+            return self.config if name == "g" else GroupConfig()
+
+        coordinator = GroupCoordinator(self.settings, lambda: self.bytes_max - coordinator.held_bytes, self.topics, config_of)
         for key, value in self.log.items():
             coordinator.replay_stored(key, value)
         coordinator.begin(self.now)

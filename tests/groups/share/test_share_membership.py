@@ -6,6 +6,7 @@ from groups.share.crew import NONE, Crew
 from penstock.errors import ErrorCode
 from penstock.groups.share.records import LedgersOf
 from penstock.groups.states import GroupState
+from penstock.settings import GroupConfig
 
 
 def test_one_partition_is_shared_by_all_members() -> None:
@@ -95,7 +96,7 @@ def test_a_member_that_is_not_heard_of_goes_and_the_others_have_its_share() -> N
 
 
 def test_a_groups_own_config_holds_against_the_nodes() -> None:
-    crew = Crew({"t": 1}, {"share.session.timeout.ms": "60000", "share.heartbeat.interval.ms": "15000"})
+    crew = Crew({"t": 1}, GroupConfig(share_session_timeout_ms=60_000, share_heartbeat_interval_ms=15_000))
     assert crew.share("ann", 0, topics=("t",)).heartbeat_interval_ms == 15_000
     crew.wait(59)
     assert len(crew.shared().members) == 1

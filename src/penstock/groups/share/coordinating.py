@@ -25,7 +25,6 @@ from penstock.groups.share.group import ShareGroup
 from penstock.groups.share.heartbeating import heartbeat
 from penstock.groups.share.records import LedgersOf, ShareGone, ShareGroupSaved, ShareKind, ShareLedgers, ShareRecord
 from penstock.groups.share.session import ShareSession
-from penstock.groups.share.settings import ShareSettings
 from penstock.groups.states import GroupState
 from penstock.vocabulary import Instant
 
@@ -124,10 +123,10 @@ def replayed(record: ShareRecord, sessions: Sessions) -> None:
         session.topics_version = -1
 
 
-def begin(image: GroupsImage, sessions: Sessions, settings: ShareSettings, now: Instant) -> None:
+def begin(image: GroupsImage, sessions: Sessions, now: Instant) -> None:
     """Loading is over: everybody has a full session from now."""
     for name, group in image.shares.groups.items():
         if group.members:
-            deadline = Instant(now + settings.within(sessions.configs(name)).session_timeout_ms / 1000)
+            deadline = Instant(now + sessions.configs(name).share_session_timeout_ms / 1000)
             sessions.shares[name] = ShareSession(dict.fromkeys(group.members, deadline))
             sessions.alarms.set_by(name, deadline)

@@ -30,7 +30,6 @@ from penstock.groups.share.records import (
     ShareRecord,
     ShareTarget,
 )
-from penstock.groups.share.settings import ShareSettings
 from penstock.groups.share.simple import assign_simply
 from penstock.vocabulary import TopicId
 
@@ -62,10 +61,8 @@ def _at_rest(command: ShareHeartbeat, draft: Draft) -> ShareHeartbeatReply | Non
     is_same = (command.client_id, command.client_host) == (member.client_id, member.client_host)
     if not is_same or session.topics_version != draft.sessions.topics.version:
         return None
-    settings = _keep_alive(group.name, command.member_id, draft)
-    return ShareHeartbeatReply(
-        member_id=command.member_id, member_epoch=current.epoch, heartbeat_interval_ms=settings.heartbeat_interval_ms
-    )
+    interval_ms = _keep_alive(group.name, command.member_id, draft)
+    return ShareHeartbeatReply(member_id=command.member_id, member_epoch=current.epoch, heartbeat_interval_ms=interval_ms)
 
 
 def _check_request(command: ShareHeartbeat) -> None:
@@ -96,12 +93,12 @@ def _heard(command: ShareHeartbeat, draft: Draft) -> ShareHeartbeatReply:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "groups may take no more memory on this node")
     records, after = _step(group, before, member, draft)
     draft.records += records
-    settings = _keep_alive(group.name, command.member_id, draft)
+    interval_ms = _keep_alive(group.name, command.member_id, draft)
     tells = joins or command.topics is not None or after.assigned != current.assigned or command.member_epoch != current.epoch
     return ShareHeartbeatReply(
         member_id=command.member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=interval_ms,
         assignment=after.assigned if tells else None,
     )
 
@@ -123,7 +120,7 @@ def _opened(name: str, draft: Draft, *, may_begin: bool) -> ShareGroup:
 
 
 def _check_room(group: ShareGroup, member_id: str, draft: Draft) -> None:
-    if member_id not in group.members and len(group.members) >= draft.settings.share.group_size_max:
+    if member_id not in group.members and len(group.members) >= draft.settings.share_group_size_max:
         raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.name!r} has {len(group.members)} members, the most that it may have")
 
 
@@ -195,8 +192,9 @@ def _ledgers(group: ShareGroup, shapes: Iterable[TopicShape]) -> list[ShareRecor
     return [] if known == group.ledgers else [ShareLedgers(group.name, known)]
 
 
-def _keep_alive(name: str, member_id: str, draft: Draft) -> ShareSettings:
-    settings = draft.settings.share.within(draft.sessions.configs(name))
-    deadline = session_of(name, draft).heard_by[member_id] = draft.after(settings.session_timeout_ms)
+def _keep_alive(name: str, member_id: str, draft: Draft) -> int:
+    """Returns when it is to come again."""
+    config = draft.sessions.configs(name)
+    deadline = session_of(name, draft).heard_by[member_id] = draft.after(config.share_session_timeout_ms)
     draft.sessions.alarms.set_by(name, deadline)
-    return settings
+    return config.share_heartbeat_interval_ms
