@@ -41,7 +41,7 @@ Bytes: a text (valid UTF-8) travels as a string under the plain name, anything e
     Verdict   Outcome (ok, gone, lost, unknown), DeadlineMs? (of the lease, after extend; when it may be taken again, after release)
     Peeked    Id, Partition, Offset, State (ready, leased, delayed, blocked, burying, finished), Attempts, ReadyAtMs, Who, SentMs,
               Body|BodyBase64? (neither: the record is gone), Key|KeyBase64?, Headers?, History? [TakenMs, EndedMs, Who, Reason]
-    Filter    Reason?, Source?, FailedAfterMs?, FailedBeforeMs?, Ids?
+    Filter    Reason?, Source?, FailedAfterMs?, FailedBeforeMs?, Ids? (to 100000)
     Task      Handle, Queue, Target, Status (running, completed, cancelling, cancelled, failed), StartedMs, ToMove, Moved, Failure,
               ByTarget {queue: count}, IsDryRun, PerSecondMax
 """

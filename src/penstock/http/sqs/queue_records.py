@@ -20,11 +20,15 @@ from penstock.http.sqs.redrive_policies import RedriveAllowPolicy, RedrivePolicy
 SQS_SETTING = "queue.sqs"
 LEASE, DELAY, TTL = "queue.lease.ms", "queue.delay.ms", "queue.ttl.ms"
 DEAD_LETTER, DELIVERIES = "queue.dead.letter", "queue.deliveries.max"
-FIFO, DEDUP_SCOPE = "queue.fifo", "queue.dedup.scope"
-IN_FLIGHT_REFUSE = "queue.inflight.refuse"
-BATCH_BYTES = "max.message.bytes"
+FIFO, DEDUP_SCOPE, DEDUP_BY_CONTENT = "queue.fifo", "queue.dedup.scope", "queue.dedup.by.content"
 
 BATCH_BYTES_MAX = 2 << 20  # A message of 1 MiB with binary attributes, which take a third more as text.
+
+# What makes a queue behave as AWS's do.
+_AWS_WAYS = {"queue.backoff.min.ms": "0", "max.message.bytes": str(BATCH_BYTES_MAX)}
+_FIFO_WAYS = {FIFO: "true"}
+_STANDARD_WAYS = {"queue.inflight.refuse": "true", "queue.fair": "true", "queue.back.after": "3"}
+
 SETTING_LENGTH_MAX = 60_000  # A policy of the largest size, and fifty tags of theirs.
 
 # Seconds here, milliseconds there.
@@ -63,7 +67,8 @@ def read_queue(view: QueueView) -> SqsQueue:
     attributes = {name: str(numbers.default) for name, numbers in NUMBERS.items() if name not in _SILENT}
     attributes["SqsManagedSseEnabled"] = "true"
     if is_fifo:
-        attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "false", "FifoThroughputLimit": "perQueue"}
+        attributes |= {"FifoQueue": "true", "FifoThroughputLimit": "perQueue"}
+        attributes["ContentBasedDeduplication"] = view.settings.get(DEDUP_BY_CONTENT, "false")
         attributes["DeduplicationScope"] = "messageGroup" if view.settings.get(DEDUP_SCOPE) == "group" else "queue"
     attributes |= own["attributes"]
     for name, setting in _SPANS.items():
@@ -88,9 +93,8 @@ def new_queue(name: str, attributes: Mapping[str, str], tags: Mapping[str, str],
     is_fifo = attributes.get("FifoQueue") == "true"
     spans = {item: attributes.get(item, str(NUMBERS[item].default)) for item in _SPANS}
     settings = settings_of({**attributes, **spans}, SqsQueue(name, is_fifo, {}, tags, now_s, now_s))
-    settings[BATCH_BYTES] = str(BATCH_BYTES_MAX)
-    settings[FIFO if is_fifo else IN_FLIGHT_REFUSE] = "true"
-    return {setting: value for setting, value in settings.items() if value is not None}
+    ways = {**_AWS_WAYS, **(_FIFO_WAYS if is_fifo else _STANDARD_WAYS)}
+    return {**ways, **{setting: value for setting, value in settings.items() if value is not None}}
 
 
 def settings_of(changed: Mapping[str, str], queue: SqsQueue) -> dict[str, str | None]:
@@ -99,6 +103,8 @@ def settings_of(changed: Mapping[str, str], queue: SqsQueue) -> dict[str, str | 
     for name, setting in _SPANS.items():
         if name in changed:
             settings[setting] = str(int(changed[name]) * 1_000)
+    if "ContentBasedDeduplication" in changed:
+        settings[DEDUP_BY_CONTENT] = changed["ContentBasedDeduplication"]
     if "DeduplicationScope" in changed:
         settings[DEDUP_SCOPE] = "group" if changed["DeduplicationScope"] == "messageGroup" else "queue"
     if "RedrivePolicy" in changed:
@@ -130,7 +136,7 @@ def _encrypted(merged: dict[str, str], changed: Mapping[str, str]) -> dict[str, 
 
 
 def _written(queue: SqsQueue) -> str:
-    of_others = (*_SPANS, "FifoQueue", "DeduplicationScope")
+    of_others = (*_SPANS, "FifoQueue", "DeduplicationScope", "ContentBasedDeduplication")
     attributes = {name: value for name, value in queue.attributes.items() if name not in of_others and _SILENT.get(name) != value}
     content: dict[str, Any] = {"attributes": attributes, "tags": dict(queue.tags), "created": queue.created_s, "modified": queue.modified_s}
     text = json.dumps(content, separators=(",", ":"))
