@@ -21,7 +21,7 @@ class Buckets:
 
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
-        self._entries: "dict[int, array[int]]" = {}
+        self._entries: dict[int, array[int]] = {}
         self._order: list[int] = []  # A heap of the numbers of buckets.
 
     def add(self, when_ms: int, offset: int) -> None:
@@ -69,14 +69,12 @@ class Schedule:
         else:
             self._levels[2].add(when_ms, offset)
 
-    def next_ms(self) -> int | None:
-        """When the next entry is due, or a little earlier. None: there is none."""
+    def next_ms(self, wall_ms: int) -> int | None:
+        """When the next entry is due, or, where that is after now, up to a bucket earlier. None: there is none."""
+        self._expand(wall_ms)
         if self._near:
             return self._near[0] >> OFFSET_BITS
-        for level in self._levels:
-            if level.first_ms is not None:
-                return level.first_ms
-        return None
+        return next((level.first_ms for level in self._levels if level.first_ms is not None), None)
 
     def pop(self, wall_ms: int) -> tuple[int, int] | None:
         """The first entry that is due by now: (when, offset)."""

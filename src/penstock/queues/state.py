@@ -228,7 +228,8 @@ class LedgerState:
         has_room = ledger.leased < self._policy_of(group).in_flight_max
         if has_room and pick(ledger.ready, self.messages, 1, next_lease=1, in_flight=ledger.leased, wall_ms=wall_ms):
             return 0
-        times = [self.messages.delays.next_ms(), ledger.ready.retries.next_ms(), ledger.ready.leases.next_ms()]
+        schedules = self.messages.delays, ledger.ready.retries, ledger.ready.leases
+        times = [schedule.next_ms(wall_ms) for schedule in schedules]
         return min((time for time in times if time is not None), default=None)
 
     def counts(self, group: str, wall_ms: int) -> Counts:
@@ -307,14 +308,14 @@ class LedgerState:
 
     def _times(self) -> Iterator[int | None]:
         messages = self.messages
-        yield messages.expiries.next_ms()
-        yield messages.delays.next_ms()
+        yield messages.expiries.next_ms(self._wall_ms)
+        yield messages.delays.next_ms(self._wall_ms)
         if messages.duplicates:
             yield messages.duplicates_ms
         for ledger in self.ledgers.values():
             if ledger.ready is not None:
-                yield ledger.ready.leases.next_ms()
-                yield ledger.ready.retries.next_ms()
+                yield ledger.ready.leases.next_ms(self._wall_ms)
+                yield ledger.ready.retries.next_ms(self._wall_ms)
             yield lapsing.sweep_ms(ledger, messages, self._policy_of(ledger.group).ttl_ms)
 
 
