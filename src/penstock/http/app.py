@@ -19,12 +19,14 @@ from penstock.http.answers import BROKEN, JSON, METHOD_NOT_ALLOWED, NOT_FOUND, T
 from penstock.http.api.dispatch import Api, RawRequest, host_names
 from penstock.http.api.guard import refuse_host
 from penstock.http.api.routes import PREFIX
-from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, bounded
+from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, Receive, Scope, Send, bounded
 from penstock.http.cluster_gauges import cluster_gauges
 from penstock.http.gauges import gauges
 from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
+from penstock.http.sqs.door import QueueDoor, is_for_queues
+from penstock.http.sqs.signing import Keys
 from penstock.http.status_page import status_page
 
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -33,8 +35,17 @@ API_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]  # Those that a path doe
 API_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> App:
-    """`vitals`: what the process knows of itself, to stand beside the node's own counts."""
+def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple, keys: Keys | None = None) -> App:
+    """`vitals`: what the process knows of itself, to stand beside the node's own counts. `keys`: whom the queue door lets in."""
+    queues, others = QueueDoor(node, keys or Keys({})), _pages(node, vitals)
+
+    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+        await (queues if is_for_queues(scope) else others)(scope, receive, send)
+
+    return front
+
+
+def _pages(node: Node, vitals: Callable[[], Iterable[Sample]]) -> App:
     api = Api(node)
 
     async def get_health(request: Request) -> Answer:
