@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise
-from penstock.queues.bits import FULL, SHIFT, DoneSet
+from penstock.queues.bits import FULL, SHIFT, Bits
 from penstock.queues.ledger import Ledger
 from penstock.queues.messages import unpack
 from penstock.queues.rows import read
@@ -48,6 +48,7 @@ class Kind(IntEnum):
     FAILURES = 10
     BURYING = 11
     REPEATS = 12
+    EXEMPT = 13
 
 
 def pieces(state: "LedgerState") -> Iterator[bytes]:
@@ -81,6 +82,7 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes]]:
         _rows(Kind.KEPT, (_named(offset, packed) for offset, packed in kept.items())),
         _rows(Kind.DELAYS, (_PAIR.pack(*each) for each in delays if waiting.get(each[1] >> SHIFT, 0) >> (each[1] & mask) & 1)),
         _rows(Kind.DUPLICATES, (_PAIR.pack(offset, 0) for offset in duplicates)),
+        _rows(Kind.EXEMPT, _runs_of(messages.exempt.chunks.copy())),
         _rows(Kind.DEDUP, (_KEY.pack(at, until, len(key)) + key for key, at, until in state.window.entries(state.learned_end))),
     ]
 
@@ -192,18 +194,10 @@ class _Reader:
         ledger.next_lease, ledger.finished, ledger.dropped, ledger.is_paused = next_lease, finished, dropped, is_paused
 
     def done(self, content: bytes) -> None:
-        done: DoneSet = self.ledger.done
-        at = 0
-        while at < len(content):
-            first, count = _RUN.unpack_from(content, at)
-            at += _RUN.size
-            if count:
-                done.bits.add_range(first << SHIFT, (first + count) << SHIFT)
-            else:
-                chunk = int.from_bytes(content[at : at + _CHUNK_BYTES], "little")
-                done.bits.chunks[first] = chunk
-                done.bits.count += chunk.bit_count()
-                at += _CHUNK_BYTES
+        _read_bits(self.ledger.done.bits, content)
+
+    def exempt(self, content: bytes) -> None:
+        _read_bits(self._state.messages.exempt, content)
 
     def rows(self, content: bytes) -> None:
         ledger = self.ledger
@@ -229,7 +223,22 @@ _READERS = {
     Kind.STATE: _Reader.state, Kind.MARKS: _Reader.marks, Kind.KEPT: _Reader.kept, Kind.DELAYS: _Reader.delays,
     Kind.DUPLICATES: _Reader.duplicates, Kind.DEDUP: _Reader.dedup, Kind.LEDGER: _Reader.named, Kind.DONE: _Reader.done,
     Kind.ROWS: _Reader.rows, Kind.FAILURES: _Reader.failures, Kind.BURYING: _Reader.burying, Kind.REPEATS: _Reader.repeats,
+    Kind.EXEMPT: _Reader.exempt,
 }  # fmt: skip
+
+
+def _read_bits(bits: Bits, content: bytes) -> None:
+    at = 0
+    while at < len(content):
+        first, count = _RUN.unpack_from(content, at)
+        at += _RUN.size
+        if count:
+            bits.add_range(first << SHIFT, (first + count) << SHIFT)
+        else:
+            chunk = int.from_bytes(content[at : at + _CHUNK_BYTES], "little")
+            bits.chunks[first] = chunk
+            bits.count += chunk.bit_count()
+            at += _CHUNK_BYTES
 
 
 def _read_named(content: bytes) -> Iterator[tuple[int, bytes]]:

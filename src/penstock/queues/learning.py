@@ -101,7 +101,7 @@ def _is_duplicate(state: "LedgerState", offset: int, traits: Traits, policy: Pol
     key = dedup_key(policy, traits.dedup, traits.group)
     first = state.window.find(key, traits.written_ms)
     if first is not None and first < offset:
-        return True
+        return offset not in state.messages.exempt
     state.window.note(key, offset, traits.written_ms + policy.dedup_ms)
     return False
 

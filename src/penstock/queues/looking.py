@@ -29,7 +29,8 @@ def letter(ledger: Ledger, offset: int) -> LetterOwed:
 def counts(ledger: Ledger, messages: Messages) -> Counts:
     assert ledger.ready is not None
     done, end = ledger.done, messages.learned_end
-    unfinished = max(end - done.base - done.bits.count, 0)
+    duplicates = sum(offset not in done for offset in messages.duplicates)  # As good as done.
+    unfinished = max(end - done.base - done.bits.count - duplicates, 0)
     delayed = messages.waiting.count_without(done) + ledger.ready.retrying.count
     burying = len(ledger.burying)
     return Counts(
@@ -42,14 +43,13 @@ def counts(ledger: Ledger, messages: Messages) -> Counts:
 def find(ledger: Ledger, messages: Messages, offset: int, wall_ms: int) -> MessageView | None:
     if not 0 <= offset < max(messages.learned_end, ledger.done.base):
         return None
-    if offset in ledger.done:
+    if offset in ledger.done or offset in messages.duplicates:
         return MessageView(offset, State.DONE)
     packed = ledger.rows.get(offset)
     if packed is None:
-        is_delayed = offset in messages.waiting or offset in messages.duplicates
-        return MessageView(
-            offset, State.DELAYED if is_delayed else State.READY, is_blocked=not is_delayed and _is_blocked(ledger, offset, offset)
-        )
+        if offset in messages.waiting:
+            return MessageView(offset, State.DELAYED)
+        return MessageView(offset, State.READY, is_blocked=_is_blocked(ledger, offset, offset))
     row = read(packed)
     state = State(row.state)
     if state is State.READY and row.when > wall_ms:

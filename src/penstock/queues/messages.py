@@ -37,6 +37,7 @@ class Messages:
         self.expiries = Schedule()
         self.duplicates: dict[int, None] = {}  # Came by the log's door with an id that is taken; to be finished.
         self.duplicates_ms = 0  # When.
+        self.exempt = Bits()  # Never taken for duplicates: who begins anew gets what lies in the log, and a purge forgets all ids.
         self._mark_offsets: list[int] = []  # Messages below this offset (and not below the one before)...
         self._mark_times: list[int] = []  # ...were written at this time, at the latest.
 
@@ -72,14 +73,17 @@ class Messages:
         for offset in [offset for offset in self.waiting.offsets() if is_done(offset)]:
             self.waiting.discard(offset)
 
+    def exempt_from_dedup(self, start: int, end: int) -> None:
+        self.exempt.add_range(start, end)
+        for offset in [offset for offset in self.duplicates if start <= offset < end]:
+            del self.duplicates[offset]
+
     def unlearn(self, end: int, is_kept: Callable[[int], bool]) -> None:
         """Messages from here on will be learned of anew; options of some of them are needed meanwhile."""
         if end >= self.learned_end:
             return
         for offset in [offset for offset in self.kept if offset >= end and not is_kept(offset)]:
             del self.kept[offset]
-        for offset in [offset for offset in self.duplicates if offset >= end]:
-            del self.duplicates[offset]
         self.waiting.discard_range(end, self.learned_end)
         while self._mark_offsets and self._mark_offsets[-1] > end:
             del self._mark_offsets[-1], self._mark_times[-1]

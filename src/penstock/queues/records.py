@@ -97,7 +97,7 @@ class Turned:
     wall_ms: int
     what: Turn
     offset: int = 0  # PURGED: everything below is done. REWOUND: to here. STARTED: from here.
-    end: int = 0  # REWOUND: what was known of then.
+    end: int = 0  # REWOUND, STARTED: the end of what was known by then.
 
 
 @dataclass(frozen=True, slots=True)

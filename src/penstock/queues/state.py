@@ -278,9 +278,13 @@ class LedgerState:
             return
         ledger = self._ledger(record.group)
         ledger.replay_turned(record)
-        if record.what is Turn.PURGED and record.group == QUEUE_GROUP:
+        is_queues_purge = record.what is Turn.PURGED and record.group == QUEUE_GROUP
+        if is_queues_purge:
             self.window.clear()
             self.dedup_from = max(self.dedup_from, record.offset)
+            self.messages.exempt_from_dedup(0, record.offset)
+        elif record.what in (Turn.REWOUND, Turn.STARTED):
+            self.messages.exempt_from_dedup(record.offset, record.end)
         if record.what is Turn.PURGED:
             self.messages.forget_where(self._is_done_by_all)
         is_unlearned = record.what in (Turn.REWOUND, Turn.STARTED) and record.offset < self.learned_end
@@ -288,7 +292,7 @@ class LedgerState:
             self.messages.unlearn(record.offset, lambda offset: any(offset in each.rows for each in self.ledgers.values()))
         if self._began:
             for each in self.ledgers.values():
-                if each.ready is None or is_unlearned:
+                if each.ready is None or is_unlearned or is_queues_purge:
                     each.index(self._policy_of(each.group), self._wall_ms)
 
     # Time

@@ -32,7 +32,7 @@ def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
             return [Turned(group, wall_ms, Turn.REWOUND, command.to_offset, end)], Done(end - command.to_offset)
         case commands.Forget():
             if group == QUEUE_GROUP:  # It is there without having been started.
-                return [Turned(group, wall_ms, Turn.STARTED, end)], Done()
+                return [Turned(group, wall_ms, Turn.STARTED, end, end)], Done()
             return [Turned(group, wall_ms, Turn.FORGOTTEN)], Done()
 
 
@@ -42,7 +42,7 @@ def start(ledgers: dict[str, Ledger], command: commands.Start, learned_end: int,
         return [], Done(fault=Fault.INVALID)
     if command.group not in ledgers and len(ledgers) >= GROUPS_MAX:
         return [], Done(fault=Fault.TOO_MANY_GROUPS)
-    return [Turned(command.group, wall_ms, Turn.STARTED, at)], Done()
+    return [Turned(command.group, wall_ms, Turn.STARTED, at, learned_end)], Done()
 
 
 def cancel(draft: Draft, command: commands.Cancel) -> Done:
