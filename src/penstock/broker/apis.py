@@ -53,6 +53,10 @@ from penstock.broker.handlers.offset_fetch import offset_fetch
 from penstock.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.remove_raft_voter import remove_raft_voter
+from penstock.broker.handlers.share_acknowledge import share_acknowledge
+from penstock.broker.handlers.share_fetch import share_fetch
+from penstock.broker.handlers.share_group_describe import share_group_describe
+from penstock.broker.handlers.share_group_heartbeat import share_group_heartbeat
 from penstock.broker.handlers.single_produce import produce_single
 from penstock.broker.handlers.sync_group import sync_group
 from penstock.broker.handlers.txn_offset_commit import txn_offset_commit
@@ -128,6 +132,10 @@ API_TABLE = (
     Api(ApiKey.LIST_TRANSACTIONS, 0, 2, Manner.IN_TURN, list_transactions),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, Manner.DIRECT, consumer_group_heartbeat),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, Manner.IN_TURN, consumer_group_describe),
+    Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, Manner.DIRECT, share_group_heartbeat),
+    Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, Manner.IN_TURN, share_group_describe),
+    Api(ApiKey.SHARE_FETCH, 1, 2, Manner.DIRECT, share_fetch),
+    Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, Manner.IN_TURN, share_acknowledge),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),
     Api(ApiKey.ADD_RAFT_VOTER, 0, 1, Manner.IN_TURN, add_raft_voter),

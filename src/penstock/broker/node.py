@@ -44,6 +44,7 @@ from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.reporting import Reporter
 from penstock.broker.sending_soon import SendingSoon
+from penstock.broker.shares.shares import Shares
 from penstock.broker.together import together
 from penstock.broker.transactions import Transactions
 from penstock.cluster import records
@@ -96,6 +97,7 @@ class Node:
         self.marker_writing = MarkerWriting(self)
         self.ledgers = Ledgers(self)
         self.queues = Queues(self)
+        self.shares = Shares(self)
         self.group_lags = GroupLags(self)
         self.assignments = Assignments(self)
         self.in_sync_changes = InSyncChanges(self)
@@ -466,6 +468,7 @@ class Node:
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self.shares.sessions.connection_closed(connection)
         if not self.connections:
             self._all_gone.set()
 

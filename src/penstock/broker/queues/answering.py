@@ -22,6 +22,7 @@ from penstock.broker.queues.packing import (
     unpack_drafts,
     unpack_orders,
 )
+from penstock.broker.shares.ledger_calls import SHARE_OPERATIONS
 from penstock.errors import DiskFailed
 from penstock.links.door import Asked
 from penstock.links.queue_calls import NOT_HERE, QueueAnswer, QueueCall, read_call, read_over, write_answer
@@ -145,5 +146,5 @@ async def _rewind(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
 
 _OPERATIONS: dict[str, Operation] = {
     "send": _send, "take": _take, "settle": _settle, "counts": _counts, "peek": _peek, "find": _find, "cancel": _cancel,
-    "purge": _purge, "pause": _pause, "rewind": _rewind,
+    "purge": _purge, "pause": _pause, "rewind": _rewind, **SHARE_OPERATIONS,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from penstock.broker.askers import Nobody
 from penstock.broker.coordinator import Coordinator, Kind
 from penstock.broker.queues import checkpoints
 from penstock.broker.queues.leading import QueuePartition
-from penstock.broker.queues.policies import SHARE_POLICY, keeps_nothing, policy_of
+from penstock.broker.queues.policies import keeps_nothing, policy_of
 from penstock.broker.trimming import trim
 from penstock.cluster.commands import MakeCompanion
 from penstock.cluster.records import UnknownRecord
@@ -132,7 +132,7 @@ class Ledgers:
         self._load_later(queue)
 
     def _policy_of(self, data: Partition, group: str) -> Policy:
-        return policy_of(data.config) if group == QUEUE_GROUP else SHARE_POLICY
+        return policy_of(data.config) if group == QUEUE_GROUP else self._node.shares.configs.policy_of(group)
 
     def _changed(self, queue: QueuePartition) -> None:
         queue.look_soon()

@@ -34,7 +34,8 @@ from penstock.groups.share.simple import assign_simply
 from penstock.vocabulary import TopicId
 
 JOINS, LEAVES = 0, -1
-NAME_BYTES_MAX = 32_767  # More than that the keys of the records do not hold.
+GROUP_BYTES_MAX = 249  # As ledgers have it.
+MEMBER_BYTES_MAX = 32_767  # More than that the keys of the records do not hold.
 
 
 def heartbeat(command: ShareHeartbeat, draft: Draft) -> None:
@@ -69,7 +70,8 @@ def _check_request(command: ShareHeartbeat) -> None:
     faults = (
         (not command.member_id.strip(), "a member says its id"),
         (not command.group.strip(), "a group needs a name"),
-        (max(len(command.group.encode()), len(command.member_id.encode())) > NAME_BYTES_MAX, "a name is too long"),
+        (len(command.group.encode()) > GROUP_BYTES_MAX, f"the name of a share group has at most {GROUP_BYTES_MAX} bytes"),
+        (len(command.member_id.encode()) > MEMBER_BYTES_MAX, "a member's id is too long"),
         (command.rack_id is not None and not command.rack_id.strip(), "a rack that is given is not empty"),
         (command.member_epoch < LEAVES, "there is no such member epoch"),
         (command.member_epoch == JOINS and not command.topics, "a member that joins says what it reads"),
