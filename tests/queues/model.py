@@ -46,6 +46,7 @@ class Book:
         self.policy = policy
         self.messages = messages
         self.base = base  # Messages below were done when it began.
+        self.end = 0  # Of the log.
         self.standings: dict[int, Standing] = {}
         self.next_lease = 1
         self.is_paused = False
@@ -167,7 +168,7 @@ class Book:
                 delay_ms = policy.backoff.delay_ms(standing.attempts, 0.5)
             standing.state, standing.not_before = READY, now + delay_ms if delay_ms else 0
             is_sent_back = policy.back_after and standing.attempts >= policy.back_after and not policy.is_fifo
-            standing.place = self.messages[-1].offset + 1 if is_sent_back else message.offset
+            standing.place = self.end if is_sent_back else message.offset
 
     def bury(self, message: Message, now: int, reason: str) -> None:
         standing = self.of(message.offset)

@@ -65,7 +65,7 @@ class Play:
     def skip(self, count: int) -> None:
         """Offsets without a message: markers of transactions."""
         self.log_end += count
-        self.state.learn([], self.log_end)
+        self._learn([])
 
     def send_marked(self, *, priority: int, delay_ms: int, ttl_ms: int, group: bytes, dedup: bytes, is_by_log: bool) -> None:
         traits = Traits(priority, self.now + delay_ms if delay_ms else 0, self.now + ttl_ms if ttl_ms else 0, group, dedup, self.now)
@@ -92,7 +92,12 @@ class Play:
             else:
                 self.messages.append(self._noted(entry))
                 self.log_end = entry.offset + 1
+        self._learn(entries)
+
+    def _learn(self, entries: list[Run | Marked]) -> None:
         self.state.learn(entries, self.log_end)
+        for book in self.books.values():
+            book.end = self.log_end
 
     def _noted(self, entry: Marked) -> Message:
         traits = entry.traits
@@ -202,7 +207,7 @@ class Play:
         self._learn_again()
         next_lease = self.books[SHARE].next_lease if SHARE in self.books else 1
         self.books[SHARE] = Book(self.policy, self.messages, at)
-        self.books[SHARE].next_lease = next_lease
+        self.books[SHARE].next_lease, self.books[SHARE].end = next_lease, self.log_end
         self._exempt(at)
         self.leases = [lease for lease in self.leases if lease[0] != SHARE]
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from penstock.queues.headers import PRIORITY_DEFAULT
-from penstock.queues.lanes import OFFSET_BITS, OFFSET_MASK, Lane, entry_of, in_order, step
+from penstock.queues.lanes import OFFSET_MASK, Lane, entry_of, in_order, step
 from penstock.queues.message_groups import MessageGroup
 from penstock.queues.messages import Messages
 from penstock.queues.ready import Ready
@@ -82,7 +82,7 @@ class _Picker:
         fresh = filter(self._ready.is_fresh, lane.fresh())
         next_fresh = next(fresh, None)
         while frontier or next_fresh is not None:
-            if next_fresh is not None and (not frontier or next_fresh << OFFSET_BITS < frontier[0][0]):
+            if next_fresh is not None and (not frontier or entry_of(next_fresh, next_fresh) < frontier[0][0]):
                 yield entry_of(next_fresh, next_fresh)
                 next_fresh = next(fresh, None)
                 continue

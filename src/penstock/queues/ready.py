@@ -78,9 +78,8 @@ class Ready:
     def wait(self, offset: int, until_ms: int) -> None:
         self.retries.add(until_ms, offset)
         self.retrying.add(offset)
-        group = self._group_of(offset)
-        if group is not None:
-            group.waiting += 1
+        if self.is_grouped and (name := self._messages.options(offset).group):
+            self.groups.setdefault(name, MessageGroup()).waiting += 1
 
     def gone(self, offset: int, *, was_leased: bool, held_ms: int = 0, wall_ms: int = 0) -> None:
         """It is done, or being buried."""
