@@ -239,6 +239,7 @@ class Node:
         self._health = Health(False, "stopping")
         for server in self._servers:
             server.close()
+        self.shares.sessions.forget_all()
         await self._part_with_clients()
         await self._end_tasks()
         await self.flusher.flush(list(self.partitions))

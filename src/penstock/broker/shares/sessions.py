@@ -1,8 +1,8 @@
 """Share sessions: a member of a share group names its partitions once and then only what changes.
 
 A session belongs to one member of one group, and to the connection that it last came on. It is opened by epoch 0, goes on with 1, 2, … and
-is closed by -1; whoever closes it, or whose connection goes, gives back what it held. A session is never written down: after a restart the
-member opens another one, and still holds what it held, for leases are durable.
+is closed by -1; whoever closes it, or whose connection goes, gives back what it held. A session is never written down: after a restart of
+the node the member opens another one, and still holds what it held, for leases are durable.
 Opening one that is there begins it anew. Past the bound nobody is let in (SHARE_SESSION_LIMIT_REACHED); none is thrown out for another.
 """
 
@@ -99,6 +99,11 @@ class ShareSessions:
     def connection_closed(self, connection: "Connection") -> None:
         for session in list(self._by_connection.get(connection, ())):
             self.close(session)
+
+    def forget_all(self) -> None:
+        """The node stops: its members come back soon, to this node or the next, and hold what they hold."""
+        self._sessions.clear()
+        self._by_connection.clear()
 
     def _forget(self, session: ShareSession) -> None:
         del self._sessions[session.group, session.member_id]
