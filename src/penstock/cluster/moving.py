@@ -68,7 +68,7 @@ def mirrored(wish: Wish, asked: PartitionState, other: PartitionState) -> Wish:
     """What a wish for `asked` means for the one that moves with it: whoever leaves one in-sync set leaves both, but may join one first."""
     if wish.in_sync is None:
         return wish._replace(begins_version=False)
-    leaving = [node for node in asked.in_sync if node not in wish.in_sync]
+    leaving = [wish.distrusted, *(node for node in asked.in_sync if node not in wish.in_sync)]
     return wish._replace(in_sync=[node for node in other.in_sync if node not in leaving], begins_version=False)
 
 

@@ -73,16 +73,19 @@ def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> 
         is_lossy = not command.was_stopped_cleanly and any(may_have_acknowledged_early(draft, each, before) for each in together)
         is_only_one = draft.have_everything(topic, index) == (node_id,)
         is_distrusted = has_other_disk or (is_lossy and not is_only_one)
-        stays = not is_distrusted and all(draft.doubts(node) for node in draft.in_sync(topic, index) if node != node_id)
-        wish = Wish(
-            state.in_sync if stays else tuple(node for node in state.in_sync if node != node_id),
-            distrusted=node_id if is_distrusted else None,
-            begins_epoch=stays and state.leader == node_id and not command.was_stopped_cleanly,
-            begins_version=stays and len(state.in_sync) > 1,  # The leader, if there is one, must know this life of it.
-        )
-        draft.move(topic, index, wish)
-        for companion in together[1:] if stays else ():
-            draft.move(companion, index, Wish(begins_version=len(draft.state(companion, index).in_sync) > 1))
+        leaders = draft.in_sync(topic, index)
+        is_leading = state.leader == node_id and not command.was_stopped_cleanly
+        for place, each in enumerate(together):
+            in_sync = draft.state(each, index).in_sync
+            others = tuple(node for node in (leaders if node_id in leaders else in_sync) if node != node_id)
+            stays = not is_distrusted and all(draft.doubts(node) for node in others)
+            wish = Wish(
+                in_sync if stays else tuple(node for node in in_sync if node != node_id),
+                distrusted=node_id if is_distrusted else None,
+                begins_epoch=stays and is_leading and place == 0,  # Of all of them.
+                begins_version=stays and len(in_sync) > 1,  # The leader, if there is one, must know this life of it.
+            )
+            draft.move(each, index, wish)
 
 
 def _has_live(draft: Draft, nodes: tuple[NodeId, ...]) -> bool:
