@@ -55,6 +55,7 @@ class QueuePartition:
         self.bodies = Bodies(data)
         self.following = Following(node, data, self._learned, self._trimmed)
         self.coordinator: LedgerCoordinator  # Given by whoever loads it.
+        self.has_changed = asyncio.Event()  # Something was decided: for who waits for room.
         self._lines: dict[str, Line] = {}  # By group.
         self._looking: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -83,6 +84,7 @@ class QueuePartition:
                     waiter.heard.set_exception(NotHere())
         self._lines = {}
         self.coordinator.close()
+        self.has_changed.set()
 
     def id_of(self, offset: int) -> str:
         return message_id(self.data.topic_id, self.data.index, offset)
@@ -124,11 +126,18 @@ class QueuePartition:
 
     def is_ready(self, group: str) -> bool:
         """Whether something can be taken now, and nobody is before."""
-        return self.state.ready_at(group, self.node.env.wall_ms()) == 0 and not self._lines.get(group)
+        return not self._is_paused(group) and self.state.ready_at(group, self.node.env.wall_ms()) == 0 and not self._lines.get(group)
+
+    def _is_paused(self, group: str) -> bool:
+        """By the queue's settings, which hold for its own doors."""
+        return self.data.config.queue_paused and group == commands.QUEUE_GROUP
 
     def serve(self, waiter: Waiter) -> None:
         """Decides at once; the waiter hears of it when that is durable. It stands in no line meanwhile."""
         wish, asker = waiter.wish, _Taking(self, waiter)
+        if self._is_paused(wish.group):
+            asker.answered(Taken((), is_paused=True))
+            return
         self.coordinator.submit(Take(asker, wish.group, wish.count, wish.lease_ms, wish.who, wish.attempt_id), asker)
 
     def look_soon(self) -> None:
@@ -141,7 +150,7 @@ class QueuePartition:
         wall_ms, next_ms = self.node.env.wall_ms(), None
         for group, line in list(self._lines.items()):
             while (waiter := line.first()) is not None and (state := self.coordinator.state) is not None:
-                ready_at = state.ready_at(group, wall_ms)
+                ready_at = None if self._is_paused(group) else state.ready_at(group, wall_ms)
                 if ready_at != 0:
                     next_ms = ready_at if next_ms is None or (ready_at is not None and ready_at < next_ms) else next_ms
                     break
@@ -218,7 +227,7 @@ class _Taking:
             queue.give_back(waiter.wish.group, reply.deliveries)
         elif reply.fault is not Fault.NONE:
             waiter.heard.set_exception(refusal_of(reply.fault))
-        elif reply.deliveries or not waiter.waits or reply.is_over_limit:
+        elif reply.deliveries or not waiter.waits or (reply.is_over_limit and queue.data.config.queue_inflight_refuse):
             waiter.heard.set_result(Served(queue, reply))
         else:
             self._stand()

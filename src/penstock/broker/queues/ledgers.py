@@ -28,7 +28,7 @@ from penstock.queues.commands import QUEUE_GROUP, Abandoned, Command, Rewind
 from penstock.queues.policy import Policy
 from penstock.queues.records import Record, encode
 from penstock.queues.state import LedgerState
-from penstock.settings import MIB
+from penstock.settings import MIB, TopicConfig
 from penstock.vocabulary import Offset, TopicId
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Ledgers:
         self._saved: dict[QueuePartition, _Saved] = {}
         self._waiting: dict[QueuePartition, None] = {}  # To be loaded.
         self._loading = 0
+        self._policies: dict[Partition, tuple[TopicConfig, Policy]] = {}
 
     def __iter__(self) -> Iterator[QueuePartition]:
         return iter(list(self._queues.values()))
@@ -101,6 +102,7 @@ class Ledgers:
             del self._queues[key]
             self._saved.pop(queue, None)
             self._waiting.pop(queue, None)
+            self._policies.pop(queue.data, None)
             queue.close()
 
     def _find_by(self, partition: Partition) -> Iterator[tuple[Key, QueuePartition]]:
@@ -132,9 +134,17 @@ class Ledgers:
         self._load_later(queue)
 
     def _policy_of(self, data: Partition, group: str) -> Policy:
-        return policy_of(data.config) if group == QUEUE_GROUP else self._node.shares.configs.policy_of(group)
+        """Asked at every decision, so the last one is kept for as long as the settings are the same."""
+        if group != QUEUE_GROUP:
+            return self._node.shares.configs.policy_of(group)
+        config, policy = self._policies.get(data, (None, None))
+        if policy is None or config is not data.config:
+            policy = policy_of(data.config)
+            self._policies[data] = (data.config, policy)
+        return policy
 
     def _changed(self, queue: QueuePartition) -> None:
+        queue.has_changed.set()
         queue.look_soon()
         self._node.queues.burying.look_soon(queue)
 
@@ -225,6 +235,7 @@ class Ledgers:
         if queue.coordinator.state is None:
             return
         queue.following.look_at_start()
+        queue.look_soon()  # The queue may have been resumed by its settings.
         if is_forced or self._wants_checkpoint(queue):
             ledger_bytes, data_bytes = queue.companion.log.appended_bytes, queue.data.log.appended_bytes
             size = await checkpoints.write(self._node, queue)

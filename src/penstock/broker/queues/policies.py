@@ -1,6 +1,6 @@
 """How a queue treats its messages, from the settings of its topic. Asked at every decision, so a changed setting holds from then on."""
 
-from penstock.queues.policy import Policy
+from penstock.queues.policy import Backoff, Policy
 from penstock.settings import GroupConfig, TopicConfig
 
 
@@ -17,9 +17,28 @@ def share_policy(config: GroupConfig) -> Policy:
 
 def policy_of(config: TopicConfig) -> Policy:
     """Of the queue's own group."""
-    return Policy()
+    return Policy(
+        lease_ms=config.queue_lease_ms,
+        deliveries_max=config.queue_deliveries_max,
+        backoff=Backoff(
+            config.queue_backoff_min_ms, config.queue_backoff_max_ms, config.queue_backoff_factor, config.queue_backoff_jitter
+        ),
+        dead_letter=config.queue_dead_letter,
+        is_fifo=config.queue_fifo,
+        is_lenient=config.queue_lenient,
+        back_after=config.queue_back_after,
+        dedup_ms=config.queue_dedup_window_ms,
+        dedup_by_group=config.queue_dedup_scope == "group",
+        is_fair=config.queue_fair,
+        has_priorities=config.queue_priorities,
+        starvation_every=config.queue_starvation_every,
+        delay_ms=config.queue_delay_ms,
+        ttl_ms=config.queue_ttl_ms,
+        in_flight_max=config.queue_inflight_max,
+        ready_max=config.queue_ready_max,
+    )
 
 
 def keeps_nothing(config: TopicConfig) -> bool:
     """Whether the queue's log may lose what is done."""
-    return False
+    return config.queue_enabled and config.queue_retention == "delete"

@@ -7,7 +7,9 @@ Some may be refused and the others sent: what is refused was not appended.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from typing import NamedTuple
 
 from penstock.broker.askers import WaitingTask
@@ -21,6 +23,7 @@ from penstock.vocabulary import Offset
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch, stamp_append_time
 
 DURABLE_SECONDS = 10.0  # After which a sender hears that nobody knows.
+ROOM_SECONDS = 10.0
 RECORD_OVERHEAD_BYTES = 32  # Lengths, deltas and counts of one record at most, its headers' lengths apart.
 HEADER_OVERHEAD_BYTES = 10
 
@@ -29,11 +32,22 @@ _OURS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, hea
 
 async def send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
     """Raises NotHere with nothing sent, or QueueRefusal where nobody knows what was."""
+    if queue.data.config.queue_when_full == "wait":
+        await _room(queue, len(drafts))
     sending = _Sending(queue, drafts)
     end_offset = sending.append_all()
     if end_offset:
         await _durable(queue.data, end_offset)
     return sending.results
+
+
+async def _room(queue: QueuePartition, count: int) -> None:
+    """A queue that is full may rather keep its senders waiting for a while. In the end they hear what they would have heard."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ROOM_SECONDS):
+            while queue.state.is_full(count, is_dedup=False):
+                queue.has_changed.clear()
+                await queue.has_changed.wait()
 
 
 async def _durable(partition: Partition, end_offset: int) -> None:
@@ -154,8 +168,13 @@ class _Sending:
             deliver_at=deliver_at,
             expires_at=0 if draft.ttl_ms is None else self._wall_ms + draft.ttl_ms,
             group=draft.group.encode(),
-            dedup=draft.dedup.encode(),
+            dedup=self._dedup_of(draft),
         )
+
+    def _dedup_of(self, draft: Draft) -> bytes:
+        if draft.dedup or not self._queue.data.config.queue_dedup_by_content:
+            return draft.dedup.encode()
+        return sha256(draft.body).hexdigest().encode()
 
     # Appending
 

@@ -30,11 +30,12 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
             timer.cancel()
     if served is None:
         return []
-    _check_limit(served, wish.group)
+    _check_limit(served)
     return await served.queue.lend(wish.group, served.taken.deliveries)
 
 
-def _check_limit(served: Served, group: str) -> None:
-    """As SQS has it: a standard queue says so, a FIFO queue has nothing more to give."""
-    if served.taken.is_over_limit and not served.taken.deliveries and not served.queue.policy_of(group).is_fifo:
+def _check_limit(served: Served) -> None:
+    """As SQS has it, where the queue says so: a standard queue complains, a FIFO queue has nothing more to give."""
+    config = served.queue.data.config
+    if served.taken.is_over_limit and not served.taken.deliveries and config.queue_inflight_refuse and not config.queue_fifo:
         raise QueueRefusal(Code.IN_FLIGHT_LIMIT, "as many messages of the queue are lent as may be: finish some first")
