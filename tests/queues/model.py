@@ -101,7 +101,14 @@ class Book:
         every = self.policy.starvation_every
         if every and (self.next_lease + len(given)) % every == 0:
             return min(ready, key=lambda each: (self.of(each.offset).place, each.offset), default=None)
-        return min(ready, key=lambda each: (-self.policy.level_of(each.priority), self.of(each.offset).place, each.offset), default=None)
+        return min(ready, key=lambda each: self._rank(each, now), default=None)
+
+    def _rank(self, message: Message, now: int) -> tuple[int, int, int]:
+        """A FIFO group stands in line with its first one, also with one that has expired, until that is noticed."""
+        if self.policy.is_fifo and message.group:
+            same = (each for each in self.messages if each.group == message.group and self.state(each, now) is READY)
+            message = min(same, key=lambda each: each.offset)
+        return -self.policy.level_of(message.priority), self.of(message.offset).place, message.offset
 
     def _may_be_given(self, message: Message, now: int) -> bool:
         return self.state(message, now) is READY and not 0 < message.expires_at <= now

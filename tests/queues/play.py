@@ -301,7 +301,9 @@ class Play:
         self.state.learn(self._entries_from(self.state.learned_end), self.log_end)
 
     def _entries_from(self, offset: int) -> list[Run | Marked]:
-        return [entry for entry in self.entries if (entry.end if isinstance(entry, Run) else entry.offset + 1) > max(offset, self.log_start)]
+        return [
+            entry for entry in self.entries if (entry.end if isinstance(entry, Run) else entry.offset + 1) > max(offset, self.log_start)
+        ]
 
     def _new(self) -> LedgerState:
         return LedgerState(lambda _: self.policy, lambda: 0.5)

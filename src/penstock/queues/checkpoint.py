@@ -16,7 +16,6 @@ from penstock.errors import BrokenPromise
 from penstock.queues.bits import FULL, SHIFT, Bits
 from penstock.queues.ledger import Ledger
 from penstock.queues.messages import unpack
-from penstock.queues.rows import read
 from penstock.queues.states import State
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class _Reader:
         ledger = self.ledger
         for offset, row in _read_named(content):
             ledger.rows[offset] = row
-            ledger.leased += read(row).state == State.LEASED
+            ledger.leased += row[0] == State.LEASED
 
     def failures(self, content: bytes) -> None:
         for offset, packed in _read_named(content):

@@ -13,6 +13,8 @@ _ENTRY = struct.Struct("<qqBB")  # taken, ended, lengths of who and reason
 
 def cut(text: str, bytes_max: int) -> bytes:
     """As UTF-8, without half a character at its end."""
+    if not text:
+        return b""
     encoded = text.encode(errors="replace")
     return encoded if len(encoded) <= bytes_max else encoded[:bytes_max].decode(errors="ignore").encode()
 

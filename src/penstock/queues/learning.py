@@ -51,7 +51,7 @@ def come(state: "LedgerState", wall_ms: int, count_max: int) -> None:
         if found is None:
             return
         offset = found[1]
-        if messages.waiting.discard(offset):
+        if messages.waiting.discard(offset) and offset not in messages.duplicates:
             _into_line(state, offset, found[0])
 
 
@@ -81,13 +81,14 @@ def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Pol
     if _is_done_by_all(state, offset):
         return
     messages.keep(offset, traits)
-    if is_duplicate:
-        messages.duplicates[offset] = None
-        messages.duplicates_ms = 0
-        return
     deliver_at = traits.deliver_at or (traits.written_ms + policy.delay_ms if policy.delay_ms else 0)
     if deliver_at:
         messages.delay(offset, deliver_at)
+    if is_duplicate:
+        messages.duplicates[offset] = None
+        messages.duplicates_ms = 0
+    elif deliver_at:
+        return
     elif offset in messages.kept:
         _into_line(state, offset, traits.written_ms)
     else:

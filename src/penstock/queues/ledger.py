@@ -126,17 +126,18 @@ class Ledger:
         """Builds it anew from what is recorded and what is known of messages."""
         ready = self.ready = Ready(self._messages, self.rows, self.done, policy)
         self.swept_to = 0
+        in_line: list[tuple[int, int]] = []
         for offset, packed_row in self.rows.items():
-            row = read(packed_row)
-            if row.state == _LEASED:
-                ready.leased(offset, row.when)
-            elif row.state == _READY and row.when > wall_ms:
-                ready.wait(offset, row.when)
+            state, _, _, when, place, _, _ = ROW.unpack_from(packed_row)
+            if state == _LEASED:
+                ready.leased(offset, when)
+            elif state == _READY and when > wall_ms:
+                ready.wait(offset, when)
+            elif state == _READY:
+                in_line.append((offset, place))
         self._index_unread(ready)
-        for offset, packed_row in self.rows.items():
-            row = read(packed_row)
-            if row.state == _READY and offset not in ready.retrying:
-                ready.add(offset, row.place)
+        for offset, place in in_line:
+            ready.add(offset, place)
 
     def _index_unread(self, ready: Ready) -> None:
         """Messages that nobody has had yet."""

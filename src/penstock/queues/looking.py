@@ -29,9 +29,9 @@ def letter(ledger: Ledger, offset: int) -> LetterOwed:
 def counts(ledger: Ledger, messages: Messages) -> Counts:
     assert ledger.ready is not None
     done, end = ledger.done, messages.learned_end
-    duplicates = sum(offset not in done for offset in messages.duplicates)  # As good as done.
-    unfinished = max(end - done.base - done.bits.count - duplicates, 0)
-    delayed = messages.waiting.count_without(done) + ledger.ready.retrying.count
+    duplicates = [offset for offset in messages.duplicates if offset not in done]  # As good as done.
+    unfinished = max(end - done.base - done.bits.count - len(duplicates), 0)
+    delayed = messages.waiting.count_without(done) + ledger.ready.retrying.count - sum(each in messages.waiting for each in duplicates)
     burying = len(ledger.burying)
     return Counts(
         ready=max(unfinished - ledger.leased - delayed - burying, 0), leased=ledger.leased, delayed=delayed, burying=burying,
