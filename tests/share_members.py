@@ -32,7 +32,7 @@ class ShareMember:
         said_of = acks or {}
         places = dict.fromkeys([*(() if self.epoch else self.partitions), *said_of])
         rows = [{"partition_index": each, "acknowledgement_batches": _batches(said_of.get(each, ()))} for each in places]
-        details = {
+        details: dict[str, Any] = {
             "max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": records_max, "batch_size": records_max,
             "share_session_epoch": self.epoch, "topics": [{"topic_id": self.topic_id, "partitions": rows}] if rows else [],
         }  # fmt: skip

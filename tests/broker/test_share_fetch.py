@@ -11,7 +11,7 @@ from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
 BOTH_LOOPS = True
-QUICK_LOCKS = {"group_share_record_lock_ms": 300, "group_share_min_record_lock_ms": 1}
+QUICK_LOCKS: dict[str, Any] = {"group_share_record_lock_ms": 300, "group_share_min_record_lock_ms": 1}
 
 
 async def test_records_are_lent_once_with_their_delivery_count_and_done_when_accepted(serving: Serving) -> None:
@@ -149,7 +149,7 @@ async def test_acknowledgements_that_make_no_sense_are_refused(serving: Serving)
     await line.produce("t", b"a", b"b")
     member = ShareMember(line, topic_id)
     await member.take()
-    wrong = [
+    wrong: list[list[tuple[int, int, list[int]]]] = [
         [(1, 0, [ACCEPT])], [(0, 1, [])], [(0, 1, [1, 1, 1])], [(0, 0, [5])], [(0, 0, [-1])], [(0, 0, [RENEW])],
         [(1, 1, [ACCEPT]), (0, 0, [ACCEPT])], [(0, 1, [ACCEPT]), (1, 1, [ACCEPT])], [(0, 99_999, [ACCEPT])],
     ]  # fmt: skip
