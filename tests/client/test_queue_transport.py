@@ -95,7 +95,8 @@ def test_a_node_that_says_not_now_is_asked_again():
         assert await queue.send("hello") == "one"
 
     refusal = (503, {"__type": "penstock#not_available", "message": "no leader"})
-    assert len(converse(scenario, refusal, (500, {}), SENT).asked) == 3
+    broken = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 21\r\n\r\nInternal Server Error"
+    assert len(converse(scenario, refusal, (500, {}), broken, SENT).asked) == 4
 
 
 def test_patience_ends():

@@ -362,7 +362,7 @@ def test_a_fork_goes_on_with_connections_of_its_own(jobs: Queue):
 
 
 def test_an_interrupt_ends_a_wait_and_takes_no_message_along(jobs: Queue):
-    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         jobs.receive(1, wait=SECONDS_MAX)

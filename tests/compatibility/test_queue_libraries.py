@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -175,14 +175,14 @@ def test_taskiq_runs_tasks_and_keeps_their_leases(node: Broker, prefix: str, suf
             await asyncio.sleep(2.5)  # Longer than the lease: only the heartbeat keeps it from being given out again.
             await note("slow")
 
-        tasks: dict[str, Callable[..., Any]] = {each.__name__: jobs.task(each, task_name=each.__name__) for each in (note, slow)}
+        tasks: dict[str, Any] = {each.__name__: jobs.register_task(each, task_name=each.__name__) for each in (note, slow)}
         await jobs.startup()
         receiving = asyncio.create_task(run_receiver_task(jobs))
         try:
             for number in range(5):
-                await tasks["note"].kiq(f"note {number}")  # type: ignore[attr-defined]
+                await tasks["note"].kiq(f"note {number}")
             if not is_fifo:
-                await tasks["slow"].kiq()  # type: ignore[attr-defined]
+                await tasks["slow"].kiq()
             async with asyncio.timeout(SECONDS_MAX):
                 for _ in range(5 if is_fifo else 6):
                     await done.acquire()

@@ -106,6 +106,8 @@ def _parsed(reply: Reply) -> dict[str, Any]:
         found = None
     if isinstance(found, dict):
         return found
+    if reply.status >= UNAVAILABLE:
+        return {}  # A node that is just stopping, or something between here and there, says so in words of its own.
     shown = reply.body[:60].decode(errors="replace")
     raise Refused(f"this is no answer of a node: {reply.status} {shown!r}", "check that url= is the HTTP port of a node")
 
