@@ -288,3 +288,13 @@ def test_what_it_says_can_be_read():
     with broker() as node:
         assert "Traceback" not in node.said()
     assert "SIGTERM: stopping" in node.said()
+
+
+def test_it_has_an_http_port_and_makes_queues_for_the_asking():
+    with broker() as node:
+        first, second = node.queue(lease=5), node.queue()
+        assert first.name != second.name
+        first.send("hello")
+        (message,) = first.receive(1)
+        message.ack()
+        assert second.receive(1, wait=0) == []
