@@ -32,7 +32,6 @@ from penstock.http.sqs.queue_attributes import (
 )
 from penstock.http.sqs.queue_records import SqsQueue, new_queue
 from penstock.http.sqs.redrive_policies import RedriveAllowPolicy, check_target, read_redrive_policy
-from penstock.http.sqs.refusals import as_error
 
 PARTITIONS_MAX = 1_000
 REPLICAS_MAX = 100
@@ -61,6 +60,7 @@ async def _make(desk: Desk, name: str, attributes: Mapping[str, str], given: Map
     if name in desk.deleted:
         words = "You must wait 60 seconds after deleting a queue before you can create another with the same name."
         raise SqsError(QUEUE_DELETED_RECENTLY, words)
+    _refuse_topic(desk, name)
     if policy := attributes.get("RedrivePolicy"):
         check_target(name, read_redrive_policy(policy), lambda target: allowed_by(desk, target))
     settings = {**new_queue(name, attributes, tags, desk.now_s), **extensions_in(given)}
@@ -68,13 +68,16 @@ async def _make(desk: Desk, name: str, attributes: Mapping[str, str], given: Map
     if partitions > 1 and attributes.get("FifoQueue") == "true" and attributes.get("DeduplicationScope") != "messageGroup":
         raise bad_value(PARTITIONS, "A FIFO queue has one partition, unless its DeduplicationScope is messageGroup.")
     replicas = whole_number(REPLICAS, given[REPLICAS], 1, REPLICAS_MAX) if REPLICAS in given else None
+    await desk.queues.create(name, settings, partitions=partitions, replicas=replicas)
+
+
+def _refuse_topic(desk: Desk, name: str) -> None:
     try:
-        await desk.queues.create(name, settings, partitions=partitions, replicas=replicas)
+        desk.queues.describe(name)
     except QueueRefusal as refusal:
         if refusal.code == Code.NOT_A_QUEUE:
             words = f"There is a topic '{name}' that is not a queue. Choose another name, or set its queue.enabled to true."
             raise SqsError(QUEUE_NAME_EXISTS, words) from None
-        raise as_error(refusal) from None
 
 
 def _compare(desk: Desk, queue: SqsQueue, attributes: Mapping[str, str], given: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """Lists of queues in pages. A token is the last name of the page before, so that nothing need be remembered."""
 
 import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,6 +29,6 @@ def page_of(names: Sequence[str], body: Mapping[str, Any]) -> Page:
 
 def _read(token: str) -> str:
     try:
-        return urlsafe_b64decode(token).decode()
+        return b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise SqsError(INVALID_PARAMETER_VALUE, "Invalid or expired next token.") from None
