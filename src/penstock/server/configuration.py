@@ -3,7 +3,7 @@
 One name, three spellings: the file's `num.partitions` is the variable PENSTOCK_NUM_PARTITIONS and the flag `--set num.partitions=3`.
 What a topic inherits is named with `topic.` in front (in the file: a `[topic]` table). A name that nobody knows is refused with the
 nearest one that somebody does: a misspelt setting that is silently ignored is how data gets lost.
-Not here: what the settings mean, their defaults and bounds (settings.py), which this asks.
+Not here: what the settings mean, their defaults and bounds (settings/), which this asks.
 """
 
 import re
