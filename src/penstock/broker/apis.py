@@ -16,6 +16,7 @@ from penstock.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from penstock.broker.handlers.add_raft_voter import add_raft_voter
 from penstock.broker.handlers.alter_configs import alter_configs
 from penstock.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
+from penstock.broker.handlers.alter_share_group_offsets import alter_share_group_offsets
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.consumer_group_describe import consumer_group_describe
 from penstock.broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat
@@ -23,6 +24,7 @@ from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
 from penstock.broker.handlers.delete_groups import delete_groups
 from penstock.broker.handlers.delete_records import delete_records
+from penstock.broker.handlers.delete_share_group_offsets import delete_share_group_offsets
 from penstock.broker.handlers.delete_topics import delete_topics
 from penstock.broker.handlers.describe_cluster import describe_cluster
 from penstock.broker.handlers.describe_configs import describe_configs
@@ -30,6 +32,7 @@ from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
 from penstock.broker.handlers.describe_quorum import describe_quorum
+from penstock.broker.handlers.describe_share_group_offsets import describe_share_group_offsets
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from penstock.broker.handlers.describe_transactions import describe_transactions
 from penstock.broker.handlers.elect_leaders import elect_leaders
@@ -140,6 +143,9 @@ API_TABLE = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),
     Api(ApiKey.ADD_RAFT_VOTER, 0, 1, Manner.IN_TURN, add_raft_voter),
     Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, Manner.IN_TURN, remove_raft_voter),
+    Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, Manner.IN_TURN, describe_share_group_offsets),
+    Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, Manner.IN_TURN, alter_share_group_offsets),
+    Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, Manner.IN_TURN, delete_share_group_offsets),
 )
 
 

@@ -36,6 +36,7 @@ SHARE_OF_MEMORY = 8  # What groups may take: an eighth.
 SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
 OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
 
+Added = tuple[tuple[TopicId, str, tuple[int, ...]], ...]  # Topic id, topic, partitions.
 GroupsPartition = Coordinator[GroupCoordinator, Command, Record]
 
 
@@ -180,6 +181,11 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         text = drawn.hex()
         uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
         return f"{instance_id or client_id or 'member'}-{uuid}"
+
+
+def changing_ledgers(group: str, asker: Asker, *, added: Added = (), dropped: tuple[TopicId, ...] = ()) -> Command:
+    """Without a change: what ledgers a share group without members has."""
+    return commands.ChangeLedgers(token=asker, group=group, added=added, dropped=dropped)
 
 
 def _deletion(group: str, has_forgotten_ledgers: bool, asker: Asker) -> Command:

@@ -83,7 +83,6 @@ class ChangeLedgers:
     group: str
     added: tuple[tuple[TopicId, str, tuple[int, ...]], ...] = ()  # (topic id, topic, partitions)
     dropped: tuple[TopicId, ...] = ()
-    may_have_members: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def _change_ledgers(group: ShareGroup | None, command: ChangeLedgers, draft: Dra
     if group is None:
         draft.answer(command.token, LedgersChanged(NOT_FOUND, f"there is no share group {command.group!r}"))
         return
-    if group.state is not GroupState.EMPTY and not command.may_have_members:
+    if group.state is not GroupState.EMPTY:
         reason = f"group {command.group!r} has members: stop them first"
         draft.answer(command.token, LedgersChanged(ErrorCode.NON_EMPTY_GROUP, reason))
         return
