@@ -55,7 +55,9 @@ class Burying:
             while True:
                 letters = await self._owed(queue)
                 if letters == []:
-                    return
+                    if next(queue.state.owed(), None) is None:
+                        return
+                    continue  # It came while we waited for what was there before to be durable.
                 if letters is not None and await self._bury(queue, letters):
                     pause_s = PAUSE_SECONDS_MIN
                 else:

@@ -124,6 +124,10 @@ class QueuePartition:
             raise QueueRefusal(Code.NOT_AVAILABLE, f"{LINE_LENGTH_MAX} others wait for messages of this queue")
         return line
 
+    def waiting(self, group: str) -> int:
+        """How many stand in line."""
+        return len(self._lines.get(group, ()))
+
     def is_ready(self, group: str) -> bool:
         """Whether something can be taken now, and nobody is before."""
         return not self._is_paused(group) and self.state.ready_at(group, self.node.env.wall_ms()) == 0 and not self._lines.get(group)
