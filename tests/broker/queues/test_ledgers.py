@@ -1,0 +1,188 @@
+"""Ledgers on their node: checkpoints in their own log, loading, and logs that are trimmed under them."""
+
+import asyncio
+
+import pytest
+from serving import Serving, until
+
+from penstock.broker.queues import checkpoints
+from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Sent, Verb
+from penstock.broker.queues.facade import Queues
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.trimming import trim
+from penstock.queues.records import CheckpointPiece, decode
+from penstock.vocabulary import Offset
+from penstock.wire.keyed_records import Pair, keyed_records
+
+QUEUE = "jobs"
+LONG_MS = 3_600_000
+
+
+async def opened(serving: Serving, **settings: str) -> Queues:
+    queues = (await serving.open()).queues
+    await queues.create(QUEUE, {name.replace("_", "."): value for name, value in settings.items()})
+    return queues
+
+
+def ledger_of(serving: Serving) -> QueuePartition:
+    ledger = serving.node.ledgers.find(serving.node.queues.describe(QUEUE).topic_id, 0)
+    assert ledger is not None
+    return ledger
+
+
+async def sent(queues: Queues, *drafts: Draft) -> list[Sent]:
+    results = [each for each in await queues.send(QUEUE, drafts) if isinstance(each, Sent)]
+    assert len(results) == len(drafts)
+    return results
+
+
+async def done(queues: Queues, count: int) -> None:
+    lent = await queues.take(QUEUE, count)
+    assert len(lent) == count
+    await queues.settle(QUEUE, [Order(each.handle, Verb.DONE) for each in lent])
+
+
+async def stored(ledger: QueuePartition) -> list[Pair]:
+    """All that the ledger's log has."""
+    log = ledger.companion.log
+    content = await log.read_later(log.start_offset, bytes_max=1 << 20, end_offset=log.end_offset)
+    return keyed_records(bytes(content), log.start_offset)[0]
+
+
+async def test_a_ledger_is_loaded_from_its_checkpoint_and_what_came_after(serving: Serving) -> None:
+    queues = await opened(serving)
+    await sent(queues, *[Draft(b"%d" % at, priority=at % 3, dedup=f"id-{at}") for at in range(30)])
+    await done(queues, 5)
+    held = await queues.take(QUEUE, 3, lease_ms=LONG_MS)
+    before = ledger_of(serving)
+    await serving.node.ledgers.look_at(before, is_forced=True)
+    assert before.companion.log.start_offset > 0
+    await done(queues, 2)
+    await queues.settle(QUEUE, [Order(held[0].handle, Verb.DONE)])
+    await sent(queues, Draft(b"last"))
+    counts = await queues.counts(QUEUE)
+    await serving.crash()
+    queues = (await serving.open()).queues
+    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    assert await queues.counts(QUEUE) == counts
+    (again,) = await queues.send(QUEUE, [Draft(b"3", dedup="id-3")])
+    assert isinstance(again, Sent)
+    assert again.is_duplicate
+    assert (await queues.settle(QUEUE, [Order(held[1].handle, Verb.DONE)]))[0].outcome == "ok"
+
+
+async def test_what_is_decided_between_the_pieces_is_not_lost(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.queues.checkpoint.PIECE_BYTES", 50)
+    monkeypatch.setattr("penstock.broker.patience.SECONDS_AT_ONCE", 0.0)
+    queues = await opened(serving)
+    await sent(queues, *[Draft(b"%d" % at, dedup=f"id-{at}") for at in range(60)])
+    held = await queues.take(QUEUE, 20, lease_ms=LONG_MS)
+    ledger = ledger_of(serving)
+    writing = asyncio.ensure_future(checkpoints.write(serving.node, ledger))
+    for each in held[:10]:
+        await queues.settle(QUEUE, [Order(each.handle, Verb.DONE)])
+    assert await writing is not None
+    kinds = [isinstance(decode(*pair), CheckpointPiece) for pair in await stored(ledger)]
+    assert False in kinds[: len(kinds) - kinds[::-1].index(True)]  # Decisions stand between the pieces.
+    counts = await queues.counts(QUEUE)
+    await serving.crash()
+    queues = (await serving.open()).queues
+    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    assert await queues.counts(QUEUE) == counts
+
+
+async def test_a_checkpoint_that_was_cut_short_does_no_harm(serving: Serving) -> None:
+    queues = await opened(serving)
+    await sent(queues, Draft(b"one"), Draft(b"two"))
+    await done(queues, 1)
+    ledger = ledger_of(serving)
+    checkpoints._append(serving.node, ledger, CheckpointPiece(int(ledger.companion.log.end_offset), 0, False, b"half of something"))
+    await done(queues, 1)
+    await serving.crash()
+    queues = (await serving.open()).queues
+    await sent(queues, Draft(b"three"))
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"three"]
+    assert (await queues.counts(QUEUE)).finished == 2
+
+
+async def test_checkpoints_come_by_themselves_and_keep_the_log_short(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.broker.queues.ledgers.CHECKPOINT_EVERY_BYTES_MIN", 500)
+    monkeypatch.setattr("penstock.broker.queues.ledgers.ROUND_SECONDS", 0.01)
+    queues = await opened(serving)
+    ledger = ledger_of(serving)
+    for _ in range(3):
+        start = ledger.companion.log.start_offset
+        for _ in range(20):
+            await sent(queues, Draft(b"x"))
+            await done(queues, 1)
+        await until(lambda start=start: ledger.companion.log.start_offset > start)  # type: ignore[misc]
+    first = decode(*(await stored(ledger))[0])
+    assert isinstance(first, CheckpointPiece)
+    assert first.number == 0
+
+
+async def test_a_log_that_is_trimmed_takes_its_messages_with_it_and_they_are_counted(serving: Serving) -> None:
+    queues = await opened(serving, queue_retention="keep")
+    await sent(queues, *[Draft(b"%d" % at) for at in range(5)])
+    (held,) = await queues.take(QUEUE, 1, lease_ms=LONG_MS)
+    ledger = ledger_of(serving)
+    await trim(serving.node, ledger.data, Offset(3))
+    assert [each.body for each in await queues.take(QUEUE, 10)] == [b"3", b"4"]
+    counts = await queues.counts(QUEUE)
+    assert (counts.dropped, counts.leased) == (3, 2)
+    assert (await queues.settle(QUEUE, [Order(held.handle, Verb.DONE)]))[0].outcome == "gone"
+    await serving.stop()
+    queues = (await serving.open()).queues
+    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    assert (await queues.counts(QUEUE)).dropped == 3
+
+
+async def test_what_is_done_leaves_the_log_of_a_queue_that_keeps_nothing(serving: Serving) -> None:
+    queues = await opened(serving, segment_bytes="16384")
+    for _ in range(6):
+        await sent(queues, *[Draft(bytes(1_000)) for _ in range(10)])
+    ledger = ledger_of(serving)
+    await done(queues, 45)
+    await serving.node.ledgers.look_at(ledger)
+    base = ledger.state.base(QUEUE_GROUP)
+    assert base == 45
+    assert 0 < ledger.data.log.start_offset <= base
+    await done(queues, 15)
+    assert (await queues.counts(QUEUE)).dropped == 0
+
+
+async def test_an_ordinary_topic_becomes_a_queue_with_all_that_is_in_it(serving: Serving) -> None:
+    node = await serving.open()
+    line = await serving.line()
+    await line.create("orders", 1)
+    await line.produce("orders", b"1", b"2")
+    topic = node.image.topics["orders"]
+    assert node.ledgers.find(topic.topic_id, 0) is None
+    await node.ledgers.prepare(topic.topic_id)
+    ledger = node.ledgers.find(topic.topic_id, 0)
+    assert ledger is not None
+    await until(lambda: ledger.coordinator.state is not None)
+    assert ledger.is_ready(QUEUE_GROUP)
+
+
+async def test_a_deleted_queue_is_gone_with_its_ledger_and_who_waits_is_told(serving: Serving) -> None:
+    queues = await opened(serving)
+    waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
+    ledger = ledger_of(serving)
+    await until(lambda: ledger.waiting(QUEUE_GROUP) == 1)
+    await queues.delete(QUEUE)
+    with pytest.raises(Exception, match="deleted"):
+        await waiting
+    assert list(serving.node.ledgers) == []
+    assert queues.names() == []
+    await queues.create(QUEUE, {})
+    assert (await queues.counts(QUEUE)).ready == 0
+
+
+async def test_a_damaged_ledger_is_loaded_again_from_its_log(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    queues = await opened(serving)
+    await sent(queues, Draft(b"one"), Draft(b"two"))
+    await done(queues, 1)
+    ledger = ledger_of(serving)
+    ledger.coordinator._reload("the test says so")
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"two"]
