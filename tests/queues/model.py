@@ -5,7 +5,7 @@ It is slow, keeps no index, knows no records and cannot be restored; so there is
 
 from dataclasses import dataclass, field
 
-from penstock.queues.commands import Verb
+from penstock.queues.commands import Settlement, Verb
 from penstock.queues.policy import LEASE_MS_MAX, Policy
 from penstock.queues.replies import Code
 from penstock.queues.states import State
@@ -126,8 +126,9 @@ class Book:
 
     # Settling
 
-    def settle(self, offset: int, lease: int, verb: Verb, delay_ms: int | None, reason: str, now: int, end: int) -> Code:
-        if not 0 <= offset < end:
+    def settle(self, item: Settlement, now: int) -> Code:
+        offset, lease, verb, delay_ms, reason = item.offset, item.lease, item.verb, item.delay_ms, _cut(item.reason)
+        if not 0 <= offset < self.end:
             return Code.UNKNOWN
         message = next((each for each in self.messages if each.offset == offset), None)
         if message is None:
@@ -217,3 +218,7 @@ class Book:
         for message in self.messages:
             if message.offset >= to and self.of(message.offset).state in (READY, DONE):
                 self.standings[message.offset] = Standing(place=message.offset)
+
+
+def _cut(reason: str) -> str:
+    return reason.encode()[:200].decode(errors="ignore")

@@ -7,16 +7,17 @@ last checkpoint and what came since; a decision may be lost before it is stored.
 from collections import Counter
 from random import Random
 
+from queues.model import Book, Message
+
 from penstock.queues import commands, records
 from penstock.queues.commands import QUEUE_GROUP, Command, Settlement, Verb
 from penstock.queues.decision import Decision
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
 from penstock.queues.policy import Backoff, Policy
-from penstock.queues.replies import Code, Done, Settled, Taken
+from penstock.queues.replies import Done, Settled, Taken
 from penstock.queues.state import LedgerState, Marked, Run
 from penstock.queues.states import State
 from penstock.vocabulary import Instant
-from queues.model import Book, Message
 
 START_MS = 1_000_000_000_000
 SHARE = "share"  # A second group.
@@ -140,7 +141,7 @@ class Play:
         reply = self.do(commands.Settle("t", group, (item,)), is_stored=is_stored)
         assert isinstance(reply, Settled)
         if is_stored:
-            code = self.books[group].settle(offset, lease, verb, delay_ms, _cut(reason), self.now, self.log_end)
+            code = self.books[group].settle(item, self.now)
             assert reply.outcomes[0].code is code, f"{verb.name} of {offset}: {reply.outcomes[0].code.name} and not {code.name}"
             self.seen[f"{verb.name} {code.name}"] += 1
 
@@ -312,10 +313,6 @@ class Play:
         return Instant((self.now - START_MS) / 1000)
 
 
-def _cut(reason: str) -> str:
-    return reason.encode()[:200].decode(errors="ignore")
-
-
 def step(play: Play, rng: Random) -> None:
     """One thing that may happen, at random."""
     group = rng.choice((QUEUE_GROUP, QUEUE_GROUP, SHARE))
@@ -323,10 +320,14 @@ def step(play: Play, rng: Random) -> None:
         case 0:
             play.send(rng.randint(1, 4))
         case 1:
-            play.send_marked(
-                priority=rng.choice((PRIORITY_DEFAULT, PRIORITY_DEFAULT, 0, 9)), delay_ms=rng.choice(DELAYS_MS),
-                ttl_ms=rng.choice((0, 0, 2_000, 60_000)), group=rng.choice(GROUPS), dedup=rng.choice(DEDUPS), is_by_log=rng.random() < 0.4,
-            )  # fmt: skip
+            several = rng.choice((1, 1, 4))
+            message_group = rng.choice(GROUPS)
+            for _ in range(several):
+                play.send_marked(
+                    priority=rng.choice((PRIORITY_DEFAULT, PRIORITY_DEFAULT, 0, 9)), delay_ms=0 if several > 1 else rng.choice(DELAYS_MS),
+                    ttl_ms=rng.choice((0, 0, 0, 2_000, 60_000)), group=message_group, dedup=rng.choice(DEDUPS),
+                    is_by_log=rng.random() < 0.4,
+                )  # fmt: skip
         case 2:
             play.take(group, rng.choice((1, 2, 5, 20)), rng.choice(LEASES_MS), is_stored=rng.random() < 0.95)
         case 3:
