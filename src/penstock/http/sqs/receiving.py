@@ -5,6 +5,7 @@ A record that came through another door may have a body that is no text: it is g
 show as attributes, as far as AWS's ten allow.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,7 +101,7 @@ def _system_attributes(queue: SqsQueue, lent: Lent) -> dict[str, str]:
     found = {
         "SenderId": texts.get(names.SQS_SENDER, ACCOUNT),
         "SentTimestamp": str(lent.sent_ms),
-        "ApproximateReceiveCount": str(lent.attempt),
+        "ApproximateReceiveCount": str(lent.attempt + _attempts_before(texts)),
         "ApproximateFirstReceiveTimestamp": str(lent.first_taken_ms),
     }
     if queue.is_fifo:
@@ -114,6 +115,17 @@ def _system_attributes(queue: SqsQueue, lent: Lent) -> dict[str, str]:
     if source := texts.get(names.SOURCE):
         found["DeadLetterQueueSourceArn"] = queue_arn(source)
     return found
+
+
+def _attempts_before(texts: Mapping[str, str]) -> int:
+    """How often a dead letter was received before it became one: the count goes on."""
+    if names.SOURCE not in texts or names.ATTEMPTS not in texts:
+        return 0
+    try:
+        count = json.loads(texts[names.ATTEMPTS])["count"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0  # Anybody may write headers.
+    return count if isinstance(count, int) else 0
 
 
 def _attributes(lent: Lent) -> Attributes:
