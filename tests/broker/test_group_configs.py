@@ -2,6 +2,7 @@
 
 import pytest
 from broker.test_admin_configs import BROKER, DELETE, GROUP, SET, change, describe, metadata_end, resource, values
+from broker.test_consumer_groups import Consumer, opened
 from serving import Serving
 
 from penstock.cluster.image import ClusterImage
@@ -115,3 +116,13 @@ def test_where_a_share_group_begins(text: str, ms: int | None) -> None:
 def test_where_no_share_group_begins(text: str) -> None:
     with pytest.raises(ValueError, match=r"share\.auto\.offset\.reset must be"):
         check_reset(text)
+
+
+async def test_a_consumer_group_goes_by_its_own_settings(serving: Serving) -> None:
+    line = await opened(serving)
+    consumer = Consumer(line, "me")
+    assert (await consumer.join()).heartbeat_interval.total_seconds() == 5
+    sooner = (("consumer.heartbeat.interval.ms", "700"), ("consumer.session.timeout.ms", "900"))
+    assert await change(line, resource(GROUP, "g", *sooner)) == [0]
+    assert (await consumer.beat()).heartbeat_interval.total_seconds() == 0.7
+    assert (await Consumer(line, "me", group="other").join()).heartbeat_interval.total_seconds() == 5

@@ -47,16 +47,16 @@ from penstock.vocabulary import Instant, ProducerId, TopicId
 class GroupCoordinator:
     def __init__(
         self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX, topics: Topics | None = None,
-        configs: Callable[[str], GroupConfig] = lambda name: GroupConfig(),
+        configs: Callable[[str], GroupConfig] | None = None,
     ) -> None:  # fmt: skip
         """`free_bytes` tells how much more memory all groups of the node may take, beside what they take now (`held_bytes`).
 
         `topics` are those that there are; whenever that view shows something else, `topics_changed` says so. `configs` tells what holds for
-        a share group."""
+        a group of the new protocol or a share group; without it, what the settings have for all of them."""
         self.settings = settings
         self._free_bytes = free_bytes
         self._image = GroupsImage()
-        self._sessions = Sessions(configs=configs)
+        self._sessions = Sessions(configs=configs or (lambda _: self.settings.of_all_groups))
         if topics is not None:
             self._sessions.topics.view = topics
         self._now = Instant(0)  # Of the last decision.
@@ -99,7 +99,7 @@ class GroupCoordinator:
             if saved.members:
                 shortest_ms = min(member.session_timeout_ms for member in saved.members)
                 self._sessions.alarms.set_by(saved.group, now if _lacks_leader(saved) else Instant(now + shortest_ms / 1000))
-        coordinating.begin(self._image, self._sessions, self.settings.consumer_session_timeout_ms, now)
+        coordinating.begin(self._image, self._sessions, now)
         sharing.begin(self._image, self._sessions, now)
 
     def snapshot(self) -> list[Record]:

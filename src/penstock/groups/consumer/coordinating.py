@@ -79,12 +79,13 @@ def replayed(record: ConsumerRecord, sessions: Sessions) -> None:
         session.topics_version = -1
 
 
-def begin(image: GroupsImage, sessions: Sessions, session_timeout_ms: int, now: Instant) -> None:
+def begin(image: GroupsImage, sessions: Sessions, now: Instant) -> None:
     """Loading is over: everybody has a full session from now, and whoever is to give something up its whole time-out."""
     for name, group in image.consumers.groups.items():
         if not group.members:
             continue
         session = sessions.consumers[name] = ConsumerSession()
+        session_timeout_ms = sessions.configs(name).consumer_session_timeout_ms
         for member_id, member in group.members.items():
             timeout_ms = session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
             session.heard_by[member_id] = Instant(now + timeout_ms / 1000)
