@@ -78,10 +78,14 @@ async def test_what_is_decided_between_the_pieces_is_not_lost(serving: Serving, 
     await sent(queues, *[Draft(b"%d" % at, dedup=f"id-{at}") for at in range(60)])
     held = await queues.take(QUEUE, 20, lease_ms=LONG_MS)
     ledger = ledger_of(serving)
-    writing = asyncio.ensure_future(checkpoints.write(serving.node, ledger))
-    for each in held[:10]:
-        await queues.settle(QUEUE, [Order(each.handle, Verb.DONE)])
-    assert await writing is not None
+
+    async def settle(turn: int) -> None:
+        for _ in range(turn):  # While that many pieces are written.
+            await asyncio.sleep(0)
+        await queues.settle(QUEUE, [Order(held[turn].handle, Verb.DONE)])
+
+    size, *_ = await asyncio.gather(checkpoints.write(serving.node, ledger), *(settle(turn) for turn in range(10)))
+    assert size is not None
     kinds = [isinstance(decode(*pair), CheckpointPiece) for pair in await stored(ledger)]
     assert False in kinds[: len(kinds) - kinds[::-1].index(True)]  # Decisions stand between the pieces.
     counts = await queues.counts(QUEUE)
