@@ -8,8 +8,6 @@ of it is in line, or until it has sent nothing for five minutes. What workers ha
 at a failover.
 """
 
-from penstock.queues.lanes import in_order
-
 NOISY_IN_FLIGHT = 30
 NOISY_SHARE = 10  # One in so many.
 QUIET_AFTER_MS = 300_000
@@ -42,15 +40,12 @@ class MessageGroup:
     def judge(self, wall_ms: int, in_flight: int, spent_ms: int) -> bool:
         """Whether it is noisy now, where all together have so many in flight and have spent so much time."""
         if self.is_noisy:
-            self.is_noisy = bool(self.pending) and self.sent_ms + QUIET_AFTER_MS > wall_ms
+            self.is_noisy = self.sent_ms + QUIET_AFTER_MS > wall_ms
         if not self.is_noisy:
             holds_much = self.in_flight >= NOISY_IN_FLIGHT and self.in_flight * NOISY_SHARE > in_flight
             took_long = spent_ms >= SPENT_MS_MIN and self.spent.of_late(wall_ms) * NOISY_SHARE > spent_ms
             self.is_noisy = holds_much or (took_long and self.in_flight > 0)
         return self.is_noisy
-
-    def entries(self) -> list[int]:
-        return list(in_order(self.pending))
 
 
 class Spent:

@@ -165,6 +165,8 @@ class Ready:
         head = self.head(group)
         if head != group.listed:
             group.listed = head
-            if head != NONE_LISTED:
+            if head == NONE_LISTED:
+                group.is_noisy = False  # Its backlog is drained.
+            else:
                 level = self.policy.level_of(self._messages.options(head & OFFSET_MASK).priority)
                 self.lanes[level].add(head)
