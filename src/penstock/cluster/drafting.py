@@ -55,8 +55,10 @@ class Draft:
         """The partition's new state. What moves with it has its own, too."""
         together = self.image.together(topic)
         before = [self.state(each, index) for each in together]
-        place = next(place for place, each in enumerate(together) if each.topic_id == topic.topic_id)
-        wishes = [wish if at == place else mirrored(wish, before[place], state) for at, state in enumerate(before)]
+        place, wishes = 0, [wish]
+        if len(together) > 1:
+            place = next(place for place, each in enumerate(together) if each.topic_id == topic.topic_id)
+            wishes = [wish if at == place else mirrored(wish, before[place], state) for at, state in enumerate(before)]
         after = moved(before, wishes, self._circumstances(together[0], is_unclean_ordered=is_unclean_ordered))
         for each, old, new in zip(together, before, after, strict=True):
             if new is not old:
@@ -74,17 +76,15 @@ class Draft:
 
     def _cuts(self) -> Iterator[list[PartitionChange]]:
         cut: list[PartitionChange] = []
-        for topic_id, index in self._changed:
-            together = self._changed_together(topic_id, index)
-            if together[0][0] != topic_id:
+        for (topic_id, index), state in self._changed.items():
+            if (self.image.companions_of.get(topic_id), index) in self._changed:
                 continue  # It stands with its data.
-            cut += [self._changed[where].as_change(*where) for where in together]
+            cut.append(state.as_change(topic_id, index))
+            companion = self.image.companions.get(topic_id)
+            if companion is not None and (companion, index) in self._changed:
+                cut.append(self._changed[companion, index].as_change(companion, index))
             if len(cut) >= CHANGES_PER_RECORD:
                 yield cut
                 cut = []
         if cut:
             yield cut
-
-    def _changed_together(self, topic_id: TopicId, index: int) -> list[tuple[TopicId, int]]:
-        topics = self.image.together(self.image.topics_by_id[topic_id])
-        return [(topic.topic_id, index) for topic in topics if (topic.topic_id, index) in self._changed]

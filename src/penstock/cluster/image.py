@@ -136,10 +136,10 @@ class ClusterImage:
 
     def together(self, topic: Topic) -> tuple[Topic, ...]:
         """Topics whose partitions have one leader for each number: the data, then its companion. Most stand alone."""
-        if (companion := self.companion_of(topic.topic_id)) is not None:
-            return topic, companion
-        data = self.data_of(topic.topic_id)
-        return (topic,) if data is None else (data, topic)
+        if (companion_id := self.companions.get(topic.topic_id)) is not None:
+            return topic, self.topics_by_id[companion_id]
+        data_id = self.companions_of.get(topic.topic_id)
+        return (topic,) if data_id is None else (self.topics_by_id[data_id], topic)
 
     def in_sync(self, topic: Topic, index: int) -> tuple[NodeId, ...]:
         """Who may lead the partition, while it is up: in sync here, and in what moves with it."""

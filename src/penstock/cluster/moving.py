@@ -58,8 +58,8 @@ AS_IT_IS = Wish()
 
 def moved(states: Sequence[PartitionState], wishes: Sequence[Wish], now: Circumstances) -> tuple[PartitionState, ...]:
     """Partitions that have one leader, as they will be; the very same state where nothing changes. The first one's data matter most."""
-    drafts = _finished_if_they_can_be([_assigned(state, wish) for state, wish in zip(states, wishes, strict=True)], now)
-    others = [_others(*each) for each in zip(states, drafts, wishes, strict=True)]
+    drafts = _finished_if_they_can_be(list(map(_assigned, states, wishes)), now)
+    others = list(map(_others, states, drafts, wishes))
     leader = _chosen(drafts, others, wishes[0].leader, now)
     return tuple([_led(leader, now, *each) for each in zip(states, drafts, others, wishes, strict=True)])
 
@@ -74,6 +74,8 @@ def mirrored(wish: Wish, asked: PartitionState, other: PartitionState) -> Wish:
 
 def in_sync_in_all(states: Sequence[PartitionState]) -> tuple[NodeId, ...]:
     """Who may lead these, while it is up."""
+    if len(states) == 1:
+        return states[0].in_sync
     return tuple([node for node in states[0].in_sync if all(node in state.in_sync for state in states)])
 
 
@@ -114,13 +116,12 @@ def _others(state: PartitionState, draft: PartitionState, wish: Wish) -> tuple[N
 def _chosen(drafts: list[PartitionState], others: list[tuple[NodeId, ...]], wanted: NodeId | None, now: Circumstances) -> NodeId:
     """In the order of preference: who may, of those who have everything."""
     first, in_all = drafts[0], in_sync_in_all(drafts)
-    in_sync = [*(node for node in (wanted, first.leader) if node in in_all), *(node for node in first.replicas if node in in_all)]
+    in_sync = [node for node in (wanted, first.leader, *first.replicas) if node is not None and node in in_all]
+    if (found := _best(in_sync, now)) is not None:
+        return found
     have_everything = [draft.in_sync + eligible for draft, eligible in zip(drafts, others, strict=True)]
-    eligible = [node for node in have_everything[0] if all(node in have for have in have_everything)]
-    for candidates in (in_sync, eligible):
-        for is_good in (now.may_lead, now.is_live):
-            if (found := _first(candidates, is_good)) is not None:
-                return found
+    if (found := _best([node for node in have_everything[0] if all(node in have for have in have_everything)], now)) is not None:
+        return found
     if in_all == (first.leader,):
         return first.leader  # It has just come up again, fenced until it has caught up, and nobody else could take its place.
     if now.is_unclean_allowed:
@@ -165,6 +166,11 @@ def _last_leader(state: PartitionState, leader: NodeId, wish: Wish) -> NodeId:
 
 def _within(replicas: Sequence[NodeId], nodes: Sequence[NodeId], but: Sequence[NodeId | None] = ()) -> tuple[NodeId, ...]:
     return tuple([node for node in nodes if node in replicas and node not in but])
+
+
+def _best(nodes: Sequence[NodeId], now: Circumstances) -> NodeId | None:
+    found = _first(nodes, now.may_lead)
+    return found if found is not None else _first(nodes, now.is_live)
 
 
 def _first(nodes: Sequence[NodeId], is_good: Callable[[NodeId], bool]) -> NodeId | None:

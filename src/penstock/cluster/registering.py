@@ -159,9 +159,9 @@ def _held_by(image: ClusterImage, node_id: NodeId) -> Iterator[tuple[Topic, int]
     for topic in image.topics.values():
         if image.data_of(topic.topic_id) is not None:
             continue
-        together = image.together(topic)
-        for index in range(len(topic.partitions)):
-            if any(_counts_in(each.partitions[index], node_id) for each in together):
+        companion = image.companion_of(topic.topic_id)
+        for index, state in enumerate(topic.partitions):
+            if _counts_in(state, node_id) or (companion is not None and _counts_in(companion.partitions[index], node_id)):
                 yield topic, index
 
 
