@@ -25,6 +25,7 @@ from penstock.http.gauges import gauges
 from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
+from penstock.http.queue_gauges import queue_gauges
 from penstock.http.sqs.door import QueueDoor, is_for_queues
 from penstock.http.sqs.signing import Keys
 from penstock.http.status_page import status_page
@@ -59,7 +60,8 @@ def _pages(node: Node, vitals: Callable[[], Iterable[Sample]]) -> App:
         if refusal is not None:
             return refusal
         of_others = [*await group_gauges(node), *await cluster_gauges(node)]
-        return await node.env.offload(metrics, [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_others, *vitals()])
+        of_node = [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *queue_gauges(node)]
+        return await node.env.offload(metrics, [*of_node, *of_others, *vitals()])
 
     async def get_status(request: Request) -> Answer:
         return refuse_host(_headers(request), host_names(node)) or status_page()

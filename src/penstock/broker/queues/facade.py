@@ -233,15 +233,22 @@ class Queues:
         return [verdicts[at] for at in range(len(orders))]
 
     async def _settle(self, place: Place, group: str, part: list[tuple[Handle, Order]]) -> list[Verdict]:
+        if (here := self.asking.here(place)) is not None:
+            with suppress(NotHere):
+                return await self._or_refused(here.settle(group, part), len(part))
         fields = {
             "group": group, "orders": pack_orders(order for _, order in part),
             "places": [(handle.offset, handle.lease) for handle, _ in part],
         }  # fmt: skip
         question = Question("settle", fields, lambda answer: unpack_verdicts(answer.fields["verdicts"]))
+        return await self._or_refused(self.asking.ask(place, lambda here: here.settle(group, part), question), len(part))
+
+    async def _or_refused(self, settling: Awaitable[list[Verdict]], count: int) -> list[Verdict]:
+        """Those of other partitions may be settled all the same."""
         try:
-            return await self.asking.ask(place, lambda here: here.settle(group, part), question)
+            return await settling
         except QueueRefusal as refusal:
-            return [Verdict(Outcome.UNKNOWN, refusal=refusal)] * len(part)
+            return [Verdict(Outcome.UNKNOWN, refusal=refusal)] * count
 
     # Looking
 
