@@ -76,7 +76,8 @@ class Story:
     def in_sync(self, what: str, *members: int, is_ledger: bool = False) -> None:
         state, with_epochs = self._ledger if is_ledger else self._state, tuple((NodeId(n), self._epoch(n)) for n in members)
         assert state is not None
-        wish = InSyncWish(companion_id(TopicId(bytes(16))) if is_ledger else TopicId(bytes(16)), 0, state.leader_epoch, state.partition_epoch, with_epochs)
+        topic_id = companion_id(TopicId(bytes(16))) if is_ledger else TopicId(bytes(16))
+        wish = InSyncWish(topic_id, 0, state.leader_epoch, state.partition_epoch, with_epochs)
         self.then(what, ChangeInSync(state.leader, self._epoch(state.leader), (wish,)))
 
     def stopping(self, node_id: int) -> None:
