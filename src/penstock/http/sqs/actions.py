@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from penstock.broker.queues.calls import Code, QueueRefusal
+from penstock.broker.queues.calls import QueueRefusal
 from penstock.errors import Refusal
 from penstock.http.sqs import attribute_calls, labels, making, moving, native_messages, native_queues, receiving, sending, settling
 from penstock.http.sqs.aws_shapes import AWS_SHAPES
 from penstock.http.sqs.desk import Answer, Call, Desk
-from penstock.http.sqs.errors import MISSING_PARAMETER, SERIALIZATION, UNKNOWN_OPERATION, SqsError
+from penstock.http.sqs.errors import UNKNOWN_OPERATION, SqsError
 from penstock.http.sqs.native_shapes import NATIVE_SHAPES
 from penstock.http.sqs.refusals import as_error, as_own_error, as_queue_refusal
 from penstock.http.sqs.shapes import Shape, without_nulls
@@ -96,7 +96,3 @@ async def act(action: Action, desk: Desk, call: Call, body: object) -> Answer:
         raise (as_own_error if action.is_native else as_error)(refusal) from None
     except Refusal as refusal:
         raise (as_own_error if action.is_native else as_error)(as_queue_refusal(refusal)) from None
-    except SqsError as error:
-        if action.is_native and error.kind in (SERIALIZATION, MISSING_PARAMETER):
-            raise as_own_error(QueueRefusal(Code.INVALID, error.words)) from None
-        raise

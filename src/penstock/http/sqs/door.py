@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from penstock.broker.node import Node
 from penstock.errors import BrokenPromise
 from penstock.http.bounds import Receive, Scope, Send
-from penstock.http.sqs.actions import act, find_action
+from penstock.http.sqs.actions import NATIVE_PREFIX, act, find_action
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import (
     ACCESS_DENIED,
@@ -31,6 +31,7 @@ from penstock.http.sqs.errors import (
     SERVICE_UNAVAILABLE,
     SqsError,
 )
+from penstock.http.sqs.refusals import in_own_words
 from penstock.http.sqs.signing import Keys
 from penstock.settings import MIB
 
@@ -80,10 +81,11 @@ class QueueDoor:
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes, bytes]:
         """Status, body, and the old code of an error."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        target = headers[TARGET].decode("latin-1")
         try:
-            headers: dict[bytes, bytes] = dict(scope["headers"])
             _refuse_browsers(headers)
-            action = find_action(headers[TARGET].decode("latin-1"))
+            action = find_action(target)
             health = self._node.health()
             if not health.is_ready:
                 raise SqsError(SERVICE_UNAVAILABLE, f"the node is not ready: {health.reason}")
@@ -96,8 +98,9 @@ class QueueDoor:
                 content = await act(action, self._desk, call, await _read_json(self._node, body))
             finally:
                 self._room.give_back(len(body))
-            return OK, _encode(content).encode(errors="replace"), b""
-        except SqsError as error:
+            return OK, _encode(content).encode(), b""
+        except SqsError as refusal:
+            error = in_own_words(refusal) if target.startswith(NATIVE_PREFIX) else refusal
             return error.kind.status, _error_body(error), _old_code(error)
 
     def _verified(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> str:
@@ -160,11 +163,19 @@ def _too_large() -> SqsError:
 
 async def _read_json(node: Node, body: bytes) -> object:
     try:
-        if len(body) > READ_ASIDE_BYTES:
-            return await node.env.offload(json.loads, body)
-        return json.loads(body or b"{}")
+        return await node.env.offload(_parse, body) if len(body) > READ_ASIDE_BYTES else _parse(body)
+    except UnicodeEncodeError:
+        raise SqsError(SERIALIZATION, "the body has half of a surrogate pair, which is no character") from None
     except (ValueError, RecursionError) as wrong:
         raise SqsError(SERIALIZATION, f"the body is not JSON: {wrong}") from None
+
+
+def _parse(body: bytes) -> object:
+    """Only texts that can be written again: an escape may stand for half of a pair, and no UTF-8 could hold that."""
+    value = json.loads(body or b"{}")
+    if b"\\ud" in body or b"\\uD" in body:
+        _encode(value).encode()
+    return value
 
 
 # Answers
@@ -185,7 +196,7 @@ class _Serial:
 
 def _error_body(error: SqsError) -> bytes:
     content = {"__type": error.kind.namespace + error.kind.shape, "message": error.words}
-    return _encode(content).encode(errors="replace")
+    return _encode(content).encode()
 
 
 def _old_code(error: SqsError) -> bytes:

@@ -59,7 +59,7 @@ def _read(name: str, given: Mapping[str, Any], is_system: bool) -> Attribute:
     kind = given.get("DataType")
     if not kind:
         raise _wrong(f"{what} '{name}' must contain a non-empty attribute type.")
-    if len(kind.encode(errors="replace")) > NAME_BYTES_MAX or not is_xml_text(kind):
+    if len(kind.encode()) > NAME_BYTES_MAX or not is_xml_text(kind):
         raise _wrong(f"{what} types must be shorter than {NAME_BYTES_MAX} Bytes")
     found = _TYPE.fullmatch(kind)
     if found is None:
@@ -83,7 +83,7 @@ def _read(name: str, given: Mapping[str, Any], is_system: bool) -> Attribute:
 
 
 def _check_name(name: str, what: str) -> None:
-    if not name or len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+    if not name or len(name.encode()) > NAME_BYTES_MAX:
         raise _wrong(f"{what} names must be shorter than {NAME_BYTES_MAX} Bytes")
     if _NAME.fullmatch(name) is None:
         raise _wrong(f"{what}s name can only contain upper and lower score characters, digits, periods, hyphens and underscores.")
@@ -146,7 +146,7 @@ def unpack_attributes(packed: bytes) -> Attributes:
     try:
         rows = json.loads(packed)
         return {
-            str(name): Attribute(kind, b64decode(value) if kind.startswith("Binary") else str(value))
+            str(name): Attribute(kind, b64decode(value, validate=True) if kind.startswith("Binary") else str(value))
             for name, (kind, value) in rows.items()
         }
     except (ValueError, TypeError, AttributeError, RecursionError):

@@ -122,19 +122,13 @@ def _draft(message: Mapping[str, Any]) -> Draft:
 
 
 def _bytes_of(message: Mapping[str, Any], name: str) -> bytes | None:
+    text: str | None
     text, blob = message.get(name), message.get(f"{name}Base64")
     if text is not None and blob is not None:
         raise wrong(f"{name} is given twice: as text and in base64")
     if blob is not None:
         return b64decode(blob)
-    return None if text is None else encoded(name, text)
-
-
-def encoded(name: str, text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise wrong(f"{name} is not a Unicode text: it has half of a surrogate pair; send bytes in base64") from None
+    return None if text is None else text.encode()
 
 
 def _headers_of(pairs: Sequence[Any]) -> Headers:
@@ -144,12 +138,11 @@ def _headers_of(pairs: Sequence[Any]) -> Headers:
             case [str(name), None]:
                 headers.append((name, None))
             case [str(name), str(text)]:
-                headers.append((name, encoded(f"the header {name!r}", text)))
+                headers.append((name, text.encode()))
             case [str(name), {"Base64": str(blob)}]:
                 headers.append((name, _decoded(name, blob)))
             case _:
                 raise wrong('a header is a pair of its name and its value: a string, null, or {"Base64": "…"}')
-        encoded("the name of a header", name)
         if name.startswith("penstock."):
             raise wrong(f"the header {name!r} is written from the options of a message; give Priority, DelayMs, Group and so on instead")
     return tuple(headers)

@@ -29,7 +29,7 @@ _AWS_WAYS = {"queue.backoff.min.ms": "0", "max.message.bytes": str(BATCH_BYTES_M
 _FIFO_WAYS = {FIFO: "true"}
 _STANDARD_WAYS = {"queue.inflight.refuse": "true", "queue.fair": "true", "queue.back.after": "3"}
 
-SETTING_LENGTH_MAX = 60_000  # A policy of the largest size, and fifty tags of theirs.
+SETTING_BYTES_MAX = 64_000  # A policy of the largest size, and fifty tags of theirs.
 
 # Seconds here, milliseconds there.
 _SPANS = {"VisibilityTimeout": LEASE, "DelaySeconds": DELAY, "MessageRetentionPeriod": TTL}
@@ -139,9 +139,10 @@ def _written(queue: SqsQueue) -> str:
     of_others = (*_SPANS, "FifoQueue", "DeduplicationScope", "ContentBasedDeduplication")
     attributes = {name: value for name, value in queue.attributes.items() if name not in of_others and _SILENT.get(name) != value}
     content: dict[str, Any] = {"attributes": attributes, "tags": dict(queue.tags), "created": queue.created_s, "modified": queue.modified_s}
-    text = json.dumps(content, separators=(",", ":"))
-    if len(text) > SETTING_LENGTH_MAX:
-        raise SqsError(OVER_LIMIT, f"Policies and tags of a queue may take {SETTING_LENGTH_MAX} characters together, not {len(text)}.")
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    size = len(text.encode())
+    if size > SETTING_BYTES_MAX:
+        raise SqsError(OVER_LIMIT, f"Policies and tags of a queue may take {SETTING_BYTES_MAX} bytes together, not {size}.")
     return text
 
 

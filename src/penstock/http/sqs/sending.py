@@ -245,11 +245,11 @@ def _check_whole(queue: SqsQueue, entries: list[dict[str, Any]]) -> None:
 
 def _entry_bytes(entry: Mapping[str, Any]) -> int:
     """Before anything is checked: a value in base64 has three bytes for four characters."""
-    size = len(entry["MessageBody"].encode(errors="replace"))
+    size = len(entry["MessageBody"].encode())
     for name, value in (entry.get("MessageAttributes") or {}).items():
         if not name.startswith(EXTENSION_PREFIX):
-            size += len(name.encode(errors="replace")) + len((value.get("DataType") or "").encode(errors="replace"))
-            size += len((value.get("StringValue") or "").encode(errors="replace"))
+            size += len(name.encode()) + len((value.get("DataType") or "").encode())
+            size += len((value.get("StringValue") or "").encode())
             blob = value.get("BinaryValue") or ""
             size += len(blob) // 4 * 3 - blob[-2:].count("=")
     return size

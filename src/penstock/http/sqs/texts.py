@@ -19,7 +19,7 @@ WRONG_CHARACTERS = (
     "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF"
 )
 
-# XML 1.0 has no others. Half of a surrogate pair can stand in JSON (as an escape), but in no UTF-8.
+# XML 1.0 has no others.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[0-9A-Za-z!-/:-@\[-`{-~]{1,128}")
 _BATCH_ID = re.compile(r"[0-9A-Za-z_-]{1,80}")
