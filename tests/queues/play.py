@@ -224,10 +224,8 @@ class Play:
             self.leases = [lease for lease in self.leases if lease[0] != SHARE]
 
     def trim(self, keep: int) -> None:
-        """The data log loses its beginning, as far as a checkpoint remembers it."""
-        if self.checkpoint is None:
-            return
-        to = max(min(self.log_end - keep, self.checkpoint[2]), self.log_start)
+        """The data log loses its beginning, as far as nobody needs it."""
+        to = max(min(self.log_end - keep, self.state.base_of_all), self.log_start)
         self.do(commands.Trimmed("t", to))
         self.log_start = to
         for book in self.books.values():
@@ -242,12 +240,12 @@ class Play:
 
     def die(self, *, from_scratch: bool = False) -> None:
         """Everything that is not in a log or a checkpoint is lost."""
-        self.state = self.loaded(from_scratch=from_scratch or self.checkpoint is None)
+        self.state = self.loaded(from_scratch=from_scratch)
         self.seen["loads"] += 1
 
     def loaded(self, *, from_scratch: bool) -> LedgerState:
         state, first = self._new(), 0
-        if (not from_scratch or self.log_start > 0) and self.checkpoint is not None:
+        if not from_scratch and self.checkpoint is not None:
             state.restore(self.checkpoint[0])
             first = self.checkpoint[1]
         for key, value in self.stored[first:]:

@@ -108,13 +108,11 @@ class DoneSet:
             self._climb()
         return end - start - known
 
-    def rewind(self, to: int, end: int) -> None:
-        """Nothing in [to, end) is in the set any more."""
-        self.bits.discard_range(to, max(end, to))
-        if to < self.base:
-            if end < self.base:
-                self.bits.add_range(end, self.base)
-            self.base = to
+    def rewind(self, to: int) -> None:
+        """Nothing from `to` on is in the set any more."""
+        last = max(self.bits.chunks, default=-1)
+        self.bits.discard_range(to, max((last + 1) << SHIFT, to))
+        self.base = min(self.base, to)
 
     def gaps(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Runs of what is not in the set, within [start, end), in order."""

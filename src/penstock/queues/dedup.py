@@ -42,6 +42,17 @@ class DedupWindow:
             if self._found.get(key, _TIME_MASK) & _TIME_MASK <= wall_ms:
                 del self._found[key]
 
+    @property
+    def first_offset(self) -> int | None:
+        """About the oldest message whose id counts; none that does is below. None: there is none."""
+        while self._keys:
+            found = self._found.get(self._keys[0])
+            if found is not None:
+                return found >> _TIME_BITS
+            self._keys.popleft()
+            self._ends.popleft()
+        return None
+
     def clear(self) -> None:
         self._found.clear()
         self._keys.clear()

@@ -106,7 +106,7 @@ class Ledger:
                 self.finished += self.done.add_range(self.done.base, record.offset)
                 self._drop_rows(lambda offset: offset < record.offset)
             case Turn.REWOUND:
-                self._rewind(record.offset, record.end)
+                self._rewind(record.offset)
             case Turn.STARTED:
                 self.done = DoneSet(record.offset)
                 self._drop_rows(lambda _: True)
@@ -220,10 +220,10 @@ class Ledger:
 
     # All of them
 
-    def _rewind(self, to: int, end: int) -> None:
+    def _rewind(self, to: int) -> None:
         """What is in flight or being buried stays so; all else from `to` on begins anew."""
         kept = {offset: row for offset, row in self.rows.items() if offset < to or row[0] != _READY}
-        self.done.rewind(to, end)
+        self.done.rewind(to)
         for offset in [offset for offset in self.failures if offset not in kept]:
             self.failures_bytes -= len(self.failures.pop(offset))
         self.rows = kept

@@ -148,7 +148,6 @@ class LedgerState:
     def lapse(self, now: Instant, wall_ms: int) -> Decision:
         """What the passing of time causes."""
         self._pass_time(now, wall_ms)
-        self.window.prune(wall_ms)
         drafts = [self._draft(ledger) for ledger in self.ledgers.values()]
         lapsing.expire(self.messages, drafts)
         for draft in drafts:
@@ -214,8 +213,13 @@ class LedgerState:
 
     @property
     def base_of_all(self) -> int:
-        """Every message below this is finished in all groups: the data log may be trimmed to here."""
-        return min(ledger.done.base for ledger in self.ledgers.values())
+        """The data log may be trimmed to here: every message below is finished in all groups, and has no dedup id that counts.
+
+        Ids are learned from the data log again when the ledger is lost before its next checkpoint.
+        """
+        base = min(ledger.done.base for ledger in self.ledgers.values())
+        first_id = self.window.first_offset
+        return base if first_id is None else min(base, first_id)
 
     def ready_at(self, group: str, wall_ms: int) -> int | None:
         """0: something can be taken now. Else the next time at which that may change by the clock alone; None: never."""
@@ -301,6 +305,7 @@ class LedgerState:
         """The index shows what is ready now."""
         require(self._began, "a ledger decides after it is loaded")
         self._now, self._wall_ms = now, wall_ms
+        self.window.prune(wall_ms)
         for ledger in self.ledgers.values():
             policy = self._policy_of(ledger.group)
             if ledger.ready is None or not ledger.ready.fits(policy):
