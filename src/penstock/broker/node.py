@@ -237,6 +237,7 @@ class Node:
         if self._is_recovered and not self.stopped.done():
             await self.membership.leave()
         self._health = Health(False, "stopping")
+        self.ledgers.send_waiting_away()
         for server in self._servers:
             server.close()
         self.shares.sessions.forget_all()

@@ -41,7 +41,7 @@ class Question(NamedTuple):
     fields: dict[str, Any]
     read: Callable[[QueueAnswer], Any]
     blobs: Sequence[bytes | None] = ()
-    waits_s: float = 0.0  # How long the answer may take by itself.
+    left_s: Callable[[], float] | None = None  # How long the answer may wait for something to happen: less with each try.
     is_repeatable: bool = True
 
 
@@ -76,7 +76,7 @@ class Asking:
                 reason = str(failure)
                 if failure.may_have_happened and not there.is_repeatable:
                     raise _nobody_knows(failure) from None
-            if env.now() + pause_s > ends:
+            if env.now() + pause_s > ends or self._node.health().reason == "stopping":
                 raise QueueRefusal(Code.NOT_AVAILABLE, f"partition {place.partition} of the queue cannot be reached: {reason}; ask again")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
@@ -105,11 +105,14 @@ class Asking:
         links = self._node.links
         assert links is not None
         self._last_number += 1
-        number = self._last_number
-        call = QueueCall(question.operation, place.topic_id, place.partition, number, question.fields, question.blobs)
+        number, fields, wait_s = self._last_number, question.fields, 0.0
+        if question.left_s is not None:
+            wait_s = question.left_s()
+            fields = {**fields, "wait_s": wait_s}
+        call = QueueCall(question.operation, place.topic_id, place.partition, number, fields, question.blobs)
         try:
             return read_answer(
-                await links.ask(leader, Kind.QUEUE_CALL, write_call(call), timeout_s=ANSWER_SECONDS + question.waits_s)
+                await links.ask(leader, Kind.QUEUE_CALL, write_call(call), timeout_s=ANSWER_SECONDS + wait_s)
             )
         except MalformedInput as wrong:
             raise QueueRefusal(Code.NOT_AVAILABLE, str(wrong)) from None

@@ -9,13 +9,16 @@ from penstock.cluster.commands import Command, CreateTopics, DeleteTopic, NewTop
 from penstock.cluster.configuring import Change, ConfigureTopic
 from penstock.cluster.image import Topic
 from penstock.errors import ErrorCode, Refusal
+from penstock.settings import MIB
 from penstock.wire.configs import Operation
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 ENABLED = "queue.enabled"
-NAME_LENGTH_MAX = 80  # As SQS.
+
+# Of a queue that loses what is done: nothing else may take its messages, and files are small enough to go soon.
+DEFAULTS = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 * MIB)}
 
 _CODES = {
     ErrorCode.INVALID_CONFIG: Code.INVALID, ErrorCode.INVALID_REQUEST: Code.INVALID, ErrorCode.INVALID_TOPIC_EXCEPTION: Code.INVALID,
@@ -53,7 +56,8 @@ class Directory:
         wanted = {**settings, ENABLED: "true"}
         there = self._node.image.topics.get(queue)
         if there is None:
-            fresh = NewTopic(queue, self._node.new_topic_id(), partitions, -1 if replicas is None else replicas, wanted)
+            overrides = wanted if wanted.get("queue.retention") == "keep" else DEFAULTS | wanted
+            fresh = NewTopic(queue, self._node.new_topic_id(), partitions, -1 if replicas is None else replicas, overrides)
             try:
                 await self._submit(CreateTopics((fresh,)))
                 return True

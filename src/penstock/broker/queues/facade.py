@@ -169,13 +169,19 @@ class Queues:
         return await self._take_anywhere(topic, wish, wait_s)
 
     async def _take_at(self, place: Place, wish: Wish, wait_s: float) -> list[Lent]:
+        ends = self._node.env.now() + wait_s
+
+        def left_s() -> float:
+            return max(0.0, ends - self._node.env.now())
+
+        def read(answer: QueueAnswer) -> list[Lent]:
+            return unpack_lent(answer.fields["lent"], answer.blobs)
+
         fields = {
-            "group": wish.group, "count": wish.count, "lease_ms": wish.lease_ms, "who": wish.who,
-            "attempt_id": wish.attempt_id.decode(), "wait_s": wait_s,
+            "group": wish.group, "count": wish.count, "lease_ms": wish.lease_ms, "who": wish.who, "attempt_id": wish.attempt_id.decode(),
         }  # fmt: skip
-        read: Callable[[QueueAnswer], list[Lent]] = lambda answer: unpack_lent(answer.fields["lent"], answer.blobs)  # noqa: E731
-        question = Question("take", fields, read, waits_s=wait_s, is_repeatable=False)
-        return await self.asking.ask(place, lambda here: taking.take([here], wish, wait_s), question)
+        question = Question("take", fields, read, left_s=left_s, is_repeatable=False)
+        return await self.asking.ask(place, lambda here: taking.take([here], wish, left_s()), question)
 
     async def _take_anywhere(self, topic: Topic, wish: Wish, wait_s: float) -> list[Lent]:
         """From whichever partition has something: those that are led here at once, then the others; then all are waited for together."""

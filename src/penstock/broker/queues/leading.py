@@ -77,14 +77,20 @@ class QueuePartition:
             if handle is not None:
                 handle.cancel()
         self._looking = self._timer = None
-        for line in self._lines.values():
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
             for waiter in line.everybody():
                 waiter.leave()
                 if not waiter.heard.done():
                     waiter.heard.set_exception(NotHere())
-        self._lines = {}
         self.coordinator.close()
         self.has_changed.set()
+
+    def send_waiting_away(self) -> None:
+        """They hear that there is nothing."""
+        for line in list(self._lines.values()):
+            for waiter in line.everybody():
+                waiter.time_is_up()
 
     def id_of(self, offset: int) -> str:
         return message_id(self.data.topic_id, self.data.index, offset)

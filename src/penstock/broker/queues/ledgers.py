@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.askers import Nobody
 from penstock.broker.coordinator import Coordinator, Kind
+from penstock.broker.patience import Patience
 from penstock.broker.queues import checkpoints
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.policies import keeps_nothing, policy_of
@@ -59,6 +60,7 @@ class Ledgers:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._queues: dict[Key, QueuePartition] = {}
+        self._by_log: dict[Partition, QueuePartition] = {}  # Found by either of its logs.
         self._saved: dict[QueuePartition, _Saved] = {}
         self._waiting: dict[QueuePartition, None] = {}  # To be loaded.
         self._loading = 0
@@ -98,20 +100,20 @@ class Ledgers:
             self._begin(data, companion)
 
     def partition_left(self, partition: Partition) -> None:
-        for key, queue in list(self._find_by(partition)):
-            del self._queues[key]
-            self._saved.pop(queue, None)
-            self._waiting.pop(queue, None)
-            self._policies.pop(queue.data, None)
-            queue.close()
+        """It leads it no longer, or the partition is gone."""
+        queue = self._by_log.get(partition)
+        if queue is None:
+            return
+        del self._queues[queue.data.topic_id, queue.data.index], self._by_log[queue.data], self._by_log[queue.companion]
+        self._saved.pop(queue, None)
+        self._waiting.pop(queue, None)
+        self._policies.pop(queue.data, None)
+        queue.close()
 
-    def _find_by(self, partition: Partition) -> Iterator[tuple[Key, QueuePartition]]:
-        own = self._queues.get((partition.topic_id, partition.index))
-        data_id = self._node.image.companions_of.get(partition.topic_id)
-        others = None if data_id is None else self._queues.get((data_id, partition.index))
-        for queue in (own, others):
-            if queue is not None and partition in (queue.data, queue.companion):
-                yield (queue.data.topic_id, queue.data.index), queue
+    def send_waiting_away(self) -> None:
+        """The node stops: whoever waits for messages hears that there are none."""
+        for queue in self:
+            queue.send_waiting_away()
 
     def stop(self) -> None:
         for queue in self:
@@ -130,7 +132,7 @@ class Ledgers:
             changed=lambda coordinator: self._changed(queue),
         )
         queue.coordinator = Coordinator(self._node, kind, companion, lambda coordinator: self._load_later(queue))
-        self._queues[data.topic_id, data.index] = queue
+        self._queues[data.topic_id, data.index] = self._by_log[data] = self._by_log[companion] = queue
         self._load_later(queue)
 
     def _policy_of(self, data: Partition, group: str) -> Policy:
@@ -225,11 +227,13 @@ class Ledgers:
         """Off the hot path: a round each second."""
         while True:
             await asyncio.sleep(ROUND_SECONDS)
+            patience = Patience(self._node.env)
             for queue in self:
                 try:
                     await self.look_at(queue)
                 except Exception:
                     log.exception("the upkeep of a queue failed; the next round tries again")
+                await patience.pause_if_over()
 
     async def look_at(self, queue: QueuePartition, *, is_forced: bool = False) -> None:
         if queue.coordinator.state is None:
@@ -250,16 +254,21 @@ class Ledgers:
         return ledger_bytes >= max(CHECKPOINT_EVERY_BYTES_MIN, saved.size) or data_bytes >= max(CHECKPOINT_EVERY_DATA_BYTES, saved.size)
 
     async def _trim_data(self, queue: QueuePartition) -> None:
-        """Whole segments of messages that are finished go, where the queue keeps none. What the ledger needs to know of those is durable:
-        it is asked for its base after all of it is."""
-        data = queue.data
-        if not keeps_nothing(data.config) or data.log.failure is not None:
+        """Whole segments of messages that are finished go, where the queue keeps none. What is finished is durable before its message
+        goes: the ledger is asked again once all of it is."""
+        data, state = queue.data, queue.coordinator.state
+        if state is None or not keeps_nothing(data.config) or _needless(data, state.base_of_all) <= data.log.start_offset:
             return
         try:
-            base: int = await queue.coordinator.read(lambda state: state.base_of_all)
-            is_all = base >= data.log.end_offset and data.log.size_bytes >= TRIMMED_BYTES_MIN
-            wanted = base if is_all else data.log.segment_start(min(base, data.log.end_offset))
-            if data.log.start_offset < wanted <= data.high_watermark and data.leader is not None:
+            wanted = _needless(data, await queue.coordinator.read(lambda state: state.base_of_all))
+            if data.log.start_offset < wanted <= data.high_watermark and data.leader is not None and data.log.failure is None:
                 await trim(self._node, data, Offset(wanted))
         except Refusal:
             return  # Nothing is committed now, or another node leads: a later round tries again.
+
+
+def _needless(data: Partition, base: int) -> int:
+    """To where the log is of no use, if everything below the base is done: up to a segment, so that files go; or all of it."""
+    if base >= data.log.end_offset and data.log.size_bytes >= TRIMMED_BYTES_MIN:
+        return base
+    return data.log.segment_start(min(base, data.log.end_offset))
