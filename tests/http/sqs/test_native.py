@@ -154,16 +154,16 @@ def test_dead_letters_are_counted_moved_and_told_of(tmp_path: Path):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="dead")
         await penstock("CreateQueue", Queue="q", Settings={"queue.dead.letter": "dead", "queue.deliveries.max": "1"})
-        await penstock("Send", Queue="q", Messages=[{"Body": "a"}, {"Body": "b"}])
-        taken = (await penstock("Receive", Queue="q", Max=2))["Messages"]
+        await penstock("Send", Queue="q", Messages=[{"Body": body} for body in "abcdef"])
+        taken = (await penstock("Receive", Queue="q", Max=6))["Messages"]
         orders = [{"Handle": each["Handle"], "Verb": "reject", "Reason": f"reason {each['Body']}"} for each in taken]
         await penstock("Settle", Queue="q", Orders=orders, Who="w")
         dead: list[Any] = []
-        while len(dead) < 2:
+        while len(dead) < 6:
             dead = (await penstock("Peek", Queue="dead"))["Messages"]
         assert {each["Id"] for each in dead} == {each["Id"] for each in taken}
         assert (await penstock("Find", Queue="dead", Id=taken[0]["Id"]))["Message"]["Body"] == "a"
-        assert len((await penstock("Peek", Queue="dead", After=dead[0]["Id"]))["Messages"]) == 1
+        assert len((await penstock("Peek", Queue="dead", After=dead[0]["Id"]))["Messages"]) == 5
         dry = (await penstock("Redrive", Queue="dead", IsDryRun=True, Filter={"Reason": "reason a"}))["Task"]
         assert (dry["Status"], dry["ToMove"], dry["Moved"], dry["ByTarget"], dry["IsDryRun"]) == ("completed", 1, 0, {"q": 1}, True)
         task = (await penstock("Redrive", Queue="dead", Filter={"Source": "q", "Ids": [taken[1]["Id"]]}))["Task"]
