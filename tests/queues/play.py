@@ -153,9 +153,9 @@ class Play:
     def lapse(self) -> None:
         for _ in range(50):
             due = self.state.due()
-            if due is None or due > self._instant():
+            if due is None or due > self.instant():
                 break
-            self._carry_out(self.state.lapse(self._instant(), self.now), is_stored=True)
+            self._carry_out(self.state.lapse(self.instant(), self.now), is_stored=True)
         else:
             raise AssertionError("time never ends to be due")
         for book in self.books.values():
@@ -163,7 +163,7 @@ class Play:
 
     def lose_a_lapse(self) -> None:
         """What time caused could not be stored: it is caused again, a second later."""
-        self.state.lapse(self._instant(), self.now)
+        self.state.lapse(self.instant(), self.now)
         self.wait(1_000)
 
     # Turning
@@ -251,7 +251,7 @@ class Play:
         for key, value in self.stored[first:]:
             state.replay_stored(key, value)
         state.learn(self._entries_from(state.learned_end), self.log_end)
-        state.begin(self._instant(), self.now)
+        state.begin(self.instant(), self.now)
         return state
 
     # Checking
@@ -283,7 +283,7 @@ class Play:
         }  # fmt: skip
 
     def do(self, command: Command, *, is_stored: bool = True) -> object:
-        decision = self.state.decide(command, self._instant(), self.now)
+        decision = self.state.decide(command, self.instant(), self.now)
         self._carry_out(decision, is_stored=is_stored)
         assert [token for token, _ in decision.replies] == ["t"]
         return decision.replies[0][1]
@@ -307,7 +307,7 @@ class Play:
     def _new(self) -> LedgerState:
         return LedgerState(lambda _: self.policy, lambda: 0.5)
 
-    def _instant(self) -> Instant:
+    def instant(self) -> Instant:
         return Instant((self.now - START_MS) / 1000)
 
 

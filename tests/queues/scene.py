@@ -80,9 +80,9 @@ class Scene:
         self.now += ms
         for _ in range(1_000):
             due = self.state.due()
-            if due is None or due > self._instant():
+            if due is None or due > self.instant():
                 return
-            self._store(self.state.lapse(self._instant(), self.now).records)
+            self._store(self.state.lapse(self.instant(), self.now).records)
         raise AssertionError("time never ends to be due")
 
     def view(self, offset: int, group: str = QUEUE_GROUP) -> MessageView:
@@ -106,14 +106,14 @@ class Scene:
                 state.replay_stored(*records.encode(record))
         self.state = state
         self.learn_again()
-        self.state.begin(self._instant(), self.now)
+        self.state.begin(self.instant(), self.now)
 
     def learn_again(self) -> None:
         first = self.state.learned_end
         self.state.learn([each for each in self.entries if (each.end if isinstance(each, Run) else each.offset + 1) > first], self.end)
 
     def do(self, command: commands.Command) -> Reply:
-        decision = self.state.decide(command, self._instant(), self.now)
+        decision = self.state.decide(command, self.instant(), self.now)
         self._store(decision.records)
         return decision.replies[0][1]
 
@@ -125,5 +125,5 @@ class Scene:
     def _new(self) -> LedgerState:
         return LedgerState(lambda _: self.policy, lambda: self.chance)
 
-    def _instant(self) -> Instant:
+    def instant(self) -> Instant:
         return Instant((self.now - START_MS) / 1000)

@@ -179,6 +179,6 @@ def test_a_lapse_that_could_not_be_stored_is_caused_again() -> None:
     scene.send()
     scene.take()
     scene.now += 1_000
-    assert scene.state.lapse(scene._instant(), scene.now).records
+    assert scene.state.lapse(scene.instant(), scene.now).records
     scene.wait(1_000)
     assert scene.offsets() == [0]

@@ -26,7 +26,7 @@ PIECE_BYTES = 200_000  # About; it must fit into a record, and be made in some m
 
 _HEAD = struct.Struct("<BH")  # kind, version
 _STATE = struct.Struct("<qq")  # learned end, dedup from
-_LEDGER = struct.Struct("<qqqq?")  # base, next lease, finished, dropped, is paused; then the name
+_LEDGER = struct.Struct("<qqqq?H")  # base, next lease, finished, dropped, is paused, bytes of the name; then the name
 _PAIR = struct.Struct("<qq")
 _NAMED = struct.Struct("<qI")  # a number, and how many bytes follow
 _KEY = struct.Struct("<qqI")
@@ -88,7 +88,8 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes]]:
 
 def _of_ledger(ledger: Ledger) -> list[Iterator[bytes]]:
     done = ledger.done
-    head = _LEDGER.pack(done.base, ledger.next_lease, ledger.finished, ledger.dropped, ledger.is_paused) + ledger.group.encode()
+    name = ledger.group.encode()
+    head = _LEDGER.pack(done.base, ledger.next_lease, ledger.finished, ledger.dropped, ledger.is_paused, len(name)) + name
     chunks, rows, failures, repeats = done.bits.chunks.copy(), ledger.rows.copy(), ledger.failures.copy(), ledger.repeats.taken.copy()
     burying = list(ledger.burying)
     return [
@@ -185,10 +186,14 @@ class _Reader:
         while at < len(content):
             offset, until_ms, size = _KEY.unpack_from(content, at)
             at += _KEY.size + size
+            if at > len(content):
+                raise ValueError("a dedup id is cut off")
             self._state.window.note(content[at - size : at], offset, until_ms)
 
     def named(self, content: bytes) -> None:
-        base, next_lease, finished, dropped, is_paused = _LEDGER.unpack_from(content)
+        base, next_lease, finished, dropped, is_paused, size = _LEDGER.unpack_from(content)
+        if len(content) != _LEDGER.size + size:
+            raise ValueError("the name of a group is cut off")
         ledger = self._ledger = self._state.add_ledger(str(content[_LEDGER.size :], "utf-8"), base)
         ledger.next_lease, ledger.finished, ledger.dropped, ledger.is_paused = next_lease, finished, dropped, is_paused
 
@@ -238,6 +243,8 @@ def _read_bits(bits: Bits, content: bytes) -> None:
             bits.chunks[first] = chunk
             bits.count += chunk.bit_count()
             at += _CHUNK_BYTES
+            if at > len(content):
+                raise ValueError("a chunk of a set is cut off")
 
 
 def _read_named(content: bytes) -> Iterator[tuple[int, bytes]]:
