@@ -4,6 +4,7 @@ Only `replay` changes what is recorded, and it never refuses: a record in the lo
 there is one: while loading there is none, for messages are learned of after the records.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import assert_never
 
@@ -163,9 +164,26 @@ class Ledger:
     # One message
 
     def _finish(self, offset: int, wall_ms: int) -> None:
-        if not self.done.add(offset):
-            return
-        self.finished += 1
+        if self.done.add(offset):
+            self.finished += 1
+            self._clear(offset, wall_ms)
+
+    def _finish_run(self, start: int, end: int, wall_ms: int) -> None:
+        """Only those that are more than plain and unread need a look each."""
+        messages = self._messages
+        for each_start, each_end in list(self.done.gaps(start, end)):
+            self.finished += self.done.add_range(each_start, each_end)
+            count = each_end - each_start
+            if len(self.rows) + len(messages.kept) + messages.waiting.count + len(messages.duplicates) < count:
+                named = sorted({*self.rows, *messages.kept, *messages.waiting.offsets(), *messages.duplicates})
+                for offset in named[bisect_left(named, each_start) : bisect_left(named, each_end)]:
+                    self._clear(offset, wall_ms)
+            else:
+                for offset in range(each_start, each_end):
+                    self._clear(offset, wall_ms)
+
+    def _clear(self, offset: int, wall_ms: int) -> None:
+        """It is done: nothing else has to be known of it."""
         packed_row = self.rows.pop(offset, None)
         was_leased, held_ms = False, 0
         if packed_row is not None:
@@ -180,18 +198,6 @@ class Ledger:
         if self.ready is not None:
             self.ready.gone(offset, was_leased=was_leased, held_ms=held_ms, wall_ms=wall_ms)
         self._forget(offset)
-
-    def _finish_run(self, start: int, end: int, wall_ms: int) -> None:
-        """Only those that are more than plain and unread need a look each."""
-        for each_start, each_end in list(self.done.gaps(start, end)):
-            if len(self.rows) + len(self._messages.kept) + self._messages.waiting.count < each_end - each_start:
-                named = {*self.rows, *self._messages.kept, *self._messages.waiting.offsets(), *self._messages.duplicates}
-                for offset in sorted(offset for offset in named if each_start <= offset < each_end):
-                    self._finish(offset, wall_ms)
-                self.finished += self.done.add_range(each_start, each_end)
-            else:
-                for offset in range(each_start, each_end):
-                    self._finish(offset, wall_ms)
 
     def _let_go(self, offset: int) -> Row | None:
         """The row of a message that somebody has; now nobody has it. None: nobody had."""

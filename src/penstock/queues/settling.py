@@ -82,14 +82,10 @@ def _row(draft: Draft, offset: int) -> Row | Outcome:
         return GONE
     if decided is not None and decided is not State.LEASED:
         return LOST
-    ledger = draft.ledger
-    if offset < 0 or offset >= draft.messages.learned_end:
-        packed = ledger.rows.get(offset)  # After a rewind, it may be in flight and yet to be learned of.
-        return UNKNOWN if packed is None else read(packed)
-    if offset in ledger.done:
-        return GONE
-    packed = ledger.rows.get(offset)
-    return UNKNOWN if packed is None else read(packed)
+    packed = draft.ledger.rows.get(offset)  # What is done has none. After a rewind, it may be there before the message is known again.
+    if packed is not None:
+        return read(packed)
+    return GONE if offset in draft.ledger.done and 0 <= offset < draft.messages.learned_end else UNKNOWN
 
 
 def _holds(item: Settlement, row: Row) -> bool:
