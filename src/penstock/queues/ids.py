@@ -8,6 +8,7 @@ one that has lapsed is told from the one that counts; its checksum tells a handl
 import binascii
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.vocabulary import TopicId
@@ -22,6 +23,7 @@ _HANDLE = struct.Struct(">B6sIqqI")  # version, topic, partition, offset, lease,
 _CHECKSUM = struct.Struct(">I")
 _HANDLE_VERSION = 1
 _HANDLE_CHARACTERS = 48
+_PARTITIONS_MAX, _GROUPS_MAX = 10_000, 1_000  # Of which something is remembered: ids are made and read for every message.
 
 
 class MessageId(NamedTuple):
@@ -46,11 +48,16 @@ class Handle(NamedTuple):
 
 def message_id(topic_id: TopicId, partition: int, offset: int) -> str:
     """48 bits of the topic, the version, 12 bits of the partition, the variant, its other 8 bits and the offset in 54."""
-    number = int.from_bytes(topic_id[:_TOPIC_BYTES], "big") << 80
-    number |= _VERSION << 76 | (partition >> 8) << 64
-    number |= _VARIANT << 62 | (partition & 0xFF) << 54 | offset
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    front, back = _of_partition(topic_id, partition)
+    rest = f"{back | offset:016x}"
+    return f"{front}-{rest[:4]}-{rest[4:]}"
+
+
+@lru_cache(_PARTITIONS_MAX)
+def _of_partition(topic_id: TopicId, partition: int) -> tuple[str, int]:
+    """What all ids of a partition have in common: their first three groups, and the bits above the offset."""
+    text = f"{int.from_bytes(topic_id[:_TOPIC_BYTES], 'big') << 16 | _VERSION << 12 | partition >> 8:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:]}", _VARIANT << 62 | (partition & 0xFF) << 54
 
 
 def read_id(text: str) -> MessageId | None:
@@ -68,6 +75,7 @@ def read_id(text: str) -> MessageId | None:
     return found if is_ours else None
 
 
+@lru_cache(_GROUPS_MAX)
 def group_hash(group: str) -> int:
     return binascii.crc32(group.encode())
 

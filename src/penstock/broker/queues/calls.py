@@ -3,10 +3,12 @@
 A *draft* is a message to be sent, *sent* says where it is, *lent* is one that was taken under a lease, an *order* settles one that was
 lent, a *verdict* says what became of that. All times are wall milliseconds. Whatever is refused is a `QueueRefusal`, with a code that a
 door maps to its own and a sentence for the person behind it; nothing is half done by a refused call.
+Whatever there is one of for each message is a named tuple: it is made in half the time of a dataclass.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from penstock.vocabulary import TopicId
 
@@ -54,8 +56,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"  # No such message was ever lent from here.
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A message to be sent. Options that are None are the queue's."""
 
     body: bytes
@@ -70,8 +71,7 @@ class Draft:
     kept_id: str = ""  # The id that a message brings along from another queue.
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     id: str  # Of the first copy, where this is a duplicate.
     partition: int
     offset: int
@@ -79,8 +79,7 @@ class Sent:
     is_duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Lent:
+class Lent(NamedTuple):
     """A message under a lease."""
 
     id: str
@@ -96,8 +95,7 @@ class Lent:
     headers: tuple[tuple[str, bytes | None], ...]  # All that the record has, `penstock.*` among them.
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """What is to become of a message that was lent."""
 
     handle: str
@@ -107,8 +105,7 @@ class Order:
     who: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Of one order. `refusal` is set where there is no outcome at all: a handle that is none, a partition that cannot be reached."""
 
     outcome: Outcome = Outcome.OK

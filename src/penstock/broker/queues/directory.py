@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.queues.calls import Code, QueueRefusal, QueueView
 from penstock.broker.queues.policies import keeps_nothing
 from penstock.cluster.commands import Command, CreateTopics, DeleteTopic, NewTopic
+from penstock.cluster.companions import wants_companion
 from penstock.cluster.configuring import Change, ConfigureTopic
 from penstock.cluster.image import Topic
 from penstock.errors import ErrorCode, Refusal
@@ -98,7 +99,7 @@ class Directory:
 
 
 def _is_queue(topic: Topic) -> bool:
-    return topic.overrides.get(ENABLED) == "true"
+    return wants_companion(topic.overrides)
 
 
 def _refused(refusal: Refusal) -> QueueRefusal:

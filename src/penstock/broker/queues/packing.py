@@ -77,7 +77,7 @@ def unpack_drafts(rows: Iterable[Any], blobs: Sequence[bytes | None]) -> list[Dr
 
 
 def pack_sent(results: Iterable[Sent | QueueRefusal]) -> list[Any]:
-    return [[str(each.code), each.words] if isinstance(each, QueueRefusal) else list(astuple(each)) for each in results]
+    return [[str(each.code), each.words] if isinstance(each, QueueRefusal) else list(each) for each in results]
 
 
 def unpack_sent(rows: Iterable[Any]) -> list[Sent | QueueRefusal]:

@@ -8,7 +8,6 @@ Some may be refused and the others sent: what is refused was not appended.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -27,6 +26,8 @@ ROOM_SECONDS = 10.0
 RECORD_OVERHEAD_BYTES = 32  # Lengths, deltas and counts of one record at most, its headers' lengths apart.
 HEADER_OVERHEAD_BYTES = 10
 
+_OPTIONS_AT, _OPTIONS_END = Draft._fields.index("priority"), Draft._fields.index("kept_id")
+_NO_OPTIONS = Draft(b"")[_OPTIONS_AT:_OPTIONS_END]
 _OURS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.ID})
 
 
@@ -121,7 +122,7 @@ class _Sending:
                 self._refuse(self._fresh, refusal)
         for at, first_at in self._copies:
             first = self._results[first_at]
-            self._results[at] = replace(first, is_duplicate=True) if isinstance(first, Sent) else first
+            self._results[at] = first._replace(is_duplicate=True) if isinstance(first, Sent) else first
         return self._end_offset
 
     # Planning
@@ -130,10 +131,10 @@ class _Sending:
         """None: it is to be appended, or a copy of one that is."""
         try:
             traits = self._traits(draft)
-            written = headers.write(traits)
+            written = [] if traits is None else headers.write(traits)
         except ValueError as wrong:
             return QueueRefusal(Code.INVALID, str(wrong))
-        key = self._state.dedup_key(traits.dedup, traits.group) if traits.dedup else b""
+        key = self._state.dedup_key(traits.dedup, traits.group) if traits is not None and traits.dedup else b""
         if key:
             if (known := self._state.dedup(key, self._wall_ms)) is not None:
                 self._end_offset = max(self._end_offset, known + 1)
@@ -153,11 +154,13 @@ class _Sending:
         self._fresh.append(_Fresh(at, key, draft.kept_id, record, record_bytes))
         return None
 
-    def _traits(self, draft: Draft) -> Traits:
-        """Raises ValueError with words for the sender."""
+    def _traits(self, draft: Draft) -> Traits | None:
+        """None: it asks for nothing. Raises ValueError with words for the sender."""
         for name, _ in draft.headers:
             if name in _OURS:
                 raise ValueError(f"{name} is written by Penstock itself: say it by its own option")
+        if draft[_OPTIONS_AT:_OPTIONS_END] == _NO_OPTIONS and not self._queue.data.config.queue_dedup_by_content:
+            return None
         if (draft.delay_ms is not None and draft.delay_ms < 0) or (draft.ttl_ms is not None and draft.ttl_ms < 0):
             raise ValueError("a delay and a time to live are not negative")
         deliver_at = draft.deliver_at_ms or 0
