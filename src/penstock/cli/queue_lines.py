@@ -109,7 +109,8 @@ def _dead_as_json(dead: DeadLetter | None) -> dict[str, Any]:
         return {}
     failed = None if dead.failed_at is None else _time(dead.failed_at)
     attempts = [_attempt_as_json(each) for each in dead.attempts]
-    return {"dead_letter": {"source": dead.source, "reason": dead.reason, "failed": failed, "attempts": attempts}}
+    told = {"source": dead.source, "reason": dead.reason, "failed": failed, "deliveries": dead.deliveries, "attempts": attempts}
+    return {"dead_letter": told}
 
 
 def _time(moment: datetime) -> str:

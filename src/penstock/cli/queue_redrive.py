@@ -87,8 +87,8 @@ def _tell(progress: Progress, name: str, *, dry_run: bool, as_json: bool) -> Non
 
 
 def _show(bar: Bar, progress: Progress) -> None:
-    if not progress.is_running and not sys.stderr.isatty():
-        return  # What comes on standard output says it all.
+    if not sys.stderr.isatty() and (not progress.is_running or not progress.moved):
+        return  # Nothing is to be told yet, or what comes on standard output says it all.
     bar.show(progress.moved / progress.to_move if progress.to_move else 1.0, f"{progress.moved} of {progress.to_move}")
     if not progress.is_running:
         bar.end()

@@ -160,16 +160,15 @@ def _dead_letter(headers: Mapping[str, bytes]) -> DeadLetter | None:
         source=headers[SOURCE].decode(errors="replace"),
         reason=headers.get(REASON, b"").decode(errors="replace"),
         failed_at=None if failed_ms is None else moment(failed_ms),
-        attempts=_attempts(headers.get(ATTEMPTS)),
+        **_attempts(headers.get(ATTEMPTS)),
     )
 
 
-def _attempts(text: bytes | None) -> tuple[Attempt, ...]:
+def _attempts(text: bytes | None) -> Json:
     """A note that makes no sense is as good as none: any Kafka client may have written it."""
     try:
-        return tuple(
-            Attempt(moment(each["taken"]), moment(each["ended"]), str(each["who"]), str(each["reason"]))
-            for each in json.loads(text or b"[]")
-        )
-    except (ValueError, TypeError, KeyError):
-        return ()
+        told = json.loads(text or b"")
+        failed = tuple(Attempt(moment(one["taken"]), moment(one["ended"]), str(one["who"]), str(one["reason"])) for one in told["failures"])
+        return {"deliveries": int(told["count"]), "attempts": failed}
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return {"deliveries": 0, "attempts": ()}

@@ -29,7 +29,16 @@ class AsyncUpkeep:
     async def ensure(self, **choices: Unpack[Choices]) -> bool:
         """Makes it unless it is there with what was chosen; True: it is new. Raises QueueDiffers where something of that differs."""
         settings, partitions, replicas = settings_of(choices)
-        return await self._actions.create(settings, partitions, replicas)
+        try:
+            return await self._actions.create(settings, partitions, replicas)
+        except QueueDiffers as differs:
+            raise await self._difference(settings, differs) from None
+
+    async def _difference(self, wanted: dict[str, str], told: QueueDiffers) -> QueueDiffers:
+        """With what differs, where that is a setting."""
+        has = (await self.describe()).settings
+        words = [f"{name} is {has.get(name, 'as usual')}, not {value}" for name, value in wanted.items() if has.get(name) != value]
+        return QueueDiffers(f"{told.problem}: {', '.join(words)}", told.advice, told.code) if words else told
 
     async def configure(self, **choices: Unpack[Choices]) -> None:
         """Changes what was chosen; the rest stays. It holds for what is decided from now on."""

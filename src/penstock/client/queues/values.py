@@ -47,7 +47,8 @@ class DeadLetter:
     source: str
     reason: str
     failed_at: datetime | None
-    attempts: tuple[Attempt, ...]
+    deliveries: int
+    attempts: tuple[Attempt, ...]  # Of very many deliveries only some are kept.
 
 
 @dataclass(frozen=True, slots=True)
