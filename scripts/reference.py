@@ -18,6 +18,7 @@ from penstock.http.api.openapi import statuses_of
 from penstock.http.api.requests import Route
 from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
 from penstock.http.api.schemas import Schema
+from penstock.queues.states import MOVES as MESSAGE_MOVES
 from penstock.server.configuration import PLACES
 from penstock.settings import GROUP_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, LONG_MAX, NODE_SETTINGS, TOPIC_SETTINGS, Setting, Value
 from penstock.transactions.states import MOVES as TRANSACTION_MOVES
@@ -274,6 +275,23 @@ def transactions_page() -> str:
     return TRANSACTIONS_HEAD + "".join(f"| {before.title} | {after.title} | {cause} |\n" for (before, after), cause in moves)
 
 
+QUEUES_HEAD = """\
+# States of a message in a queue
+
+<!-- Made by `make reference` from src/penstock/queues/states.py; do not edit. -->
+
+As the ledger of a group keeps them, and as `penstock queues find` and `peek` show them. Ready and delayed are told apart by the clock.
+
+| from | to | when |
+|---|---|---|
+"""
+
+
+def queues_page() -> str:
+    moves = MESSAGE_MOVES.items()
+    return QUEUES_HEAD + "".join(f"| {before.name.lower()} | {after.name.lower()} | {cause} |\n" for (before, after), cause in moves)
+
+
 CONSENSUS_HEAD = """\
 # Roles of a replica of the metadata log
 
@@ -297,6 +315,7 @@ PAGES = {
     "http.md": http_page,
     "groups.md": groups_page,
     "transactions.md": transactions_page,
+    "queues.md": queues_page,
     "consensus.md": consensus_page,
     "partitions.md": partitions_page,
     "spark.md": spark_page,
