@@ -36,18 +36,22 @@ class Following:
         self._is_reading = False
         self._moved = asyncio.Event()  # The watermark did, or the leadership.
 
-    async def catch_up(self, state: LedgerState) -> None:
-        """Teaches a state that is being loaded all that there is now: all that an earlier leader may have lent. Raises DiskFailed."""
-        patience, data = Patience(self._node.env), self._data
+    async def catch_up(self, state: LedgerState) -> int:
+        """Teaches a state that is being loaded all that there is now: all that an earlier leader may have lent. Returns how many bytes it
+        has read for that. Raises DiskFailed."""
+        patience, data, read_bytes = Patience(self._node.env), self._data, 0
         data.watchers[self] = None
         while data.leader is not None and not data.is_deleted:
             self._moved.clear()
             while self._is_behind(state):
-                self._learn(state, await self._read_later(state))
+                content = await self._read_later(state)
+                self._learn(state, content)
+                read_bytes += len(content)
                 await patience.pause_if_over()
             if data.leader is None or data.leader.may_tell_end:
-                return
+                break
             await self._moved.wait()
+        return read_bytes
 
     def begin(self, state: LedgerState) -> None:
         """The state answers from now on."""

@@ -178,7 +178,7 @@ class Ledgers:
             if companion.log.failure is not None:
                 raise DiskFailed(companion.log.failure)
             state, loaded = await checkpoints.load(node.env, companion.log, queue.new_state)
-            await queue.following.catch_up(state)
+            data_bytes = await queue.following.catch_up(state)
         except (DiskFailed, NewerFormat, UnknownRecord, MalformedInput, BrokenPromise) as failure:
             if self._is_here(queue):
                 node.report(f"the ledger of {name} cannot be loaded: {failure}")
@@ -193,7 +193,7 @@ class Ledgers:
             return
         if self._is_here(queue) and companion.log.failure is None:
             ledger_bytes = companion.log.appended_bytes - loaded.log_bytes
-            self._saved[queue] = _Saved(ledger_bytes, queue.data.log.appended_bytes, loaded.checkpoint_bytes)
+            self._saved[queue] = _Saved(ledger_bytes, queue.data.log.appended_bytes - data_bytes, loaded.checkpoint_bytes)
             self._answer(queue, state)
             log.debug("loaded the ledger of %s: %d bytes in %.2f s", name, loaded.log_bytes, node.env.now() - began)
 
