@@ -27,7 +27,7 @@ app.conf.task_ignore_result = True
 app.conf.task_acks_late = True  # A task whose worker dies is done by another one.
 
 
-@app.task(bind=True, max_retries=5)
+@app.task(name="bill", bind=True, max_retries=5)  # type: ignore[untyped-decorator] # Celery has no types.
 def bill(task: Task, customer: str, cups: int) -> None:
     if task.request.retries == 0:
         raise task.retry(countdown=1)  # The printer is always out of paper at first.

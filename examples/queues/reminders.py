@@ -17,14 +17,14 @@ def main(url: str = "http://127.0.0.1:8080") -> None:
     reminders.ensure()
 
     reminders.send("water the plants", delay=1)
-    reminders.send("book the train", at=datetime.now(UTC) + timedelta(seconds=2))
+    reminders.send("book the train", at=datetime.now(UTC) + timedelta(seconds=1.5))
     far = reminders.send("renew the passport", delay=timedelta(days=3650))
     dentist = reminders.send("call the dentist", delay=timedelta(seconds=1))
 
     assert reminders.cancel(dentist)  # It called back.
     print(f"{reminders.counts().delayed} reminders wait, the passport's until {_year(reminders, far)}")
 
-    for message in reminders.messages(idle=4):
+    for message in reminders.messages(idle=2):
         with message:
             print(f"now: {message.text}")
     reminders.cancel(far)

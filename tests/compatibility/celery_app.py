@@ -17,7 +17,7 @@ app.conf.update(
         "is_secure": False,
         "region": "us-east-1",
         "queue_name_prefix": PREFIX,
-        "wait_time_seconds": 5,
+        "wait_time_seconds": 2,
         "polling_interval": 0,
         "visibility_timeout": 60,
     },
