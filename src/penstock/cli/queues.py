@@ -32,7 +32,8 @@ def queues() -> None:
       penstock queues describe emails
       penstock queues redrive emails-dead --reason timeout --dry-run
 
-    A queue is a topic whose messages are lent to workers one by one. These commands speak to a node's HTTP port (--url).
+    A queue is a topic whose messages are lent to workers one by one. These commands speak to a node's HTTP port (--url); for one that wants
+    signed requests, put the key into PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY.
     """
 
 

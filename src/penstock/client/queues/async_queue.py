@@ -37,7 +37,8 @@ PAUSE_SECONDS = 0.1  # Between two receives of one wait: a node that waits short
 class AsyncQueue(AsyncUpkeep):
     """Use it in `async with`, or close() it.
 
-    `url` falls back to PENSTOCK_URL, then to http://127.0.0.1:8080; several of one cluster are separated by commas. `lease` is how long a
+    `url` falls back to PENSTOCK_URL, then to http://127.0.0.1:8080; several of one cluster are separated by commas. A node that knows keys
+    wants `access_key` and `secret_key` (PENSTOCK_ACCESS_KEY, PENSTOCK_SECRET_KEY). `lease` is how long a
     received message is this worker's, and `worker` the name that its history shows. With `heartbeat` a lease is kept while the message's
     block runs. A node that does not answer is asked again for `patience` seconds; sends too, unless `resend=False`.
     """

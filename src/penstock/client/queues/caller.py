@@ -20,6 +20,7 @@ from penstock.client.queues.signing import Signer
 from penstock.client.queues.spans import Span, seconds
 
 URL_VARIABLE = "PENSTOCK_URL"  # The one that the commands listen to as well.
+ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE = "PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY"
 URL_DEFAULT = "http://127.0.0.1:8080"  # Where `penstock serve` has it.
 ANSWER_SECONDS = 30.0  # How long a node may take to answer, beyond what it was asked to wait.
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.05, 2.0
@@ -92,9 +93,11 @@ class Caller:
 def caller_for(
     url: str | None, *, patience: Span = PATIENCE_SECONDS, access_key: str | None = None, secret_key: str | None = None
 ) -> Caller:
-    """Of what a person says of the way to a node."""
+    """Of what a person says of the way to a node, or else the environment."""
+    if access_key is None and secret_key is None:
+        access_key, secret_key = os.environ.get(ACCESS_KEY_VARIABLE), os.environ.get(SECRET_KEY_VARIABLE)
     if (access_key is None) != (secret_key is None):
-        raise ValueError("access_key and secret_key belong together: give both, or neither")
+        raise ValueError(f"access_key and secret_key ({ACCESS_KEY_VARIABLE}, {SECRET_KEY_VARIABLE}) belong together: give both, or neither")
     signer = None if access_key is None or secret_key is None else Signer(access_key, secret_key)
     return Caller(url, patience_seconds=seconds(patience, "patience"), signer=signer)
 

@@ -57,7 +57,7 @@ class SendFailed(QueueError):
         self.problems = problems
 
 
-_KEYS = "give Queue a key that the node knows: access_key= and secret_key="
+_KEYS = "give a key that the node knows: access_key= and secret_key=, or PENSTOCK_ACCESS_KEY and PENSTOCK_SECRET_KEY"
 _KINDS: dict[str, tuple[type[QueueError], str]] = {
     "no_such_queue": (QueueMissing, "create it: penstock queues create {queue}, or queue.ensure()"),
     "not_a_queue": (
