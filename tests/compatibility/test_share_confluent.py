@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from announced import needs_announced
 from compatibility.workers import eventually
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -42,6 +43,7 @@ def consumers() -> Iterator[Open]:
 
 def group_of(broker: Broker, **configs: str) -> str:
     """The name of a new group that begins with the first record."""
+    needs_announced(broker.bootstrap, "share groups")
     name = unique("share")
     told = {"share.auto.offset.reset": "earliest"} | {key.replace("_", "."): value for key, value in configs.items()}
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in told.items()]

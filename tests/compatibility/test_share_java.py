@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from announced import needs_announced
 from system.conftest import Broker
 from system.java_clients import play
 
@@ -31,6 +32,7 @@ NODE_SETTINGS = {
 
 @pytest.fixture(scope="module")
 def outcomes(broker: Broker) -> dict[str, str]:
+    needs_announced(broker.bootstrap, "share groups")
     return play(PROGRAM, broker.bootstrap)
 
 
