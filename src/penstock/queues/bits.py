@@ -84,6 +84,12 @@ class DoneSet:
     def __contains__(self, offset: int) -> bool:
         return offset < self.base or offset in self.bits
 
+    @property
+    def end(self) -> int:
+        """Nothing at or above this is in the set."""
+        last = max(self.bits.chunks, default=-1)
+        return self.base if last < 0 else (last << SHIFT) + self.bits.chunks[last].bit_length()
+
     def add(self, offset: int) -> bool:
         """False: it was there."""
         if offset < self.base:

@@ -221,6 +221,12 @@ class LedgerState:
         first_id = self.window.first_offset
         return base if first_id is None else min(base, first_id)
 
+    @property
+    def known_end(self) -> int:
+        """Nothing at or above this was ever given to anybody: a data log that ends before has lost something. Looks at every row."""
+        ends = [max(ledger.done.end, max(ledger.rows, default=-1) + 1) for ledger in self.ledgers.values()]
+        return max(self.learned_end, *ends)
+
     def ready_at(self, group: str, wall_ms: int) -> int | None:
         """0: something can be taken now. Else the next time at which that may change by the clock alone; None: never."""
         ledger = self.ledgers.get(group)

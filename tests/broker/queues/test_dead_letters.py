@@ -181,3 +181,11 @@ async def test_without_a_dead_letter_queue_a_message_that_failed_is_finished(ser
     await queues.send(QUEUE, [Draft(b"job")])
     await failed(queues)
     assert (await queues.counts(QUEUE)).finished == 1
+
+
+async def test_the_largest_message_can_be_buried(serving: Serving) -> None:
+    queues = await opened(serving)
+    bound = serving.node.partitions.config_of(serving.node.image.topics[QUEUE]).max_message_bytes
+    await queues.send(QUEUE, [Draft(bytes(bound - 200))])
+    await failed(queues, "x" * 200)
+    await buried(queues, 1)

@@ -1,6 +1,7 @@
 """A message's life on a node: sent, lent, settled; what holds across a restart; what waits, and for how long."""
 
 import asyncio
+import shutil
 
 import pytest
 from serving import Serving, records_in, rows_of, until
@@ -157,7 +158,8 @@ async def test_a_delayed_message_is_not_early_and_survives_a_restart(serving: Se
     (peeked,) = await queues.peek(QUEUE, states=[State.DELAYED])
     assert peeked.body == b"later"
     assert peeked.ready_at_ms > serving.env.wall_ms() + 3_000 * SECOND_MS
-    assert [each.outcome for each in await queues.cancel(QUEUE, [peeked.id, peeked.id])] == [Outcome.OK, Outcome.GONE]
+    assert [each.outcome for each in await queues.cancel(QUEUE, [peeked.id, "garbage"])] == [Outcome.OK, Outcome.UNKNOWN]
+    assert [each.outcome for each in await queues.cancel(QUEUE, [peeked.id])] == [Outcome.GONE]
 
 
 async def test_urgent_messages_come_first(serving: Serving) -> None:
@@ -277,3 +279,44 @@ async def test_records_of_aborted_transactions_are_never_lent(serving: Serving) 
         )
         serving.node.appended(partition)
     assert await bodies(queues, wait_s=5.0) == [b"of 8"]
+
+
+async def test_settings_that_change_while_messages_wait_take_hold(serving: Serving) -> None:
+    queues = await opened(serving, queue_paused="true", queue_inflight_max="1", queue_inflight_refuse="true")
+    await sent(queues, b"1", b"2")
+    assert await bodies(queues) == []
+    await queues.configure(QUEUE, {"queue.paused": None})
+    assert await bodies(queues, wait_s=5.0) == [b"1"]
+    with pytest.raises(QueueRefusal) as refused:
+        await queues.take(QUEUE, 1, wait_s=20.0)
+    assert refused.value.code is Code.IN_FLIGHT_LIMIT
+    await queues.configure(QUEUE, {"queue.inflight.max": None})
+    assert await bodies(queues) == [b"2"]
+
+
+async def test_a_full_queue_may_keep_its_senders_waiting(serving: Serving) -> None:
+    queues = await opened(serving, queue_ready_max="1", queue_when_full="wait")
+    await sent(queues, b"1")
+    sending = asyncio.ensure_future(sent(queues, b"2"))
+    await settled(queues, Verb.DONE, *await queues.take(QUEUE, 1))
+    await sending
+    assert await bodies(queues) == [b"2"]
+
+
+async def test_the_same_body_is_one_message_where_the_queue_says_so(serving: Serving) -> None:
+    queues = await opened(serving, queue_dedup_by_content="true")
+    first, second = await sent(queues, b"same", b"same")
+    assert first == second
+    assert await bodies(queues) == [b"same"]
+
+
+async def test_a_log_that_lost_what_its_ledger_knows_goes_on(serving: Serving) -> None:
+    queues = await opened(serving)
+    await sent(queues, b"1", b"2", b"3")
+    await settled(queues, Verb.DONE, *await queues.take(QUEUE, 2))
+    topic_id = queues.describe(QUEUE).topic_id
+    await serving.stop()
+    shutil.rmtree(serving.directory / "topics" / topic_id.hex() / "0")
+    queues = (await serving.open()).queues
+    await sent(queues, b"new 1", b"new 2")
+    assert await bodies(queues, wait_s=5.0) == [b"new 1", b"new 2"]

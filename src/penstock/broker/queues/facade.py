@@ -319,20 +319,23 @@ class Queues:
     async def cancel(self, queue: str, ids: Sequence[str]) -> list[Verdict]:
         """Finishes messages that nobody holds: OK; GONE when it was finished, LOST when somebody holds it, UNKNOWN for what is no id."""
         _check_count(len(ids))
-        topic, verdicts = self._directory.find(queue), list[Verdict]()
-        for message_id in ids:
+        topic, verdicts = self._directory.find(queue), dict[int, Verdict]()
+        chosen: dict[int, list[tuple[int, int]]] = {}
+        for at, message_id in enumerate(ids):
             place = read_id(message_id)
             if place is None or not place.is_of(topic.topic_id) or place.partition >= len(topic.partitions):
-                verdicts.append(Verdict(Outcome.UNKNOWN))
+                verdicts[at] = Verdict(Outcome.UNKNOWN)
             else:
-                verdicts.append(await self.cancel_at(Place(topic.topic_id, place.partition), place.offset))
-        return verdicts
+                chosen.setdefault(place.partition, []).append((at, place.offset))
+        for index, part in chosen.items():
+            cancelled = await self.cancel_at(Place(topic.topic_id, index), [offset for _, offset in part])
+            verdicts.update(zip((at for at, _ in part), cancelled, strict=True))
+        return [verdicts[at] for at in range(len(ids))]
 
-    async def cancel_at(self, place: Place, offset: int) -> Verdict:
-        question = Question(
-            "cancel", {"group": QUEUE_GROUP, "offsets": [offset]}, lambda answer: unpack_verdicts(answer.fields["verdicts"])
-        )
-        return (await self.asking.ask(place, lambda here: ordering.cancel(here, QUEUE_GROUP, [offset]), question))[0]
+    async def cancel_at(self, place: Place, offsets: Sequence[int]) -> list[Verdict]:
+        fields = {"group": QUEUE_GROUP, "offsets": list(offsets)}
+        question = Question("cancel", fields, lambda answer: unpack_verdicts(answer.fields["verdicts"]))
+        return await self.asking.ask(place, lambda here: ordering.cancel(here, QUEUE_GROUP, offsets), question)
 
     async def purge(self, queue: str) -> None:
         """Finishes everything that was sent before."""

@@ -200,10 +200,10 @@ class Ledgers:
     def _answer(self, queue: QueuePartition, state: LedgerState) -> None:
         """The state is whole: it answers from here on."""
         queue.coordinator.begin(state)
-        end_offset = int(queue.data.log.end_offset)
-        if state.learned_end > end_offset:
+        end_offset, known_end = int(queue.data.log.end_offset), state.known_end
+        if known_end > end_offset:
             self._node.report(
-                f"{queue.data.topic}-{queue.data.index} has lost {state.learned_end - end_offset} messages that its ledger knows of; "
+                f"{queue.data.topic}-{queue.data.index} has lost up to {known_end - end_offset} messages that its ledger knows of; "
                 "what is written there from now on is lent as new"
             )
             for group in state.groups():

@@ -11,17 +11,18 @@ from penstock.queues.views import MessageView
 
 
 async def cancel(queue: QueuePartition, group: str, offsets: Sequence[int]) -> list[Verdict]:
-    return [await _cancel(queue, group, offset) for offset in offsets]
-
-
-async def _cancel(queue: QueuePartition, group: str, offset: int) -> Verdict:
-    done: Done = await queue.ask(lambda asker: Cancel(asker, group, (offset,)))
-    if done.count:
-        return Verdict(Outcome.OK)
+    """In one decision. What becomes of each is seen just before it, in the same turn of the loop."""
     wall_ms = queue.node.env.wall_ms()
-    view: MessageView | None = await queue.read(lambda state: state.find(group, offset, wall_ms))
+    views = {offset: queue.state.find(group, offset, wall_ms) for offset in offsets}
+    await queue.ask(lambda asker: Cancel(asker, group, tuple(views)))
+    return [_cancelled(views[offset]) for offset in offsets]
+
+
+def _cancelled(view: MessageView | None) -> Verdict:
     if view is None:
         return Verdict(Outcome.UNKNOWN)
+    if view.state in (State.READY, State.DELAYED):
+        return Verdict(Outcome.OK)
     return Verdict(Outcome.GONE) if view.state is State.DONE else Verdict(Outcome.LOST, view.when_ms)
 
 

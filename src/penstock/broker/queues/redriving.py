@@ -8,7 +8,7 @@ Runs are remembered by this node alone, and only while it lives: the running one
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.broker.queues.asking import Place
@@ -99,31 +99,46 @@ class Redriving:
             if wish.count_max:
                 chosen = chosen[: wish.count_max - seen]
             seen += len(chosen)
-            for each in chosen:
+            at_once = min(PAGE, max(1, wish.per_second_max // 10)) if wish.per_second_max else PAGE
+            for first in range(0, len(chosen), at_once):
                 if task.status is not TaskStatus.RUNNING:
                     return
-                await self._move(task, each)
+                await self._move(task, chosen[first : first + at_once])
             if len(page) < PAGE or (wish.count_max and seen >= wish.count_max):
                 task.to_move = max(task.moved, seen if wish.is_dry_run else task.moved)
                 return
             after = (page[-1].partition, page[-1].offset)
 
-    async def _move(self, task: RedriveTask, letter: Peeked) -> None:
-        target = task.wish.target or source_of(letter)
-        if not target:
-            raise QueueRefusal(Code.INVALID, f"the message {letter.id} does not say which queue it comes from: name a target")
-        task.by_target[target] = task.by_target.get(target, 0) + 1
-        if task.wish.is_dry_run:
-            return
+    async def _move(self, task: RedriveTask, letters: Sequence[Peeked]) -> None:
+        by_target: dict[str, list[Peeked]] = {}
+        for letter in letters:
+            target = task.wish.target or source_of(letter)
+            if not target:
+                raise QueueRefusal(Code.INVALID, f"the message {letter.id} does not say which queue it comes from: name a target")
+            by_target.setdefault(target, []).append(letter)
+        for target, chosen in by_target.items():
+            if not task.wish.is_dry_run:
+                await self._move_to(task, target, chosen)
+            task.by_target[target] = task.by_target.get(target, 0) + len(chosen)
+        if task.wish.per_second_max and not task.wish.is_dry_run:
+            await asyncio.sleep(len(letters) / task.wish.per_second_max)
+
+    async def _move_to(self, task: RedriveTask, target: str, letters: Sequence[Peeked]) -> None:
         topic_id = self._queues.describe(task.queue).topic_id
-        (result,) = await self._queues.send(target, [_sent_back(letter, f"{topic_id.hex()}.{letter.partition}.{letter.offset}")])
-        if isinstance(result, QueueRefusal):
-            raise result
-        await self._queues.cancel_at(Place(topic_id, letter.partition), letter.offset)
-        task.moved += 1
+        results = await self._queues.send(
+            target, [_sent_back(each, f"{topic_id.hex()}.{each.partition}.{each.offset}") for each in letters]
+        )
+        by_partition: dict[int, list[int]] = {}
+        for letter, result in zip(letters, results, strict=True):
+            if not isinstance(result, QueueRefusal):
+                by_partition.setdefault(letter.partition, []).append(letter.offset)
+        for partition, offsets in by_partition.items():
+            await self._queues.cancel_at(Place(topic_id, partition), offsets)
+            task.moved += len(offsets)
         task.to_move = max(task.to_move, task.moved)
-        if task.wish.per_second_max:
-            await asyncio.sleep(1 / task.wish.per_second_max)
+        for result in results:
+            if isinstance(result, QueueRefusal):
+                raise result
 
 
 def fits(letter: Peeked, wanted: Filter) -> bool:

@@ -18,6 +18,7 @@ from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.queues import headers
 from penstock.queues.headers import Traits
+from penstock.settings import KIB
 from penstock.vocabulary import Offset
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch, stamp_append_time
 
@@ -25,6 +26,7 @@ DURABLE_SECONDS = 10.0  # After which a sender hears that nobody knows.
 ROOM_SECONDS = 10.0
 RECORD_OVERHEAD_BYTES = 32  # Lengths, deltas and counts of one record at most, its headers' lengths apart.
 HEADER_OVERHEAD_BYTES = 10
+MOVED_BYTES_MAX = 64 * KIB  # More than that may be in a message that is moved: where it comes from, and what was tried, must fit.
 
 _OPTIONS_AT, _OPTIONS_END = Draft._fields.index("priority"), Draft._fields.index("kept_id")
 _NO_OPTIONS = Draft(b"")[_OPTIONS_AT:_OPTIONS_END]
@@ -145,9 +147,8 @@ class _Sending:
         if draft.kept_id:
             written.append((headers.ID, draft.kept_id.encode()))
         record = Record(draft.key, draft.body, (*draft.headers, *written), self._wall_ms)
-        record_bytes = _bytes_of(record)
-        if record_bytes + HEADER_BYTES > self._queue.data.config.max_message_bytes:
-            bound = self._queue.data.config.max_message_bytes
+        record_bytes, bound = _bytes_of(record), self._queue.data.config.max_message_bytes
+        if record_bytes + HEADER_BYTES > bound + (MOVED_BYTES_MAX if draft.kept_id else 0):
             return QueueRefusal(Code.TOO_LARGE, f"the message has {record_bytes} bytes with its headers, {bound} are allowed")
         if key:
             by_key[key] = at
