@@ -1,6 +1,7 @@
 """What a topic may be told about its use as a work queue. Only `queue.enabled` makes it one; the others say how it treats its messages.
 
-Defaults are those of a queue that was made here and told nothing. The SQS door makes queues without backoff, since AWS has none. A setting that is a queue's own (which queue its dead letters go to) has no default that a node could set for all of them.
+Defaults are those of a queue that was made here and told nothing. The SQS door makes queues without backoff, since AWS has none. A
+setting that is a queue's own (which queue its dead letters go to) has no default that a node could set for all of them.
 """
 
 from dataclasses import dataclass
