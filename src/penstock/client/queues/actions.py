@@ -1,7 +1,8 @@
 """The door's actions for one queue: what is asked, and what its answers mean.
 
-Which of them may be sent twice: all that only look, all that say how things shall be, sends with a dedup id, receives (their attempt id
-gives the same messages again), and settlements, whose second copy finds the work done. Not: a redrive, and a send without a dedup id.
+Which of them may be sent twice: all that only look, all that say how things shall be, sends with a dedup id, receives (the attempt id of
+those that are not large gives the same messages again; others find what was lost with their answer when its lease has lapsed), and
+settlements, whose second copy finds the work done. Not: a redrive, and a send without a dedup id.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ WAIT_SECONDS_MAX = 20.0  # Of one receive; a longer wait is several. Nobody betw
 LEASE_MS_DEFAULT = 30_000
 LEASE_SETTING = "queue.lease.ms"
 IDS_MAX = 100_000  # Of one redrive.
+REPEATED_MAX = 100  # Messages of a receive whose answer, if it is lost, is had again: the node keeps the list of them for some minutes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,11 @@ class Actions:
     async def receive(self, count: int, lease_ms: int | None, wait_seconds: Callable[[], float], worker: str) -> list[Delivery]:
         """`wait_seconds` says at each try how long is left."""
         lent_for = await self._own_lease_ms() if lease_ms is None else lease_ms
-        attempt_id = uuid4().hex
+        same: dict[str, Any] = {"Queue": self.queue, "Max": count, "Who": worker}
+        same |= ({} if lease_ms is None else {"LeaseMs": lease_ms}) | ({"AttemptId": uuid4().hex} if count <= REPEATED_MAX else {})
 
         def wish() -> Wish:
-            wait_ms = max(0, round(min(WAIT_SECONDS_MAX, wait_seconds()) * 1000))
-            wanted = {"Queue": self.queue, "Max": count, "WaitMs": wait_ms, "Who": worker, "AttemptId": attempt_id}
-            return wanted | ({} if lease_ms is None else {"LeaseMs": lease_ms})
+            return {**same, "WaitMs": max(0, round(min(WAIT_SECONDS_MAX, wait_seconds()) * 1000))}
 
         told = await self._caller.call("Penstock.Receive", wish, queue=self.queue, wait_seconds=WAIT_SECONDS_MAX)
         return [delivery_of(each, lent_for) for each in told.answer.get("Messages") or ()]
