@@ -178,7 +178,7 @@ class Coordinator(Generic[S, C, R]):
             asker.refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator failed")
             self._reload("the coordinator is loaded again")
             return True
-        self.set_timer()
+        self.set_timer(TIMER_SECONDS_MIN if is_stored else OWED_SECONDS)  # What lapses now could not be stored either.
         return is_stored
 
     def _store(self, state: S, decision: Decision[R], wall_ms: int) -> bool:
@@ -263,7 +263,7 @@ class Coordinator(Generic[S, C, R]):
 
     # Time
 
-    def set_timer(self) -> None:
+    def set_timer(self, seconds_min: float = TIMER_SECONDS_MIN) -> None:
         """A timer that stands too early is left alone: heartbeats push time-outs back all day, and it finds nothing to do."""
         due = None if self.state is None else self.state.due()
         if due is None:
@@ -273,7 +273,7 @@ class Coordinator(Generic[S, C, R]):
             if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        soonest = self._node.env.now() + TIMER_SECONDS_MIN
+        soonest = self._node.env.now() + seconds_min
         self._timer = asyncio.get_running_loop().call_at(max(due, soonest), self._time_came)
 
     def _time_came(self) -> None:

@@ -3,15 +3,19 @@
 import asyncio
 
 import pytest
-from serving import Serving, until
+from serving import Serving, started, until, virtually
 
 from penstock.broker.queues import checkpoints
-from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Sent, Verb
+from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Order, QueueRefusal, Sent, Verb
 from penstock.broker.queues.facade import Queues
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.trimming import trim
+from penstock.queues.decision import Decision
 from penstock.queues.records import CheckpointPiece, decode
-from penstock.vocabulary import Offset
+from penstock.queues.state import LedgerState
+from penstock.simulator.env import SimEnv
+from penstock.simulator.world import World
+from penstock.vocabulary import Instant, Offset
 from penstock.wire.keyed_records import Pair, keyed_records
 
 QUEUE = "jobs"
@@ -190,3 +194,32 @@ async def test_a_damaged_ledger_is_loaded_again_from_its_log(serving: Serving, c
     ledger = ledger_of(serving)
     ledger.coordinator._reload("the test says so")
     assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"two"]
+
+
+def test_a_full_disk_holds_up_what_lapses_without_keeping_the_node_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries, lapse = [], LedgerState.lapse
+
+    def counted(state: LedgerState, now: Instant, wall_ms: int) -> Decision:
+        tries.append(now)
+        return lapse(state, now, wall_ms)
+
+    monkeypatch.setattr(LedgerState, "lapse", counted)
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, _ = await started(env, disk_free_bytes_min=0)
+        await node.queues.create(QUEUE, {"queue.backoff.min.ms": "0"})
+        await sent(node.queues, Draft(b"one"))
+        await node.queues.take(QUEUE, 1, lease_ms=1_000)
+        disk = world.hosts["node"].disk
+        roomy, disk.capacity_bytes = disk.capacity_bytes, 0
+        with pytest.raises(QueueRefusal) as refused:
+            (result,) = await node.queues.send(QUEUE, [Draft(b"two")])
+            raise result if isinstance(result, QueueRefusal) else AssertionError(result)
+        assert refused.value.code is Code.NOT_AVAILABLE
+        await asyncio.sleep(20)
+        assert 1 <= len(tries) <= 30
+        disk.capacity_bytes = roomy
+        assert [each.body for each in await node.queues.take(QUEUE, 10, wait_s=5.0)] == [b"one"]
+        await node.stop()
+
+    virtually(scenario)
