@@ -136,7 +136,7 @@ class Book:
         standing = self.of(offset)
         if standing.state is DONE:
             return Code.GONE
-        if standing.attempts == 0:
+        if standing.lease == 0:
             return Code.UNKNOWN
         if standing.state is not LEASED or standing.lease != lease or standing.deadline <= now:
             is_forgiven = self.policy.is_lenient and not self.policy.is_fifo and standing.state is not BURYING
@@ -154,6 +154,9 @@ class Book:
             self.give_back(message, delay_ms, now, reason)
         elif verb is Verb.REJECT:
             self.bury(message, now, reason)
+        elif verb is Verb.UNDO:
+            standing.state, standing.not_before = DONE if 0 < message.expires_at <= now else READY, 0
+            standing.attempts -= 1
         elif delay_ms == 0:
             self.give_back(message, 0, now, None)
         else:

@@ -13,16 +13,18 @@ from penstock.queues.commands import (
     RANGE_MAX,
     Buried,
     Cancel,
+    Purge,
     Settle,
     Settlement,
     Start,
     Take,
     Verb,
 )
+from penstock.queues.headers import Traits
 from penstock.queues.policy import LEASE_MS_MAX, Policy
 from penstock.queues.records import encode
 from penstock.queues.replies import Code, Fault
-from penstock.queues.state import LedgerState, Run
+from penstock.queues.state import LedgerState, Marked, Run
 from penstock.queues.turning import GROUPS_MAX
 from penstock.vocabulary import Instant
 
@@ -105,3 +107,34 @@ def test_no_message_has_an_object_that_the_garbage_collector_looks_at() -> None:
     gc.collect()
     assert state.counts(QUEUE_GROUP, 1_000).leased == messages
     assert len(gc.get_objects()) - before < 200
+
+
+def test_an_id_from_the_future_counts_for_one_window_and_holds_up_nobody() -> None:
+    scene = Scene()
+    late_ms = scene.now + 10_000 * 86_400_000
+    scene.state.learn([Marked(0, Traits(dedup=b"x", written_ms=late_ms)), Marked(1, Traits(dedup=b"y", written_ms=scene.now))], 2)
+    scene.take()
+    assert scene.state.dedup(b"x", scene.now + 299_999) == 0
+    scene.wait(300_000)
+    scene.take()
+    assert (scene.state.dedup(b"x", scene.now), scene.state.dedup(b"y", scene.now)) == (None, None)
+
+
+def test_what_is_known_of_when_messages_were_written_does_not_grow_for_ever() -> None:
+    scene = Scene()
+    for _ in range(500):
+        scene.send()
+        scene.done(scene.take()[0])
+        scene.wait(20_000)
+    scene.state.lapse(scene.instant(), scene.now)
+    assert len(scene.state.messages.marks()) < 200
+
+
+def test_a_purge_behind_very_many_messages_takes_nothing() -> None:
+    scene = Scene()
+    scene.send(10**12)
+    scene.turn(Purge("t", QUEUE_GROUP))
+    scene.send(2)
+    assert scene.offsets(5) == [10**12, 10**12 + 1]
+    scene.load(from_checkpoint=True)
+    assert scene.counts().leased == 2

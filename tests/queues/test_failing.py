@@ -136,7 +136,7 @@ def test_nobody_settles_a_message_that_is_being_buried() -> None:
     scene.send()
     taken = scene.take()[0]
     scene.settle(taken, Verb.REJECT)
-    assert [scene.settle(taken, verb).code for verb in Verb] == [Code.LOST] * 4
+    assert [scene.settle(taken, verb).code for verb in Verb] == [Code.LOST] * len(Verb)
 
 
 def test_without_a_queue_for_dead_letters_a_message_ends_there() -> None:

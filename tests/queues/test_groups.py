@@ -129,13 +129,22 @@ def test_a_range_is_extended_as_a_whole_or_not_at_all(scene: Scene) -> None:
     assert scene.view(1).when_ms == scene.now + 43_200_000
 
 
-def test_a_member_that_leaves_gives_back_what_it_has_and_that_is_no_failure(scene: Scene) -> None:
+def test_a_member_that_leaves_gives_back_what_it_has_as_if_it_had_never_had_it(scene: Scene) -> None:
     scene.take(3, who="leaver")
     scene.take(2, who="stayer")
     assert scene.turn(ReleaseAll("t", QUEUE_GROUP, "leaver")).count == 3
     assert scene.counts().leased == 2
-    assert [(each.offset, each.attempt) for each in scene.take(4)] == [(0, 2), (1, 2), (2, 2), (5, 1)]
+    assert [(each.offset, each.attempt) for each in scene.take(4)] == [(0, 1), (1, 1), (2, 1), (5, 1)]
     assert scene.view(0).history == ()
+
+
+def test_what_nobody_has_seen_is_undone_however_often_and_never_archived(scene: Scene) -> None:
+    for _ in range(9):
+        (delivery,) = scene.take()
+        assert (delivery.offset, delivery.attempt) == (0, 1)
+        assert scene.settle_all(Settlement(0, delivery.lease, Verb.UNDO))[0].code is Code.OK
+    assert scene.settle_all(Settlement(0, delivery.lease, Verb.DONE))[0].code is Code.LOST
+    assert scene.stands(0) is State.READY
 
 
 def test_a_lapsed_lock_counts_and_at_the_limit_the_message_is_archived(scene: Scene) -> None:
@@ -150,7 +159,7 @@ def test_a_lapsed_lock_counts_and_at_the_limit_the_message_is_archived(scene: Sc
 def test_who_is_late_by_a_moment_is_refused_though_nobody_has_noticed(scene: Scene) -> None:
     taken = scene.take()[0]
     scene.now += 30_000
-    assert [scene.settle(taken, verb, 1_000).code for verb in Verb] == [Code.LOST] * 4
+    assert [scene.settle(taken, verb, 1_000).code for verb in Verb] == [Code.LOST] * len(Verb)
 
 
 def test_who_settles_one_message_twice_in_a_call_hears_of_it(scene: Scene) -> None:

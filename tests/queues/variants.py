@@ -171,8 +171,11 @@ def does_not_know_an_id_before_it_is_learned() -> Patches:
 
 
 def lets_ids_count_too_long() -> Patches:
-    right = DedupWindow.note
-    return [(DedupWindow, "note", lambda self, key, offset, until_ms: right(self, key, offset, until_ms + 10_000_000))]
+    right = DedupWindow.find
+    return [
+        (DedupWindow, "find", lambda self, key, wall_ms: right(self, key, wall_ms - 10_000_000)),
+        (DedupWindow, "prune", lambda self, wall_ms, window_ms: None),
+    ]
 
 
 def rounds_times_down() -> Patches:

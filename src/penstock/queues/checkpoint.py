@@ -25,7 +25,7 @@ VERSION = 1
 PIECE_BYTES = 200_000  # About; it must fit into a record, and be made in some milliseconds.
 
 _HEAD = struct.Struct("<BH")  # kind, version
-_STATE = struct.Struct("<qq")  # learned end, dedup from
+_STATE = struct.Struct("<qqq")  # learned end, dedup from, base of those exempt from dedup
 _LEDGER = struct.Struct("<qqqq?H")  # base, next lease, finished, dropped, is paused, bytes of the name; then the name
 _PAIR = struct.Struct("<qq")
 _NAMED = struct.Struct("<qI")  # a number, and how many bytes follow
@@ -52,7 +52,7 @@ class Kind(IntEnum):
 
 def pieces(state: "LedgerState") -> Iterator[bytes]:
     """Everything is copied before the first piece is drawn."""
-    parts = [_rows(Kind.STATE, iter([_STATE.pack(state.learned_end, state.dedup_from)])), *_of_messages(state)]
+    parts = [_rows(Kind.STATE, iter([_STATE.pack(state.learned_end, state.dedup_from, state.messages.exempt.base)])), *_of_messages(state)]
     for ledger in state.ledgers.values():
         parts += _of_ledger(ledger)
     return (piece for part in parts for piece in part)
@@ -81,7 +81,7 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes]]:
         _rows(Kind.KEPT, (_named(offset, packed) for offset, packed in kept.items())),
         _rows(Kind.DELAYS, (_PAIR.pack(*each) for each in delays if waiting.get(each[1] >> SHIFT, 0) >> (each[1] & mask) & 1)),
         _rows(Kind.DUPLICATES, (_PAIR.pack(offset, 0) for offset in duplicates)),
-        _rows(Kind.EXEMPT, _runs_of(messages.exempt.chunks.copy())),
+        _rows(Kind.EXEMPT, _runs_of(messages.exempt.bits.chunks.copy())),
         _rows(Kind.DEDUP, (_KEY.pack(at, until, len(key)) + key for key, at, until in state.window.entries(state.learned_end))),
     ]
 
@@ -159,7 +159,8 @@ class _Reader:
         return self._ledger
 
     def state(self, content: bytes) -> None:
-        self._state.messages.learned_end, self._state.dedup_from = _STATE.unpack(content)
+        messages = self._state.messages
+        messages.learned_end, self._state.dedup_from, messages.exempt.base = _STATE.unpack(content)
 
     def marks(self, content: bytes) -> None:
         for end, written_ms in _PAIR.iter_unpack(content):
@@ -201,7 +202,7 @@ class _Reader:
         _read_bits(self.ledger.done.bits, content)
 
     def exempt(self, content: bytes) -> None:
-        _read_bits(self._state.messages.exempt, content)
+        _read_bits(self._state.messages.exempt.bits, content)
 
     def rows(self, content: bytes) -> None:
         ledger = self.ledger

@@ -29,6 +29,7 @@ class Verb(IntEnum):
     RELEASE = 2  # It failed: ready again after `delay_ms`, or after the policy's backoff where that is None.
     REJECT = 3  # It can never succeed: buried at once.
     EXTEND = 4  # The lease ends `delay_ms` from now. 0 gives it back at once, which is no failure.
+    UNDO = 5  # Nobody has seen it, or worked on it: back at once, and the delivery does not count.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAll:
-    """Whatever `who` holds goes back at once, which is no failure: a member of a share group has left, or its connection is gone."""
+    """Whatever `who` holds goes back at once, as by UNDO: a member of a share group has left, or its connection is gone."""
 
     token: Token
     group: str

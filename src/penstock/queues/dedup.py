@@ -34,13 +34,17 @@ class DedupWindow:
         if self._found.get(key, -1) >> _TIME_BITS == offset:
             del self._found[key]
 
-    def prune(self, wall_ms: int) -> None:
-        """Forgets what does not count any more."""
-        while self._ends and self._ends[0] <= wall_ms:
+    def prune(self, wall_ms: int, window_ms: int) -> None:
+        """Forgets what does not count any more. What a sender with a wrong clock has dated in the future counts for one window from now."""
+        while self._ends and not wall_ms < self._ends[0] <= wall_ms + window_ms:
             self._ends.popleft()
             key = self._keys.popleft()
-            if self._found.get(key, _TIME_MASK) & _TIME_MASK <= wall_ms:
+            found = self._found.get(key, wall_ms + 1)
+            until_ms = found & _TIME_MASK
+            if until_ms <= wall_ms:
                 del self._found[key]
+            elif until_ms > wall_ms + window_ms:
+                self.note(key, found >> _TIME_BITS, wall_ms + window_ms)
 
     @property
     def first_offset(self) -> int | None:

@@ -59,6 +59,16 @@ class Draft:
         self._returned.append(Returned(offset, not_before, self._place(offset, row), is_failure, who, reason))
         return after, not_before
 
+    def undo(self, offset: int, row: Row) -> State:
+        """It is ready again, as if that delivery had not been."""
+        self._extended.pop(offset, None)
+        if self.is_expired(offset):
+            self.finish(offset, State.LEASED)
+            return State.DONE
+        self._move(offset, State.LEASED, State.READY)
+        self._returned.append(Returned(offset, 0, row.place, is_failure=False, is_undone=True))
+        return State.READY
+
     def bury(self, offset: int, *, who: bytes, reason: bytes) -> State:
         """Without a queue for dead letters, that is the end of it."""
         self._extended.pop(offset, None)

@@ -77,14 +77,15 @@ class Ledger:
                 self._finish_run(start, end, record.wall_ms)
             if record.is_dropped:
                 self.dropped += end - start
-        for offset, not_before, place, is_failure, who, reason in record.returned:
+        for offset, not_before, place, is_failure, who, reason, is_undone in record.returned:
             row = self._let_go(offset)
             if row is not None:
                 if is_failure:
                     self._note_failure(offset, row, record.wall_ms, who, reason)
-                self.rows[offset] = packed(row._replace(state=_READY, when=not_before, place=place))
+                attempts = row.attempts - is_undone
+                self.rows[offset] = packed(row._replace(state=_READY, attempts=attempts, when=not_before, place=place))
                 if self.ready is not None:
-                    self.ready.returned(offset, place, not_before, record.wall_ms)
+                    self.ready.returned(offset, place, not_before, record.wall_ms, held_ms=record.wall_ms - row.taken_ms)
         for offset, deadline_ms in record.extended:
             self._extend(offset, deadline_ms)
         for offset, who, reason in record.buried:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.queues.bits import Bits
+from penstock.queues.bits import Bits, DoneSet
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
 from penstock.queues.schedule import Schedule
 
@@ -37,7 +37,7 @@ class Messages:
         self.expiries = Schedule()
         self.duplicates: dict[int, None] = {}  # Came by the log's door with an id that is taken; to be finished.
         self.duplicates_ms = 0  # When.
-        self.exempt = Bits()  # Never taken for duplicates: who begins anew gets what lies in the log, and a purge forgets all ids.
+        self.exempt = DoneSet()  # Never taken for duplicates: who begins anew gets what lies in the log, and a purge forgets all ids.
         self._mark_offsets: list[int] = []  # Messages below this offset (and not below the one before)...
         self._mark_times: list[int] = []  # ...were written at this time, at the latest.
 

@@ -65,9 +65,10 @@ class Ready:
             group.in_flight += 1
             self._list(group)
 
-    def returned(self, offset: int, place: int, not_before: int, wall_ms: int) -> None:
+    def returned(self, offset: int, place: int, not_before: int, wall_ms: int, *, held_ms: int) -> None:
         """Nobody has it any more."""
         group = self._let_go(offset)
+        self._spend(group, held_ms, wall_ms)
         if not_before > wall_ms:
             self.wait(offset, not_before)
             if group is not None:
@@ -88,9 +89,7 @@ class Ready:
             group.waiting -= 1
         if group is None:
             return
-        if held_ms:
-            group.spent.add(held_ms, wall_ms)
-            self.spent.add(held_ms, wall_ms)
+        self._spend(group, held_ms, wall_ms)
         self._list(group)
         if group.is_over:
             self.groups.pop(self._messages.options(offset).group, None)
@@ -159,6 +158,11 @@ class Ready:
         if group is not None:
             group.in_flight -= 1
         return group
+
+    def _spend(self, group: MessageGroup | None, held_ms: int, wall_ms: int) -> None:
+        if group is not None and held_ms:
+            group.spent.add(held_ms, wall_ms)
+            self.spent.add(held_ms, wall_ms)
 
     def _list(self, group: MessageGroup) -> None:
         """The first of the group stands in a lane for all of it."""

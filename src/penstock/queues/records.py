@@ -29,7 +29,7 @@ _TURNED = struct.Struct("<qBqq")  # wall, what, offset, end
 _PIECE = struct.Struct("<qI?")
 _TEXT = struct.Struct("<H")
 
-_DROPPED, _FAILURE = 1, 1  # Flags.
+_DROPPED, _FAILURE, _UNDONE = 1, 1, 2  # Flags: the first of a record, the others of a returned message.
 
 
 class Kind(IntEnum):
@@ -72,6 +72,7 @@ class Returned(NamedTuple):
     is_failure: bool  # It goes into the message's history.
     who: bytes = b""  # Empty: who held it.
     reason: bytes = b""
+    is_undone: bool = False  # The delivery does not count.
 
 
 class Buried(NamedTuple):
@@ -184,7 +185,7 @@ def _changed(record: Changed) -> bytes:
     texts = _Texts()
     pieces: list[bytes] = [_pairs(record.done)]
     for each in record.returned:
-        flags = _FAILURE if each.is_failure else 0
+        flags = (_FAILURE if each.is_failure else 0) | (_UNDONE if each.is_undone else 0)
         numbers = texts.number(each.who), texts.number(each.reason)
         pieces.append(_RETURNED.pack(each.offset, each.not_before, each.place, flags, *numbers))
     pieces.append(_pairs(record.extended))
@@ -207,7 +208,7 @@ def _read_changed(group: str, value: bytes) -> Changed:
         group, wall_ms,
         done=tuple(_read_pairs(value[done_at:returned_at])),
         returned=tuple(
-            Returned(offset, not_before, place, bool(each & _FAILURE), words[who], words[reason])
+            Returned(offset, not_before, place, bool(each & _FAILURE), words[who], words[reason], bool(each & _UNDONE))
             for offset, not_before, place, each, who, reason in _RETURNED.iter_unpack(value[returned_at:extended_at])
         ),
         extended=tuple(_read_pairs(value[extended_at:buried_at])),

@@ -32,7 +32,7 @@ def release_all(draft: Draft, command: ReleaseAll) -> Done:
         if packed[0] == State.LEASED:
             row = read(packed)
             if row.who == who and row.when > draft.wall_ms:
-                draft.give_back(offset, row, delay_ms=0, is_failure=False, who=b"", reason=b"")
+                draft.undo(offset, row)
                 count += 1
                 if count == RANGE_MAX:
                     break
@@ -108,6 +108,9 @@ def _carry_out(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome
             return Outcome(Code.OK, is_buried=draft.bury(offset, who=who, reason=reason) is State.BURYING)
         case Verb.EXTEND:
             return _extend(draft, item, offset, row)
+        case Verb.UNDO:
+            draft.undo(offset, row)
+            return OK
 
 
 def _extend(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome:

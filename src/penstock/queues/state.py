@@ -150,6 +150,7 @@ class LedgerState:
         self._pass_time(now, wall_ms)
         drafts = [self._draft(ledger) for ledger in self.ledgers.values()]
         lapsing.expire(self.messages, drafts)
+        self.messages.unmark(min(ledger.done.base for ledger in self.ledgers.values()))
         for draft in drafts:
             ledger = draft.ledger
             ledger.repeats.prune(wall_ms)
@@ -311,7 +312,7 @@ class LedgerState:
         """The index shows what is ready now."""
         require(self._began, "a ledger decides after it is loaded")
         self._now, self._wall_ms = now, wall_ms
-        self.window.prune(wall_ms)
+        self.window.prune(wall_ms, self._policy_of(QUEUE_GROUP).dedup_ms)
         for ledger in self.ledgers.values():
             policy = self._policy_of(ledger.group)
             if ledger.ready is None or not ledger.ready.fits(policy):
