@@ -27,6 +27,8 @@ BATCH_BYTES_MAX = 1 << 20
 TRACE_HEADER = "AWSTraceHeader"
 SECONDS_MAX = TIME_MS_MAX // 1_000
 
+PLAIN_MEMBERS = 2  # QueueUrl and MessageBody; in a batch Id and MessageBody.
+
 WRONG_QUEUE_TYPE = "The request include parameter that is not valid for this queue type."
 NO_DEDUP = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 
@@ -67,8 +69,10 @@ async def send_message_batch(desk: Desk, call: Call) -> Answer:
     failures = Failures()
     letters: dict[str, Letter] = {}
     for entry in entries:
-        with failures.of(entry["Id"]):
+        try:
             letters[entry["Id"]] = letter_of(queue, entry, call, is_in_batch=True)
+        except SqsError as error:
+            failures.add(entry["Id"], error)
     results = await desk.queues.send(queue.name, [letter.draft for letter in letters.values()]) if letters else []
     successful = []
     for (entry_id, letter), result in zip(letters.items(), results, strict=True):
@@ -99,11 +103,11 @@ def letter_of(queue: SqsQueue, entry: Mapping[str, Any], call: Call, *, is_in_ba
         )
     if call.key_id:
         headers.append((SQS_SENDER, call.key_id.encode()))
+    if not headers and len(entry) == PLAIN_MEMBERS and not queue.is_fifo:
+        return Letter(Draft(body), digests)  # Most are: nothing but a body.
     group, dedup = _group(queue, entry), _dedup(queue, entry, body) or options.dedup
     delay_ms = options.delay_ms if options.delay_ms is not None or options.deliver_at_ms is not None else _delay_ms(queue, entry)
-    draft = Draft(
-        body, options.key, tuple(headers), options.priority, delay_ms, options.deliver_at_ms, options.ttl_ms, group, dedup
-    )  # fmt: skip
+    draft = Draft(body, options.key, tuple(headers), options.priority, delay_ms, options.deliver_at_ms, options.ttl_ms, group, dedup)
     return Letter(draft, digests)
 
 
@@ -238,9 +242,13 @@ def _check_whole(queue: SqsQueue, entries: list[dict[str, Any]]) -> None:
             raise SqsError(INVALID_PARAMETER_VALUE, NO_DEDUP)
         if any(entry.get("MessageGroupId") is None for entry in entries):
             raise SqsError(INVALID_PARAMETER_VALUE, "The request must contain the parameter MessageGroupId.")
-    size = sum(_entry_bytes(entry) for entry in entries)
-    if size > BATCH_BYTES_MAX:
+    if any(map(_may_be_long, entries)) and (size := sum(map(_entry_bytes, entries))) > BATCH_BYTES_MAX:
         raise SqsError(BATCH_TOO_LONG, f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. You have sent {size} bytes.")
+
+
+def _may_be_long(entry: Mapping[str, Any]) -> bool:
+    """Ten entries that are not cannot be too long together: a character has four bytes at most."""
+    return len(entry["MessageBody"]) > BATCH_BYTES_MAX // 40 or "MessageAttributes" in entry
 
 
 def _entry_bytes(entry: Mapping[str, Any]) -> int:
