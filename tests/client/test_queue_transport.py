@@ -24,7 +24,7 @@ from penstock.client.queues import (
     SendFailed,
     Unreachable,
 )  # fmt: skip
-from penstock.client.queues.http import Address, Door, Lost, addresses
+from penstock.client.queues.http import WAITING_MAX, Address, Door, Lost, addresses
 from penstock.client.queues.signing import Signer
 
 SENT = {"Results": [{"Id": "one", "Partition": 0, "Offset": 0, "SentMs": 1, "IsDuplicate": False}]}
@@ -58,6 +58,21 @@ def test_calls_at_once_have_a_connection_each():
         await asyncio.gather(*[queue.send("hello") for _ in range(5)])
 
     assert converse(scenario, *[SENT] * 5).connections == 5
+
+
+def test_however_many_wait_a_send_goes_beside_them():
+    async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
+        waiting = [asyncio.create_task(queue.receive(lease=30, wait=20)) for _ in range(WAITING_MAX + 5)]
+        while len(door.asked) < WAITING_MAX:
+            await asyncio.sleep(0.01)
+        door.script[:] = [SENT]
+        assert await queue.send("hello") == "one"
+        assert door.connections == WAITING_MAX + 1
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    converse(scenario, *[SILENCE] * (WAITING_MAX + 5))
 
 
 def test_a_send_whose_answer_was_lost_is_sent_again_with_the_same_dedup_id():

@@ -298,3 +298,15 @@ def test_it_has_an_http_port_and_makes_queues_for_the_asking():
         (message,) = first.receive(1)
         message.ack()
         assert second.receive(1, wait=0) == []
+
+
+def test_the_one_for_asyncio_makes_queues_for_asyncio():
+    async def scenario() -> None:
+        async with async_broker() as node, await node.queue() as queue:
+            await queue.send("hello")
+            async for message in queue.messages(idle=SECONDS_MAX):
+                async with message:
+                    assert message.text == "hello"
+                break
+
+    asyncio.run(scenario())

@@ -83,7 +83,8 @@ class Caller:
         headers = {"Content-Type": CONTENT_TYPE, "X-Amz-Target": target}
         if self._signer is not None:
             headers |= self._signer.headers(self._door.address.text, headers, body)
-        reply = await self._door.post("/", headers | {"User-Agent": AGENT}, body, seconds=wait_seconds + ANSWER_SECONDS)
+        headers |= {"User-Agent": AGENT}
+        reply = await self._door.post("/", headers, body, seconds=wait_seconds + ANSWER_SECONDS, is_waiting=wait_seconds > 0)
         answer = _parsed(reply)
         if reply.status == 200:
             return answer

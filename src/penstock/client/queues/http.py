@@ -1,8 +1,8 @@
 """HTTP/1.1 with keep-alive over asyncio: as much of it as a queue's client needs, and no more.
 
 A connection carries one request at a time and is kept for the next one. Several waiting receives are several connections, up to
-`CONNECTIONS_MAX`; whoever comes after that waits for one to come free. Given several addresses, all of one cluster, it stays with the
-one that answers and goes on to the next when that one fails.
+`WAITING_MAX`, and others go beside them: a heartbeat must not wait until somebody's wait is over. Whoever comes after that waits. Given
+several addresses, all of one cluster, it stays with the one that answers and goes on to the next when that one fails.
 
 What fails is told as `Lost`, and whether the request may have reached the node: only the caller knows which request may be sent twice.
 A cancelled request closes its connection, which tells the node that nobody waits any more. Not here: proxies, redirects, cookies.
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-CONNECTIONS_MAX = 100
+WAITING_MAX, OTHERS_MAX = 100, 50  # Connections of requests that wait at the node, and of those that do not.
 CONNECT_SECONDS = 5.0
 REPLY_BYTES_MAX = 256 << 20  # Far above what a node puts into one answer; a peer that sends more is no node.
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -65,7 +65,8 @@ class Door:
     def __init__(self, where: Sequence[Address]) -> None:
         self._where = list(where)
         self._idle: list[_Connection] = []
-        self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._room_to_wait = asyncio.Semaphore(WAITING_MAX)
+        self._room = asyncio.Semaphore(OTHERS_MAX)
         self.is_closed = False
 
     @property
@@ -73,9 +74,9 @@ class Door:
         """The one that is asked now."""
         return self._where[0]
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes, *, seconds: float) -> Reply:
+    async def post(self, path: str, headers: Mapping[str, str], body: bytes, *, seconds: float, is_waiting: bool = False) -> Reply:
         """One request to the address that answered last. Raises Lost."""
-        async with self._room:
+        async with self._room_to_wait if is_waiting else self._room:
             address = self.address
             try:
                 connection = await self._connection(address)
