@@ -179,9 +179,9 @@ class QueuePartition:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.look_soon)
 
     def give_back(self, group: str, deliveries: Sequence[Delivery]) -> None:
-        """Nobody is there any more who would work on them: no failure of theirs."""
+        """Nobody is there any more who would work on them: nobody has seen them."""
         if deliveries and self.coordinator.state is not None:
-            items = tuple(Settlement(each.offset, each.lease, commands.Verb.EXTEND, 0) for each in deliveries)
+            items = tuple(Settlement(each.offset, each.lease, commands.Verb.UNDO) for each in deliveries)
             self.coordinator.order(Settle(Nobody(), group, items))
 
     async def lend(self, group: str, deliveries: Sequence[Delivery]) -> list[Lent]:
