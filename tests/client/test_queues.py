@@ -348,10 +348,12 @@ def test_a_loop_that_is_left_gives_back_what_it_had_taken_ahead(jobs: Queue):
 
 
 def test_a_fork_goes_on_with_connections_of_its_own(jobs: Queue):
-    jobs.send("by the parent")
+    jobs.send_many(["done by the child", "by the parent"])
+    taken = one(jobs)
     pid = os.fork()
     if pid == 0:
         try:
+            taken.ack()
             jobs.send("by the child")
             os._exit(0)
         finally:

@@ -12,7 +12,6 @@ import asyncio
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -146,10 +145,10 @@ class _Connection(asyncio.Protocol):
             self._waiting = None
 
     def close(self) -> None:
+        """One of another loop is only let go: that loop is gone or, in a fork, the parent's, whose selector is shared with it."""
         self._is_open = False
-        if self._transport is not None:
-            with suppress(RuntimeError):  # Its loop is gone, and took the connection along.
-                self._transport.abort()
+        if self._transport is not None and self.loop is asyncio.get_running_loop():
+            self._transport.abort()
 
     # What asyncio tells.
 

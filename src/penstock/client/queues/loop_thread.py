@@ -42,6 +42,7 @@ class _Shared:
         self.forget()
 
     def forget(self) -> None:
+        self.abandoned = getattr(self, "thread", None)  # A fork keeps its parent's: what is cleaned up there shares a selector with it.
         self.thread: LoopThread | None = None
         self.making = threading.Lock()
 
