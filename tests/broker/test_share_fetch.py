@@ -7,10 +7,10 @@ import pytest
 from serving import Line, Serving, batch, until
 from share_members import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired, configure, opened
 
+from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Outcome, Sent, Verb
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
-BOTH_LOOPS = True
 QUICK_LOCKS: dict[str, Any] = {"group_share_record_lock_ms": 300, "group_share_min_record_lock_ms": 1}
 
 
@@ -278,3 +278,21 @@ async def test_many_members_wait_and_each_record_wakes_one(serving: Serving) -> 
     answers = await asyncio.gather(*(member.receive() for member in members))
     rows = [(row.partition_index, offset) for answer in answers for row in answer.responses[0].partitions for offset in acquired(row)]
     assert sorted(rows) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+async def test_the_queues_own_group_works_beside_the_queues_other_doors(serving: Serving) -> None:
+    line, _ = await opened(serving)
+    queues = serving.node.queues
+    await queues.create("q", {})
+    topic_id = bytes(queues.describe("q").topic_id)
+    sent = await queues.send("q", [Draft(b"by share"), Draft(b"by queue")])
+    assert all(isinstance(each, Sent) for each in sent)
+    member = ShareMember(line, topic_id, group=QUEUE_GROUP)
+    assert await member.take(records_max=1) == {0: (b"by share", 1)}
+    (lent,) = await queues.take("q", 10)
+    assert (lent.body, lent.attempt) == (b"by queue", 1)
+    assert await member.outcomes((0, 0, [ACCEPT])) == ErrorCode.NONE
+    assert await member.outcomes((1, 1, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+    (verdict,) = await queues.settle("q", [Order(lent.handle, Verb.RELEASE, delay_ms=0)])
+    assert verdict.outcome is Outcome.OK
+    assert await member.take(wait_ms=5_000) == {1: (b"by queue", 2)}
