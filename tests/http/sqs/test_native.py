@@ -124,8 +124,9 @@ def test_a_message_is_found_peeked_at_and_cancelled(tmp_path: Path):
         assert [each["Id"] for each in (await penstock("Peek", Queue="q", States=["ready"], Max=1, After=ids[0]))["Messages"]] == [ids[2]]
         found = (await penstock("Find", Queue="q", Id=ids[1]))["Message"]
         assert found["ReadyAtMs"] > found["SentMs"] and (found["Attempts"], found["Who"]) == (0, "")
-        verdicts = (await penstock("Cancel", Queue="q", Ids=[ids[1], ids[1], "no id"]))["Verdicts"]
-        assert [each["Outcome"] for each in verdicts] == ["ok", "gone", "unknown"]
+        for expected in (["ok", "unknown"], ["gone", "unknown"]):
+            verdicts = (await penstock("Cancel", Queue="q", Ids=[ids[1], "no id"]))["Verdicts"]
+            assert [each["Outcome"] for each in verdicts] == expected
         assert (await penstock("Find", Queue="q", Id=ids[1]))["Message"]["State"] == "finished"
         assert await penstock("Find", Queue="q", Id=ids[0][:-4] + "ffff") == {}
         assert await penstock.refusal("Find", Queue="q", Id="no id") == "invalid"
