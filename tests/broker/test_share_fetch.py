@@ -113,6 +113,20 @@ async def test_what_a_member_holds_goes_back_when_its_session_ends(serving: Serv
     assert len(serving.node.shares.sessions) == 1
 
 
+async def test_a_partition_that_is_forgotten_gives_nothing_more_and_what_was_taken_goes_back_at_the_end(serving: Serving) -> None:
+    line, topic_id = await opened(serving)
+    await line.produce("t", b"a")
+    one, other = ShareMember(await serving.line(), topic_id), ShareMember(line, topic_id, "other")
+    await one.take()
+    assert await one.take(forgotten_topics_data=[{"topic_id": topic_id, "partitions": [0]}]) == {}
+    await line.produce("t", b"b")
+    assert await one.take() == {}
+    assert await other.take() == {1: (b"b", 1)}
+    other.send(wait_ms=8_000)
+    one.line.close()
+    assert acquired((await other.receive()).responses[0].partitions[0]) == {0: (b"a", 1)}
+
+
 async def test_share_sessions_are_held_to_their_epochs(serving: Serving) -> None:
     line, topic_id = await opened(serving)
     await line.produce("t", b"a")

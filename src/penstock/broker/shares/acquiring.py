@@ -37,6 +37,7 @@ class Taking:
     def __init__(self, queues: Sequence[QueuePartition], group: str, who: str, *, count: int, bytes_max: int, wait_s: float) -> None:
         self._group = group
         self._bytes_max = bytes_max
+        queues = [queue for queue in queues if queue.coordinator.state is not None]  # Leadership may have ended while others were opened.
         ready = [queue for queue in queues if queue.is_ready(group)][:count]
         self._waiters: list[Waiter] = []
         self._read_to = 0  # What those before it were given is read, or given back.

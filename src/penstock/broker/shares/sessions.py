@@ -33,13 +33,15 @@ class ShareSession:
     who: str  # As which the member stands in ledgers.
     epoch: int = 1  # That it must come with next.
     places: dict[Place, None] = field(default_factory=dict)  # In the order in which they are looked at.
+    ever: dict[Place, None] = field(default_factory=dict)  # The same and those that were forgotten: the member may hold records there.
 
     def change(self, wanted: Iterable[Place], forgotten: Iterable[Place]) -> None:
         for place in wanted:
             self.places.setdefault(place)
+            self.ever.setdefault(place)
         for place in forgotten:
             self.places.pop(place, None)
-        if len(self.places) > PARTITIONS_MAX:
+        if len(self.ever) > PARTITIONS_MAX:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"a share session has at most {PARTITIONS_MAX} partitions")
 
     def turn(self) -> list[Place]:

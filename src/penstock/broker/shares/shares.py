@@ -20,7 +20,7 @@ from penstock.broker.shares.configs import GroupConfigs
 from penstock.broker.shares.ledger_calls import Standing
 from penstock.broker.shares.sessions import ShareSession, ShareSessions
 from penstock.broker.together import together
-from penstock.errors import ErrorCode, Refusal
+from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.groups.share.records import Ledgers
 from penstock.queues.commands import ReleaseAll
 from penstock.vocabulary import NO_NODE, TopicId
@@ -69,6 +69,8 @@ class Shares:
         except QueueRefusal as refusal:
             code = ErrorCode.INVALID_REQUEST if refusal.code is Code.INVALID else ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise Refusal(code, refusal.words) from None
+        except DiskFailed as failure:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition's log cannot be read: {failure}") from None
         return queue
 
     def check_leads(self, topic_id: TopicId, index: int) -> None:
@@ -99,7 +101,7 @@ class Shares:
 
     def release(self, session: ShareSession) -> None:
         """What the member holds goes back at once, which is no failure."""
-        for place in session.places:
+        for place in session.ever:
             queue = self.find(*place)
             if queue is not None and queue.state.has(session.group):
                 queue.coordinator.order(ReleaseAll(Nobody(), session.group, session.who))
