@@ -50,4 +50,8 @@ def test_a_share_group_is_listed_described_and_deleted(node: harness.Node) -> No
     refused = penstock("groups", "delete", "workers", "--yes", *where)
     assert refused.code != 0
     consumer.close()
+    to = ["--topic", "jobs:0", "--to-offset", "4", "--execute", "--json"]
+    reset = json.loads(succeed("groups", "reset-offsets", "workers", *to, *where))
+    assert [(row["committed"], row["target"]) for row in reset["offsets"]] == [(found, 4)]
+    assert json.loads(succeed("groups", "describe", "workers", "--json", *where))["lag"] == 6
     assert "is deleted" in succeed("groups", "delete", "workers", "--yes", *where)

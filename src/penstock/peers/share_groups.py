@@ -1,5 +1,6 @@
 """Share groups (KIP-932) from outside: described, and how far they are with each partition. Asked of the group's coordinator."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock.errors import ErrorCode
@@ -55,6 +56,24 @@ async def share_offsets(router: Router, group: str, deadline: Deadline) -> dict[
         return dict(sorted(found.items()))
 
     return await Coordinator(router, Coordinates.GROUP, group).ask(what, deadline, ask)
+
+
+async def alter_share_offsets(router: Router, group: str, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> None:
+    """Raises `Refused` with the first partition's error; the others may be set then."""
+    what = f"set offsets of share group {group!r}"
+    topics: dict[str, list[dict[str, int]]] = {}
+    for where, offset in offsets.items():
+        topics.setdefault(where.topic, []).append({"partition_index": where.partition, "start_offset": offset})
+    body = {"group_id": group, "topics": [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]}
+
+    async def ask(connection: Connection, coordinator: int) -> None:
+        answer = await connection.call(ApiKey.ALTER_SHARE_GROUP_OFFSETS, body, timeout_s=router.timeouts(deadline).whole_s)
+        check_code(answer.error_code, what, answer.error_message)
+        for topic in answer.responses:
+            for row in topic.partitions:
+                check_code(row.error_code, f"{what}: {TopicPartition(str(topic.topic_name), int(row.partition_index))}", row.error_message)
+
+    await Coordinator(router, Coordinates.GROUP, group).ask(what, deadline, ask)
 
 
 def _known(number: Any) -> int | None:

@@ -55,6 +55,7 @@ OWN_VERSIONS: Mapping[ApiKey, Versions] = {
     ApiKey.ADD_RAFT_VOTER: (0, 1),
     ApiKey.REMOVE_RAFT_VOTER: (0, 0),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
 }
 
 # From the next version on these name a topic by its id alone, so a topic without an id needs an older one (KIP-516).
