@@ -180,6 +180,13 @@ def test_a_duplicate_is_answered_with_the_first_message_also_after_that_was_dele
     assert sqs.bodies(url) == []
 
 
+def test_ids_from_the_body_can_be_switched_on(sqs):
+    url = sqs.fifo(ContentBasedDeduplication=False)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"ContentBasedDeduplication": "true"})
+    sqs.send_to(url, "a", "x", "x")
+    assert sqs.bodies(url) == ["x"]
+
+
 def test_the_same_body_with_another_id_is_another_message(sqs):
     url = sqs.fifo()
     for dedup in ("1", "2", "2"):

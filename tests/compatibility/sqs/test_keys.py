@@ -4,9 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import boto3
+import pytest
 from botocore import UNSIGNED
 from botocore.config import Config
 
+from penstock.client import Queue
+from penstock.client.queues import QueueError
 from penstock.testing import Broker
 
 Refused = Callable[..., tuple[str, str]]
@@ -31,4 +34,9 @@ def test_only_who_knows_the_secret_is_let_in(tmp_path: Path, refused: Refused):
         assert refused(client("AKID", "wrong-horse").list_queues)[0] == "SignatureDoesNotMatch"
         assert refused(client("STRANGER", "correct-horse").list_queues)[0] == "InvalidClientTokenId"
         assert refused(client("", "", signature_version=UNSIGNED).list_queues)[0] == "MissingAuthenticationToken"
+        with Queue("q", url=node.http_url, access_key="AKID", secret_key="correct-horse") as ours:
+            ours.send("y")
+            assert ours.counts().unfinished == 2
+        with Queue("q", url=node.http_url) as stranger, pytest.raises(QueueError):
+            stranger.send("z")
         assert "correct-horse" not in node.said()
