@@ -38,7 +38,8 @@ API_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple, keys: Keys | None = None) -> App:
     """`vitals`: what the process knows of itself, to stand beside the node's own counts. `keys`: whom the queue door lets in."""
-    queues, others = QueueDoor(node, keys or Keys({})), _pages(node, vitals)
+    queues = QueueDoor(node, keys or Keys({}))
+    others = _pages(node, lambda: (*vitals(), *queues.samples()))
 
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         await (queues if is_for_queues(scope) else others)(scope, receive, send)

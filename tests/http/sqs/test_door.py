@@ -58,6 +58,26 @@ def test_other_pages_are_where_they_were(tmp_path: Path):
     with_http(tmp_path, story)
 
 
+def test_answers_are_counted_by_action_and_code(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        for _ in range(2):
+            await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
+        await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": ""})
+        for name in ("Stranger.One", "Stranger.Two"):
+            await ask(http, name, {})
+        told = (await http.get("/metrics")).text
+        for line in (
+            'penstock_sqs_requests_total{action="AmazonSQS.SendMessage",code="OK"} 2',
+            'penstock_sqs_requests_total{action="AmazonSQS.SendMessage",code="MissingParameter"} 1',
+            'penstock_sqs_requests_total{action="unknown",code="InvalidAction"} 2',
+            "penstock_sqs_long_polls 0",
+        ):
+            assert line in told
+
+    with_http(tmp_path, story)
+
+
 def test_request_ids_differ(tmp_path: Path):
     async def story(serving: Serving, http: Http) -> None:
         ids = {(await ask(http, "ListQueues", {})).headers["x-amzn-requestid"] for _ in range(5)}

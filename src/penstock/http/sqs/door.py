@@ -13,9 +13,10 @@ Bounds: the bytes of one body and of all bodies at hand, the number of long poll
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
+from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
 from penstock.errors import BrokenPromise
 from penstock.http.bounds import Receive, Scope, Send
@@ -33,6 +34,7 @@ from penstock.http.sqs.errors import (
 )
 from penstock.http.sqs.refusals import in_own_words
 from penstock.http.sqs.signing import Keys
+from penstock.http.sqs.tally import Tally
 from penstock.settings import MIB
 
 TARGET = b"x-amz-target"
@@ -63,6 +65,10 @@ class QueueDoor:
         self._desk = Desk(node.queues, node.env)
         self._room = _Room()
         self._serial = _Serial(node)
+        self._tally = Tally()
+
+    def samples(self) -> Iterator[Sample]:
+        return self._tally.samples(self._desk.long_polls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = self._serial.next()
@@ -98,9 +104,11 @@ class QueueDoor:
                 content = await act(action, self._desk, call, await _read_json(self._node, body))
             finally:
                 self._room.give_back(len(body))
+            self._tally.add(target)
             return OK, _encode(content).encode(), b""
         except SqsError as refusal:
             error = in_own_words(refusal) if target.startswith(NATIVE_PREFIX) else refusal
+            self._tally.add(target, error.kind.code)
             return error.kind.status, _error_body(error), _old_code(error)
 
     def _verified(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> str:
