@@ -98,7 +98,7 @@ def test_a_message_is_found_with_what_happened_to_it(say: Command, penstock_brok
     id = queue.send("hello")
     queue.receive(1)[0].nack(delay=600, reason="no paper")
     told = ok(say("find", queue.name, id)).splitlines()
-    assert told[0].startswith(f"{id}  delayed  1 attempts")
+    assert told[0].startswith(f"{id}  delayed  1 attempt  sent ")
     assert told[-2].split() == ["ATTEMPT", "TAKEN", "TOOK", "WORKER", "REASON"]
     assert told[-1].endswith("no paper")
     (found,) = lines(say("find", queue.name, id, "--json"))
@@ -140,7 +140,7 @@ def test_what_is_kept_is_had_again(say: Command, penstock_broker: Broker):
     queue = penstock_broker.queue(keep=True)
     queue.send("hello")
     queue.receive(1)[0].ack()
-    assert ok(say("rewind", queue.name, "--to", "2026-01-01")) == f"{queue.name} has 1 messages from there on\n"
+    assert ok(say("rewind", queue.name, "--to", "2026-01-01")) == f"{queue.name} has 1 message from there on\n"
     assert ok(say("receive", queue.name, "--ack")) == "hello\n"
 
 

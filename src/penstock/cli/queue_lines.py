@@ -59,7 +59,7 @@ def print_found(founds: Sequence[Found]) -> None:
 def print_history(found: Found) -> None:
     """One message, with what happened to it."""
     click.echo(
-        f"{found.id}  {found.state}  {found.attempts} attempts  sent {_time(found.sent_at)}  "
+        f"{found.id}  {found.state}  {found.attempts} attempt{'s' if found.attempts != 1 else ''}  sent {_time(found.sent_at)}  "
         f"partition {found.partition} offset {found.offset}"
     )
     if found.ready_at is not None:

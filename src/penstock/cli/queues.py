@@ -197,7 +197,7 @@ def rewind(name: str, moment: str, url: str) -> None:
     if time_ms is None:
         raise click.UsageError(f"--to {moment!r} is neither @milliseconds nor an ISO 8601 time")
     count = talk_to_queue(url, name, lambda queue: queue.rewind(time_ms / 1000))
-    click.echo(f"{name} has {count} messages from there on")
+    click.echo(f"{name} has {count} message{'s' if count != 1 else ''} from there on")
 
 
 @queues.command()
