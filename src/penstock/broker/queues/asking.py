@@ -61,10 +61,12 @@ class Asking:
         queue = self._node.ledgers.find(*place)
         return queue if queue is not None and queue.coordinator.state is not None else None
 
-    async def ask(self, place: Place, here: Callable[[QueuePartition], Awaitable[T]], there: Question) -> T:
+    async def ask(
+        self, place: Place, here: Callable[[QueuePartition], Awaitable[T]], there: Question, *, looked_for_s: float = LOOKED_FOR_SECONDS
+    ) -> T:
         """Raises QueueRefusal."""
         env, pause_s = self._node.env, PAUSE_SECONDS_MIN
-        ends = env.now() + LOOKED_FOR_SECONDS
+        ends = env.now() + looked_for_s
         while True:
             try:
                 return await self._try(place, here, there)

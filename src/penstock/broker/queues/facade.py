@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from penstock.broker.queues import looking, ordering, sending, taking
+from penstock.broker.queues import looking, ordering, sending
 from penstock.broker.queues.answering import Answering
 from penstock.broker.queues.asking import Asking, Place, Question
 from penstock.broker.queues.burying import Burying
@@ -32,7 +32,6 @@ from penstock.broker.queues.calls import (
     RedriveTask,
     Sent,
     State,
-    Verb,
     Verdict,
 )
 from penstock.broker.queues.directory import Directory
@@ -42,11 +41,11 @@ from penstock.broker.queues.packing import (
     pack_drafts,
     pack_orders,
     unpack_counts,
-    unpack_lent,
     unpack_peeked,
     unpack_sent,
     unpack_verdicts,
 )
+from penstock.broker.queues.polling import Polling
 from penstock.broker.queues.redriving import Redriving
 from penstock.cluster.image import Topic
 from penstock.links.queue_calls import QueueAnswer
@@ -70,6 +69,7 @@ class Queues:
         self.answering = Answering(node)
         self.burying = Burying(node)
         self._directory = Directory(node)
+        self._polling = Polling(self, node)
         self._redriving = Redriving(self, node)
         self._turn = 0  # Goes round the partitions.
 
@@ -164,61 +164,7 @@ class Queues:
         if lease_ms is not None and lease_ms < 0:
             raise QueueRefusal(Code.INVALID, "a lease is not negative")
         topic, wish = self._directory.find(queue), Wish(group, count, lease_ms, who, attempt_id.encode())
-        if len(topic.partitions) == 1:
-            return await self._take_at(Place(topic.topic_id, 0), wish, wait_s)
-        return await self._take_anywhere(topic, wish, wait_s)
-
-    async def _take_at(self, place: Place, wish: Wish, wait_s: float) -> list[Lent]:
-        ends = self._node.env.now() + wait_s
-
-        def left_s() -> float:
-            return max(0.0, ends - self._node.env.now())
-
-        def read(answer: QueueAnswer) -> list[Lent]:
-            return unpack_lent(answer.fields["lent"], answer.blobs)
-
-        fields = {
-            "group": wish.group, "count": wish.count, "lease_ms": wish.lease_ms, "who": wish.who, "attempt_id": wish.attempt_id.decode(),
-        }  # fmt: skip
-        question = Question("take", fields, read, left_s=left_s, is_repeatable=False)
-        return await self.asking.ask(place, lambda here: taking.take([here], wish, left_s()), question)
-
-    async def _take_anywhere(self, topic: Topic, wish: Wish, wait_s: float) -> list[Lent]:
-        """From whichever partition has something: those that are led here at once, then the others; then all are waited for together."""
-        indexes = list(range(len(topic.partitions)))
-        self._turn += 1
-        start = self._turn % len(indexes)
-        places = [Place(topic.topic_id, index) for index in indexes[start:] + indexes[:start]]
-        mine, others = _parted(places, lambda place: self.asking.leader_of(place) == self._node.settings.node_id)
-        if mine and (lent := await self._take_here(mine, wish, 0.0)):
-            return lent
-        for place in others:
-            with suppress(QueueRefusal):
-                if lent := await self._take_at(place, wish, 0.0):
-                    return lent
-        if wait_s <= 0:
-            return []
-        waits: list[Awaitable[list[Lent]]] = [self._take_at(place, wish, wait_s) for place in others]
-        if mine:
-            waits.append(self._take_here(mine, wish, wait_s))
-        lent = await _first_with_any(waits)
-        self._give_back_later(topic, lent[wish.count :], wish.group)
-        return lent[: wish.count]
-
-    async def _take_here(self, places: Sequence[Place], wish: Wish, wait_s: float) -> list[Lent]:
-        here = [queue for place in places if (queue := self.asking.here(place)) is not None]
-        if not here:
-            return await self._take_at(places[0], wish, wait_s)  # It is being loaded, or just has gone elsewhere.
-        try:
-            return await taking.take(here, wish, wait_s)
-        except NotHere:
-            return []
-
-    def _give_back_later(self, topic: Topic, lent: Sequence[Lent], group: str) -> None:
-        """Two partitions answered at once, with more than was asked for."""
-        if lent:
-            orders = [Order(each.handle, Verb.EXTEND, delay_ms=0) for each in lent]
-            self._node.spawn(_forget_result(self.settle(topic.name, orders, group=group)))
+        return await self._polling.take(topic, wish, wait_s)
 
     # Settling
 
@@ -395,37 +341,5 @@ def _check_count(count: int) -> None:
         raise QueueRefusal(Code.INVALID, f"one call is about 1 to {COUNT_MAX} messages, not {count}")
 
 
-def _parted(places: Iterable[Place], is_first: Callable[[Place], bool]) -> tuple[list[Place], list[Place]]:
-    first, second = list[Place](), list[Place]()
-    for place in places:
-        (first if is_first(place) else second).append(place)
-    return first, second
-
-
 async def _all(waits: Iterable[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*waits))
-
-
-async def _first_with_any(waits: Sequence[Awaitable[list[Lent]]]) -> list[Lent]:
-    """What came first, with what came at the same time. The others are called off."""
-    news, tasks = asyncio.Event(), [asyncio.ensure_future(each) for each in waits]
-    for task in tasks:
-        task.add_done_callback(lambda _: news.set())
-    try:
-        while not any(map(_has_any, tasks)) and not all(task.done() for task in tasks):
-            news.clear()
-            await news.wait()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return [message for task in tasks if _has_any(task) for message in task.result()]
-
-
-def _has_any(task: "asyncio.Future[list[Lent]]") -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None and bool(task.result())
-
-
-async def _forget_result(awaitable: Awaitable[Any]) -> None:
-    with suppress(QueueRefusal):
-        await awaitable
