@@ -195,3 +195,25 @@ def test_taskiq_runs_tasks_and_keeps_their_leases(node: Broker, prefix: str, suf
     notes = [f"note {number}" for number in range(5)]
     assert happened == notes if is_fifo else sorted(happened) == [*notes, "slow"]
     until_empty(Queue(name, url=node.http_url))
+
+
+def test_boto3_and_python_share_one_ledger(node: Broker, prefix: str):
+    sqs = boto3.client("sqs", endpoint_url=node.http_url, **KEYS)
+    url = sqs.create_queue(QueueName=f"{prefix}shared", Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    jobs = Queue(f"{prefix}shared", url=node.http_url)
+    attribute = {"DataType": "String", "StringValue": "7"}
+    by_boto3 = sqs.send_message(QueueUrl=url, MessageBody="by boto3", MessageAttributes={"trace": attribute})["MessageId"]
+    by_python = jobs.send("by Python")
+    (first,) = jobs.receive(1)
+    assert (first.id, first.text) == (by_boto3, "by boto3")
+    (second,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert (second["MessageId"], second["Body"]) == (by_python, "by Python")
+    first.nack(delay=0, reason="not mine")
+    (again,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"])["Messages"]
+    assert (again["MessageId"], again["Attributes"]["ApproximateReceiveCount"]) == (by_boto3, "2")
+    assert again["MessageAttributes"] == {"trace": attribute}
+    found = jobs.find(by_boto3)
+    assert found is not None and (found.state, [attempt.reason for attempt in found.history]) == ("leased", ["not mine"])
+    for message in (second, again):
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    assert jobs.counts().unfinished == 0
