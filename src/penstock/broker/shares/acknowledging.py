@@ -62,7 +62,7 @@ class Acknowledging:
     def __init__(self, queue: QueuePartition, group: str, who: str, ranges: Sequence[Acknowledged], lock_ms: int) -> None:
         items = [
             Settlement(first, ANY_LEASE, _VERBS[kind], lock_ms if kind is AcknowledgeType.RENEW else 0, who=who, end_offset=end)
-            for first, end, kind in _runs(ranges)
+            for first, end, kind in runs_of(ranges)
         ]
         self._asked: list[WaitingTask] = []
         for at in range(0, len(items), COUNT_MAX):
@@ -81,7 +81,7 @@ class Acknowledging:
             raise Refusal(ErrorCode.INVALID_RECORD_STATE, _NOT_HELD)
 
 
-def _runs(ranges: Sequence[Acknowledged]) -> Iterator[tuple[int, int, AcknowledgeType]]:
+def runs_of(ranges: Sequence[Acknowledged]) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """(first, end, type), side by side ones of a type as one."""
     start, end, kind = 0, -1, -1
     for first, last, types in ranges:

@@ -40,7 +40,7 @@ async def read_batches(partition: Partition, wanted: Sequence[int], bytes_max: i
             gone.append(wanted[at])
             at += 1
             continue
-        seen = _pick(memoryview(content), wanted, at, gone)
+        seen = pick(memoryview(content), wanted, at, gone)
         if seen.size > left and (pieces or not is_first):
             break
         pieces += seen.pieces
@@ -57,13 +57,13 @@ def likely_count(partition: Partition, bytes_max: int) -> int:
     return max(1, bytes_max // each)
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     pieces: list[Buffer]
     size: int
     at: int
 
 
-def _pick(view: memoryview, wanted: Sequence[int], at: int, gone: list[int]) -> _Seen:
+def pick(view: memoryview, wanted: Sequence[int], at: int, gone: list[int]) -> Seen:
     """Of whole batches those that hold a wanted offset; side by side ones stay one piece."""
     pieces: list[Buffer] = []
     position = start = size = 0
@@ -83,7 +83,7 @@ def _pick(view: memoryview, wanted: Sequence[int], at: int, gone: list[int]) -> 
     if start < position:
         pieces.append(view[start:position])
         size += position - start
-    return _Seen(pieces, size, at)
+    return Seen(pieces, size, at)
 
 
 async def _read(partition: Partition, offset: int, count: int, bytes_max: int) -> Buffer:

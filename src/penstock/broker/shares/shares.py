@@ -5,7 +5,6 @@ is asked of their leaders over links, and refused as a whole with COORDINATOR_NO
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,8 +28,6 @@ from penstock.wire.share_requests import SharedPartition
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-log = logging.getLogger("penstock")
-
 LEADER_LOOKED_FOR_SECONDS = 5.0  # For the ledger of a partition that this node leads: its companion may just have been made.
 LOOKED_AGAIN_SECONDS = 0.01
 
@@ -47,10 +44,6 @@ class Shares:
         """The partition, where it is led here and its ledger answers. None: `begin` says why not, or makes it so."""
         queue = self._node.ledgers.find(topic_id, index)
         return queue if queue is not None and queue.coordinator.state is not None else None
-
-    def has_begun(self, topic_id: TopicId, index: int, group: str) -> bool:
-        queue = self.find(topic_id, index)
-        return queue is not None and queue.state.has(group)
 
     async def begin(self, topic_id: TopicId, index: int, group: str) -> QueuePartition:
         """Makes the group's ledger on a partition that this node leads. Raises Refusal."""
