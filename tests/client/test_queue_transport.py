@@ -136,6 +136,17 @@ def test_nobody_there_is_told_with_the_address_and_what_to_do():
         asyncio.run(scenario())
 
 
+def test_workers_that_can_take_no_more_end_with_one_word_for_all():
+    async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
+        async def step(message: object) -> None:
+            raise AssertionError("nothing was given out")
+
+        with pytest.raises(QueueMissing):
+            await queue.work(step, at_once=3)
+
+    converse(scenario, *[(400, {"__type": "penstock#no_such_queue", "message": "gone"})] * 3)
+
+
 def test_of_several_addresses_the_next_is_asked_when_one_fails():
     async def scenario() -> None:
         with silent_address() as dead:

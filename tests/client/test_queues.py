@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.client import AsyncQueue, Draft, LeaseLost, Producer, Queue, QueueMessage
-from penstock.client.queues import QueueDiffers, QueueFull, QueueMissing, Refused, list_queues
+from penstock.client.queues import AsyncQueueMessage, QueueDiffers, QueueFull, QueueMissing, Refused, list_queues
 from penstock.testing import Broker
 
 SECONDS_MAX = 30.0
@@ -111,6 +111,37 @@ def test_a_block_that_is_interrupted_gives_its_message_back_and_one_that_settled
     with one(jobs) as message:
         message.nack(delay=0, reason="later")
     assert one(jobs).attempt == 3
+
+
+def test_a_worker_goes_on_after_a_failure_which_is_tried_again_and_told(jobs: Queue, caplog: pytest.LogCaptureFixture):
+    jobs.send_many(["good", "odd", "good too"])
+    seen: list[tuple[str, int]] = []
+
+    def step(message: QueueMessage) -> None:
+        seen.append((message.text, message.attempt))
+        if message.text == "odd" and message.attempt == 1:
+            raise ValueError("odd")
+
+    assert jobs.work(step, idle=SOON) == 3
+    assert sorted(seen) == [("good", 1), ("good too", 1), ("odd", 1), ("odd", 2)]
+    assert "failed (attempt 1)" in caplog.text and "ValueError: odd" in caplog.text
+    assert jobs.counts().unfinished == 0
+
+
+def test_a_worker_for_asyncio_has_several_messages_at_once(penstock_broker: Broker, jobs: Queue):
+    jobs.send_many(["a", "b", "c"])
+
+    async def scenario() -> int:
+        all_three = asyncio.Barrier(3)
+
+        async def step(message: AsyncQueueMessage) -> None:
+            await all_three.wait()
+
+        async with AsyncQueue(jobs.name, url=penstock_broker.http_url) as queue, asyncio.timeout(SECONDS_MAX):
+            return await queue.work(step, at_once=3, idle=SOON)
+
+    assert asyncio.run(scenario()) == 3
+    assert jobs.counts().unfinished == 0
 
 
 def test_a_lease_is_kept_while_its_block_runs(jobs: Queue):

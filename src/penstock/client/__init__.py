@@ -18,9 +18,7 @@ They need confluent-kafka: pip install 'penstock[client]'.
 
     emails = Queue("emails")
     emails.send("hello", priority=7, delay=60)
-    for message in emails:
-        with message:
-            deliver(message.text)
+    emails.work(deliver)
 
 Queues need nothing but Penstock; `AsyncQueue` is the same for asyncio, and what can go wrong with them is in `penstock.client.queues`.
 The names below are loaded when they are first asked for, so that whoever uses queues need not have the other library.

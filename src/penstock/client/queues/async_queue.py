@@ -14,7 +14,7 @@ raises `InDoubt`. Cancelling `receive` closes its connection: the node then lend
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -24,6 +24,7 @@ from uuid import uuid4
 from penstock.client.queues.actions import COUNT_MAX, WAIT_SECONDS_MAX, Actions, Order
 from penstock.client.queues.caller import caller_for
 from penstock.client.queues.failures import QueueError, SendFailed
+from penstock.client.queues.heartbeat import log
 from penstock.client.queues.messages import AsyncQueueMessage
 from penstock.client.queues.options import ReachOptions, SendOptions
 from penstock.client.queues.spans import Span, milliseconds, seconds
@@ -122,6 +123,38 @@ class AsyncQueue(AsyncUpkeep):
 
     def __aiter__(self) -> AsyncIterator[AsyncQueueMessage]:
         return self.messages()
+
+    async def work(
+        self,
+        step: Callable[[AsyncQueueMessage], Awaitable[object]],
+        *,
+        at_once: int = 1,
+        lease: Span | None = None,
+        idle: Span | None = None,
+    ) -> int:
+        """Calls `step` with each message, `at_once` of them at a time, for ever, or until nothing has come for `idle` seconds; returns how
+        many were done.
+
+        A message is done when `step` returns. What it raises is logged, kept with the message as the reason, and ends nothing: the
+        message is tried again as the queue says, and the next one is taken.
+        """
+        try:
+            async with asyncio.TaskGroup() as workers:
+                counts = [workers.create_task(self._work(step, lease, idle)) for _ in range(at_once)]
+        except ExceptionGroup as failures:  # No more can be taken: one of them says it for all.
+            raise failures.exceptions[0] from None
+        return sum(count.result() for count in counts)
+
+    async def _work(self, step: Callable[[AsyncQueueMessage], Awaitable[object]], lease: Span | None, idle: Span | None) -> int:
+        done = 0
+        async for message in self.messages(lease=lease, idle=idle):
+            try:
+                async with message:
+                    await step(message)
+                done += 1
+            except Exception:
+                log.exception("message %s of queue %s failed (attempt %d)", message.id, self.name, message.attempt)
+        return done
 
     async def ack_many(self, messages: Sequence[AsyncQueueMessage]) -> None:
         """In one call. Raises LeaseLost, after all others are finished, where some were not ours any more."""

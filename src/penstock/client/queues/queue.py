@@ -5,12 +5,13 @@ A Queue may be used by several threads at once, and by a fork, which opens conne
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
 from penstock.client.queues.async_queue import WAIT_SECONDS, AsyncQueue
 from penstock.client.queues.choices import Choices
+from penstock.client.queues.heartbeat import log
 from penstock.client.queues.loop_thread import loop_thread
 from penstock.client.queues.messages import QueueMessage
 from penstock.client.queues.options import QueueOptions, RedriveOptions, SendOptions
@@ -64,6 +65,22 @@ class Queue:
 
     def __iter__(self) -> Iterator[QueueMessage]:
         return self.messages()
+
+    def work(self, step: Callable[[QueueMessage], object], *, lease: Span | None = None, idle: Span | None = None) -> int:
+        """Calls `step` with each message, for ever, or until nothing has come for `idle` seconds; returns how many were done.
+
+        A message is done when `step` returns. What it raises is logged, kept with the message as the reason, and ends nothing: the
+        message is tried again as the queue says, and the next one is taken.
+        """
+        done = 0
+        for message in self.messages(lease=lease, idle=idle):
+            try:
+                with message:
+                    step(message)
+                done += 1
+            except Exception:
+                log.exception("message %s of queue %s failed (attempt %d)", message.id, self.name, message.attempt)
+        return done
 
     def ack_many(self, messages: Sequence[QueueMessage]) -> None:
         """In one call. Raises LeaseLost, after all others are finished, where some were not ours any more."""
