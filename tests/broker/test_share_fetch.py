@@ -310,3 +310,16 @@ async def test_the_queues_own_group_works_beside_the_queues_other_doors(serving:
     (verdict,) = await queues.settle("q", [Order(lent.handle, Verb.RELEASE, delay_ms=0)])
     assert verdict.outcome is Outcome.OK
     assert await member.take(wait_ms=5_000) == {1: (b"by queue", 2)}
+
+
+async def test_records_leave_when_their_leases_are_durable_and_not_before(serving: Serving) -> None:
+    line, topic_id = await opened(serving)
+    await line.produce("t", b"a")
+    member = ShareMember(await serving.line(), topic_id)
+    await member.take(max_records=0)
+    serving.env.disk.flushes.hold()
+    member.send()
+    await serving.env.disk.flushes.until_waited_for()
+    assert await member.line.is_silent()
+    serving.env.disk.flushes.let_go()
+    assert acquired((await member.receive()).responses[0].partitions[0]) == {0: (b"a", 1)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.calls import Call
 from penstock.broker.shares.acknowledging import Acknowledging
 from penstock.broker.shares.sessions import CLOSES, OPENS, ShareSession
+from penstock.broker.shares.shares import told
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import Buffer, TopicId
 from penstock.wire.share_requests import ShareAcknowledgeRequest, SharedPartition, read_share_acknowledge
@@ -55,7 +56,8 @@ async def _row(node: "Node", row: SharedPartition, acknowledging: Acknowledging 
             raise acknowledging
         await acknowledging.outcome()
     except Refusal as refusal:
-        is_elsewhere = refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code = told(refusal).code
+        is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = node.shares.leader_of(row.topic_id, row.partition) if is_elsewhere else NO_LEADER
-        return SharedRow(row.partition, refusal.code, refusal.reason, leader=leader)
+        return SharedRow(row.partition, code, refusal.reason, leader=leader)
     return SharedRow(row.partition)

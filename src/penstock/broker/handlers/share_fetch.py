@@ -17,6 +17,7 @@ from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.shares.acknowledging import Acknowledging
 from penstock.broker.shares.acquiring import Lot, Taking
 from penstock.broker.shares.sessions import CLOSES, OPENS, Place, ShareSession
+from penstock.broker.shares.shares import told
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.vocabulary import TopicId
 from penstock.wire.share_requests import SharedPartition, ShareFetchRequest, read_share_fetch
@@ -110,7 +111,7 @@ class ShareFetch:
             await acknowledging.outcome()
             code, message = ErrorCode.NONE, None
         except Refusal as refusal:
-            code, message = refusal.code, refusal.reason
+            code, message = told(refusal).code, refusal.reason
         place = (row.topic_id, row.partition)
         before = self._rows.get(place, SharedRow(row.partition))
         self._rows[place] = before._replace(acknowledge_code=code, acknowledge_message=message, leader=self._leader(place, code))
@@ -138,7 +139,8 @@ class ShareFetch:
         try:
             return await shares.begin(*place, group)
         except Refusal as refusal:
-            self._rows[place] = SharedRow(place[1], refusal.code, refusal.reason, leader=self._leader(place, refusal.code))
+            code = told(refusal).code
+            self._rows[place] = SharedRow(place[1], code, refusal.reason, leader=self._leader(place, code))
             return None
 
     # Answering

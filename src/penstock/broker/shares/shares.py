@@ -139,6 +139,23 @@ class Shares:
                 raise _as_refusal(refusal) from None
 
 
+def told(refusal: Refusal) -> Refusal:
+    """As a member hears it: its client knows few codes, and gives up on others. Whatever may pass is NOT_LEADER_OR_FOLLOWER to it: it looks
+    for the leader anew, and asks again."""
+    return refusal if refusal.code in _TOLD else Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.reason)
+
+
+_TOLD = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.INVALID_RECORD_STATE,
+)
+
+
 def _as_refusal(refusal: QueueRefusal) -> Refusal:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if refusal.code is Code.NO_SUCH_QUEUE else ErrorCode.COORDINATOR_NOT_AVAILABLE
     return Refusal(code, refusal.words)
