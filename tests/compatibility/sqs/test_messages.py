@@ -153,6 +153,16 @@ def test_a_message_has_its_size(sqs, refused: Refused):
     assert sqs.send(small, "é" * 512)["MessageId"]
 
 
+def test_several_large_messages_come_in_one_answer(sqs):
+    url = sqs.queue()
+    bodies = [character * 200_000 for character in 'aé"']
+    for body in bodies:
+        sqs.send(url, body, MessageAttributes={"a": TEXT})
+    messages = sqs.receive(url, MessageAttributeNames=["All"])
+    assert [message["Body"] for message in messages] == bodies
+    assert {message["MD5OfMessageAttributes"] for message in messages} == {"bef8bf215374a0a228d67533b1a488be"}
+
+
 def test_an_empty_body_is_none(sqs, refused: Refused):
     told = refused(sqs.send, sqs.queue(), "")
     assert told == ("MissingParameter", "The request must contain the parameter MessageBody.")

@@ -1,7 +1,6 @@
 """The queue door over plain HTTP: who is let in, what is too much, and who goes away while waiting."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +201,3 @@ async def until(holds: Any) -> None:
     async with asyncio.timeout(10):
         while not holds():
             await asyncio.sleep(0.005)
-
-
-def test_json_of_the_door_is_compact():
-    assert json.loads(door._encode({"é": 1})) == {"é": 1} and door._encode({"a": [1, 2]}) == '{"a":[1,2]}'

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from penstock.broker.queues.calls import QueueRefusal
 from penstock.errors import Refusal
 from penstock.http.sqs import attribute_calls, labels, making, moving, native_messages, native_queues, receiving, sending, settling
+from penstock.http.sqs.answers import Answer
 from penstock.http.sqs.aws_shapes import AWS_SHAPES
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import UNKNOWN_OPERATION, SqsError
 from penstock.http.sqs.native_shapes import NATIVE_SHAPES
 from penstock.http.sqs.refusals import as_error, as_own_error, as_queue_refusal

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from penstock.broker.queues.calls import Counts
 from penstock.http.sqs.addresses import queue_arn
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.making import allowed_by
 from penstock.http.sqs.queue_attributes import (
     COUNTED,

@@ -6,7 +6,7 @@ a name be used again sooner than AWS would.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -23,7 +23,6 @@ RECENT_MAX = 10_000
 READ_MAX = 10_000  # Queues whose settings are remembered as they read.
 LONG_POLLS_MAX = 800  # Of the node's thousand connections; the others are for those who send and settle.
 
-Answer = Mapping[str, Any]
 T = TypeVar("T")
 
 

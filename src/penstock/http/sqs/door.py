@@ -21,6 +21,7 @@ from penstock.broker.node import Node
 from penstock.errors import BrokenPromise
 from penstock.http.bounds import Receive, Scope, Send
 from penstock.http.sqs.actions import NATIVE_PREFIX, act, find_action
+from penstock.http.sqs.answers import content_of, encode
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import (
     ACCESS_DENIED,
@@ -46,8 +47,6 @@ CONTENT_TYPE = (b"content-type", b"application/x-amz-json-1.0")
 _BROWSER_MARKS = (b"origin", b"sec-fetch-site")
 
 T = TypeVar("T")
-
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class ClientGone(Exception):
@@ -105,7 +104,7 @@ class QueueDoor:
             finally:
                 self._room.give_back(len(body))
             self._tally.add(target)
-            return OK, _encode(content).encode(), b""
+            return OK, content_of(content), b""
         except SqsError as refusal:
             error = in_own_words(refusal) if target.startswith(NATIVE_PREFIX) else refusal
             self._tally.add(target, error.kind.code)
@@ -182,7 +181,7 @@ def _parse(body: bytes) -> object:
     """Only texts that can be written again: an escape may stand for half of a pair, and no UTF-8 could hold that."""
     value = json.loads(body or b"{}")
     if b"\\ud" in body or b"\\uD" in body:
-        _encode(value).encode()
+        encode(value).encode()
     return value
 
 
@@ -204,7 +203,7 @@ class _Serial:
 
 def _error_body(error: SqsError) -> bytes:
     content = {"__type": error.kind.namespace + error.kind.shape, "message": error.words}
-    return _encode(content).encode()
+    return encode(content).encode()
 
 
 def _old_code(error: SqsError) -> bytes:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.http.sqs.addresses import queue_arn
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import INVALID_PARAMETER_VALUE, OVER_LIMIT, SqsError, invalid, missing
 from penstock.http.sqs.queue_records import SqsQueue, settings_of, tagged
 

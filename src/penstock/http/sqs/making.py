@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from penstock.broker.queues.calls import Code, QueueRefusal
 from penstock.http.sqs.addresses import check_queue_name
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import (
     PURGE_QUEUE_IN_PROGRESS,
     QUEUE_DELETED_RECENTLY,

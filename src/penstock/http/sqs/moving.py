@@ -9,7 +9,8 @@ from typing import Any
 
 from penstock.broker.queues.calls import Code, QueueRefusal, Redrive, RedriveTask, TaskStatus
 from penstock.http.sqs.addresses import name_in_arn, queue_arn
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import INVALID_PARAMETER_VALUE, RESOURCE_NOT_FOUND, SqsError
 from penstock.http.sqs.making import find_or_none
 from penstock.http.sqs.paging import page_of

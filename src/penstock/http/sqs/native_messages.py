@@ -21,8 +21,9 @@ from penstock.broker.queues.calls import (
     Verb,
     Verdict,
 )
+from penstock.http.sqs.answers import Answer, messages_answer
 from penstock.http.sqs.bytes_as_text import base64_text, text_of
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.native_shapes import COUNT_MAX
 from penstock.queues.ids import read_id
 
@@ -50,7 +51,7 @@ async def receive(desk: Desk, call: Call) -> Answer:
         attempt_id=body.get("AttemptId", ""),
     )
     lent = await (desk.waiting(call, taking) if wait_ms else taking)
-    return {"Messages": [_lent(each) for each in lent]} if lent else {}
+    return await messages_answer(desk.env, lent, _lent, size=sum(len(each.body) for each in lent)) if lent else {}
 
 
 async def settle(desk: Desk, call: Call) -> Answer:
@@ -78,7 +79,7 @@ async def peek(desk: Desk, call: Call) -> Answer:
     count = number(body, "Max", 1, COUNT_MAX, PEEK_DEFAULT)
     after = await _place_of(desk, body["Queue"], body["After"]) if body.get("After") else None
     peeked = await desk.queues.peek(body["Queue"], states=states, count=count, after=after)
-    return {"Messages": [_peeked(each) for each in peeked]}
+    return await messages_answer(desk.env, peeked, _peeked, size=sum(len(each.body or b"") for each in peeked))
 
 
 async def _place_of(desk: Desk, queue: str, message_id: str) -> tuple[int, int]:

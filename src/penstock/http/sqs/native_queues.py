@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.broker.queues.calls import Filter, Redrive, RedriveTask
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.native_messages import number, wrong
 from penstock.http.sqs.native_shapes import COUNT_MAX
 from penstock.queues.headers import TIME_MS_MAX

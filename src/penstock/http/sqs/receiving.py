@@ -11,8 +11,9 @@ from typing import Any
 
 from penstock.broker.queues.calls import Lent
 from penstock.http.sqs.addresses import ACCOUNT, queue_arn
+from penstock.http.sqs.answers import Answer, messages_answer
 from penstock.http.sqs.bytes_as_text import base64_text, text_of
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import invalid
 from penstock.http.sqs.message_attributes import (
     ATTRIBUTES_MAX,
@@ -53,7 +54,8 @@ async def receive_message(desk: Desk, call: Call) -> Answer:
         return {}
     system = frozenset((*body.get("AttributeNames", ()), *body.get("MessageSystemAttributeNames", ())))
     picked = NameFilter(body.get("MessageAttributeNames", ()))
-    return {"Messages": [_message(queue, each, system, picked) for each in lent]}
+    size = sum(len(each.body) for each in lent)
+    return await messages_answer(desk.env, lent, lambda each: _message(queue, each, system, picked), size=size)
 
 
 async def _take(

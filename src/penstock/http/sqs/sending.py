@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.broker.queues.calls import Draft, QueueRefusal, Sent
+from penstock.http.sqs.answers import Answer
 from penstock.http.sqs.batches import Failures, check_entries
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import BATCH_TOO_LONG, INVALID_PARAMETER_VALUE, SqsError, invalid, missing
 from penstock.http.sqs.message_attributes import ATTRIBUTES_MAX, Attributes, body_digest, digest, pack_attributes, read_attributes, weight
 from penstock.http.sqs.queue_attributes import EXTENSION_PREFIX

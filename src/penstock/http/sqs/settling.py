@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.broker.queues.calls import Order, Outcome, Verb, Verdict
+from penstock.http.sqs.answers import Answer
 from penstock.http.sqs.batches import Failures, check_entries
-from penstock.http.sqs.desk import Answer, Call, Desk
+from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import (
     MESSAGE_NOT_INFLIGHT,
     RECEIPT_HANDLE_IS_INVALID,
