@@ -175,15 +175,15 @@ class Ledgers:
         node, companion, name = self._node, queue.companion, f"{queue.data.topic}-{queue.data.index}"
         began = node.env.now()
         try:
-            if companion.log.failure is not None:
-                raise DiskFailed(companion.log.failure)
+            if (failed := _failure_of(queue)) is not None:
+                raise DiskFailed(failed)
             state, loaded = await checkpoints.load(node.env, companion.log, queue.new_state)
             data_bytes = await queue.following.catch_up(state)
         except (DiskFailed, NewerFormat, UnknownRecord, MalformedInput, BrokenPromise) as failure:
             if self._is_here(queue):
                 node.report(f"the ledger of {name} cannot be loaded: {failure}")
                 queue.coordinator.close()
-                if isinstance(failure, DiskFailed) and companion.log.failure is None:
+                if isinstance(failure, DiskFailed) and _failure_of(queue) is None:
                     node.spawn(self._load_again(queue))
             return
         except Exception:
@@ -265,6 +265,13 @@ class Ledgers:
                 await trim(self._node, data, Offset(wanted))
         except Refusal:
             return  # Nothing is committed now, or another node leads: a later round tries again.
+
+
+def _failure_of(queue: QueuePartition) -> str | None:
+    """Why the ledger cannot be loaded before the logs are opened again. Of data that could not be read to their end nobody knows what is
+    missing: the ledger must not take it for lost."""
+    data = queue.data
+    return queue.companion.log.failure or (None if data.end_is_known else data.log.failure or "the end of the messages is not known")
 
 
 def _needless(data: Partition, base: int) -> int:
