@@ -70,6 +70,11 @@ class Bits:
                 found += (unset >> max(others.base - (number << SHIFT), 0)).bit_count()
         return found
 
+    def offsets_from(self, first: int) -> Iterator[int]:
+        """In order, from `first` on."""
+        for number in sorted(number for number in self.chunks if number >= first >> SHIFT):
+            yield from (offset for offset in _ones(self.chunks[number], number << SHIFT) if offset >= first)
+
     def offsets(self) -> Iterator[int]:
         """All, in order. The set must not change meanwhile."""
         for number in sorted(self.chunks):

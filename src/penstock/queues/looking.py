@@ -1,6 +1,7 @@
 """What is told about messages to those who only look."""
 
 from collections.abc import Iterator
+from heapq import merge, nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,25 @@ def peek(ledger: Ledger, messages: Messages, states: tuple[State, ...], first: i
             yield view
 
 
+def page(
+    ledger: Ledger, messages: Messages, states: tuple[State, ...], first: int, *, count: int, looked_at_max: int, wall_ms: int
+) -> tuple[list[MessageView], int]:
+    """As `peek`, for who goes on where this one ended: up to so many, of so many that are looked at, and the offset to go on from.
+
+    Where no ready ones are wanted, only those are looked at that somebody has or had, or that wait for their time.
+    """
+    end, found = max(first, messages.learned_end), list[MessageView]()
+    unfinished = _unfinished(ledger, first, end) if State.READY in states else _exceptional(ledger, messages, states, first, looked_at_max)
+    offsets = islice(unfinished, looked_at_max + 1)
+    for looked_at, offset in enumerate(offsets):
+        if looked_at == looked_at_max or len(found) == count:
+            return found, offset
+        view = find(ledger, messages, offset, wall_ms)
+        if view is not None and view.state in states:
+            found.append(view)
+    return found, end
+
+
 def held_bytes(state: "LedgerState") -> int:
     messages = state.messages
     shared = len(messages.kept) * _KEPT + len(messages.delays) * _DELAY + len(messages.expiries) * _DELAY + len(state.window) * _DEDUP
@@ -79,6 +99,14 @@ def held_bytes(state: "LedgerState") -> int:
 def _unfinished(ledger: Ledger, first: int, end: int) -> Iterator[int]:
     for start, stop in ledger.done.gaps(first, end):
         yield from range(start, stop)
+
+
+def _exceptional(ledger: Ledger, messages: Messages, states: tuple[State, ...], first: int, count: int) -> Iterator[int]:
+    """Those that may be leased, delayed or buried, in order. A row that is ready may wait for its time."""
+    wanted = {State.READY if state is State.DELAYED else state for state in states}
+    rows = nsmallest(count + 1, (offset for offset, row in ledger.rows.items() if row[0] in wanted and offset >= first))
+    waiting = messages.waiting.offsets_from(first) if State.DELAYED in states else iter(())
+    return merge(rows, (offset for offset in waiting if offset not in ledger.rows and offset not in ledger.done))
 
 
 def _is_blocked(ledger: Ledger, offset: int, place: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from serving import Serving, started, until, virtually
 
 from penstock.broker.queues import checkpoints
-from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Order, QueueRefusal, Sent, Verb
+from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Order, QueueRefusal, Sent, State, Verb
 from penstock.broker.queues.facade import Queues
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.trimming import trim
@@ -223,3 +223,23 @@ def test_a_full_disk_holds_up_what_lapses_without_keeping_the_node_busy(monkeypa
         await node.stop()
 
     virtually(scenario)
+
+
+async def test_few_of_many_are_found_by_looking_in_pieces(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.broker.queues.looking.LOOKED_AT_ONCE", 3)
+    queues = await opened(serving)
+    await sent(queues, *[Draft(b"%d" % at, delay_ms=LONG_MS if at in (2, 17, 19) else None) for at in range(20)])
+    held = await queues.take(QUEUE, 5, lease_ms=LONG_MS)
+    assert [each.body for each in held] == [b"0", b"1", b"3", b"4", b"5"]
+
+    async def seen(*states: State, count: int = 100, after: tuple[int, int] | None = None) -> list[int]:
+        return [each.offset for each in await queues.peek(QUEUE, states=states, count=count, after=after)]
+
+    assert await seen(State.DELAYED) == [2, 17, 19]
+    assert await seen(State.LEASED) == [0, 1, 3, 4, 5]
+    assert await seen(State.LEASED, State.DELAYED, count=4) == [0, 1, 2, 3]
+    assert await seen(State.LEASED, State.DELAYED, after=(0, 3)) == [4, 5, 17, 19]
+    assert await seen(State.READY, count=3) == [6, 7, 8]
+    assert await seen(State.READY, after=(0, 15)) == [16, 18]
+    assert await seen(State.BURYING) == []
+    assert await seen() == list(range(20))

@@ -1,5 +1,6 @@
 """What can be seen of a partition's messages without taking them: counts, a few of them with their bodies, one by its offset."""
 
+import asyncio
 from collections.abc import Sequence
 
 from penstock.broker.queues.bodies import Message
@@ -19,6 +20,7 @@ _MEANT = {
     Shown.READY: State.READY, Shown.BLOCKED: State.READY, Shown.DELAYED: State.DELAYED, Shown.LEASED: State.LEASED,
     Shown.BURYING: State.BURYING,
 }  # fmt: skip
+LOOKED_AT_ONCE = 500
 UNFINISHED = (State.READY, State.DELAYED, State.LEASED, State.BURYING)
 
 
@@ -29,9 +31,16 @@ async def counts(queue: QueuePartition, group: str) -> Counts:
 
 
 async def peek(queue: QueuePartition, group: str, states: Sequence[Shown], first: int, count: int) -> list[Peeked]:
-    wall_ms = queue.node.env.wall_ms()
+    """In pieces: those that are wanted may be few among many, and others need the loop too."""
     wanted = tuple(dict.fromkeys(_MEANT[each] for each in states if each in _MEANT)) if states else UNFINISHED
-    views: list[MessageView] = await queue.read(lambda state: state.peek(group, wanted, first, count, wall_ms))
+    views: list[MessageView] = []
+    while len(views) < count and first < queue.state.learned_end:
+        seen, first = queue.state.page(
+            group, wanted, first, count=count - len(views), looked_at_max=LOOKED_AT_ONCE, wall_ms=queue.node.env.wall_ms()
+        )
+        views += seen
+        await asyncio.sleep(0)
+    await queue.read(lambda state: None)  # All that was seen is durable then.
     return await _with_bodies(queue, views)
 
 
