@@ -7,6 +7,7 @@ Not here: what the answers look like (replies.py).
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 QUEUE_GROUP = "$queue"  # Whose ledger the SQS door and the Python door share. It is there without a `Start`, from the log's first message.
 
@@ -32,8 +33,7 @@ class Verb(IntEnum):
     UNDO = 5  # Nobody has seen it, or worked on it: back at once, and the delivery does not count.
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """Of one message; or, with an `end_offset`, of all in [offset, end_offset) that were delivered, all of them or none."""
 
     offset: int

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Code(IntEnum):
@@ -21,8 +22,7 @@ class Fault(IntEnum):
     TOO_MANY_GROUPS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     offset: int
     attempt: int  # 1 for the first delivery.
     lease: int  # Differs for every delivery of a ledger; never 0.
@@ -38,8 +38,7 @@ class Taken:
     fault: Fault = Fault.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     code: Code
     when_ms: int = 0  # Of EXTEND: the new deadline. Of RELEASE: when it is ready again. Of LOST: the deadline of who holds it now, or 0.
     is_buried: bool = False  # It was released or rejected, and now waits to be moved to the dead letters.

@@ -199,18 +199,11 @@ class QueuePartition:
     def _lent(self, group: str, delivery: Delivery, message: Message) -> Lent:
         data, offset = self.data, delivery.offset
         return Lent(
-            id=kept_id(message) or message_id(data.topic_id, data.index, offset),
-            handle=receipt_handle(data.topic_id, data.index, offset, delivery.lease, group),
-            partition=data.index,
-            offset=offset,
-            attempt=delivery.attempt,
-            deadline_ms=delivery.deadline_ms,
-            first_taken_ms=delivery.first_taken_ms,
-            sent_ms=message.timestamp_ms,
-            key=message.key,
-            body=message.value or b"",
-            headers=message.headers,
-        )
+            kept_id(message) or message_id(data.topic_id, data.index, offset),
+            receipt_handle(data.topic_id, data.index, offset, delivery.lease, group),
+            data.index, offset, delivery.attempt, delivery.deadline_ms, delivery.first_taken_ms, message.timestamp_ms, message.key,
+            message.value or b"", message.headers,
+        )  # fmt: skip
 
     # Settling
 
