@@ -1,4 +1,7 @@
-"""Share groups (KIP-932) through Apache Kafka's Java clients: KafkaShareConsumer in all its modes, and what its admin client asks."""
+"""Share groups (KIP-932) through Apache Kafka's Java clients: KafkaShareConsumer in all its modes, and what its admin client asks.
+
+With PENSTOCK_PEER=host:port the same is asked of Apache Kafka, if it was told the settings below.
+"""
 
 from pathlib import Path
 
