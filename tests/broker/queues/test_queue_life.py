@@ -148,6 +148,19 @@ async def test_nothing_is_lent_before_its_lease_is_durable(serving: Serving) -> 
     assert [each.body for each in await taking] == [b"one"]
 
 
+async def test_a_lease_that_was_over_before_it_was_durable_is_not_handed_out(serving: Serving) -> None:
+    queues = await opened(serving, queue_backoff_min_ms="0")
+    await sent(queues, b"one")
+    serving.env.disk.flushes.hold()
+    taking = asyncio.ensure_future(queues.take(QUEUE, 1, lease_ms=1_000))
+    await serving.env.disk.flushes.until_waited_for()
+    serving.env.wall_ahead_ms += 2_000
+    serving.env.disk.flushes.let_go()
+    assert await taking == []
+    (lent,) = await queues.take(QUEUE, 1, wait_s=5.0, lease_ms=0)
+    assert lent.attempt == 2
+
+
 async def test_a_delayed_message_is_not_early_and_survives_a_restart(serving: Serving) -> None:
     queues = await opened(serving)
     await queues.send(QUEUE, [Draft(b"later", delay_ms=3_600 * SECOND_MS), Draft(b"soon", delay_ms=300)])

@@ -73,7 +73,7 @@ class Asking:
             except NotHere:
                 reason = "nobody leads it now, or its ledger is being loaded"
             except DiskFailed as failure:
-                raise QueueRefusal(Code.NOT_AVAILABLE, f"the queue's log cannot be read: {failure}") from None
+                raise not_readable(failure) from None
             except LinkFailure as failure:
                 reason = str(failure)
                 if failure.may_have_happened and not there.is_repeatable:
@@ -121,6 +121,10 @@ class Asking:
         except asyncio.CancelledError:
             links.tell(leader, Kind.QUEUE_CALL_OVER, write_over(number))
             raise
+
+
+def not_readable(failure: DiskFailed) -> QueueRefusal:
+    return QueueRefusal(Code.NOT_AVAILABLE, f"the queue's log cannot be read: {failure}")
 
 
 def _nobody_knows(failure: LinkFailure) -> QueueRefusal:

@@ -37,7 +37,7 @@ TIMER_SECONDS_MIN = 0.001
 
 _VERBS = {
     Verb.DONE: commands.Verb.DONE, Verb.RELEASE: commands.Verb.RELEASE, Verb.REJECT: commands.Verb.REJECT,
-    Verb.EXTEND: commands.Verb.EXTEND,
+    Verb.EXTEND: commands.Verb.EXTEND, Verb.UNDO: commands.Verb.UNDO,
 }  # fmt: skip
 OUTCOMES = {ReplyCode.OK: Outcome.OK, ReplyCode.GONE: Outcome.GONE, ReplyCode.LOST: Outcome.LOST, ReplyCode.UNKNOWN: Outcome.UNKNOWN}
 

@@ -11,12 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.queues import taking
-from penstock.broker.queues.asking import LOOKED_FOR_SECONDS, Place, Question
+from penstock.broker.queues.asking import LOOKED_FOR_SECONDS, Place, Question, not_readable
 from penstock.broker.queues.calls import Lent, Order, QueueRefusal, Verb
 from penstock.broker.queues.leading import NotHere
 from penstock.broker.queues.lines import Wish
 from penstock.broker.queues.packing import unpack_lent
 from penstock.cluster.image import Topic
+from penstock.errors import DiskFailed
 from penstock.links.queue_calls import QueueAnswer
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Polling:
             return await taking.take(here, wish, wait_s)
         except NotHere:
             return []
+        except DiskFailed as failure:
+            raise not_readable(failure) from None
 
     async def _first_with_any(self, topic: Topic, waits: Sequence[Awaitable[list[Lent]]], wish: Wish) -> list[Lent]:
         """What came first, with what came at the same time. The others are called off."""
@@ -108,7 +111,7 @@ class Polling:
 
     def _give_back_later(self, topic: Topic, lent: Sequence[Lent], group: str) -> None:
         if lent:
-            orders = [Order(each.handle, Verb.EXTEND, delay_ms=0) for each in lent]
+            orders = [Order(each.handle, Verb.UNDO) for each in lent]  # Anything else would count, and might bury what nobody has seen.
             self._node.spawn(_forget_result(self._queues.settle(topic.name, orders, group=group)))
 
 

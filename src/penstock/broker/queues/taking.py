@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from penstock.broker.queues.calls import Code, Lent, QueueRefusal
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.lines import Served, Waiter, Wish
+from penstock.queues.replies import Delivery
 
 
 async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> list[Lent]:
@@ -31,7 +32,14 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
     if served is None:
         return []
     _check_limit(served)
-    return await served.queue.lend(wish.group, served.taken.deliveries)
+    return await served.queue.lend(wish.group, _still_lent(served, wish))
+
+
+def _still_lent(served: Served, wish: Wish) -> Sequence[Delivery]:
+    """A lease that was over before it was durable is nobody's: the message may be somebody else's by now. One of no length never was."""
+    queue, wall_ms = served.queue, served.queue.node.env.wall_ms()
+    lease_ms = queue.policy_of(wish.group).lease_ms if wish.lease_ms is None else wish.lease_ms
+    return [each for each in served.taken.deliveries if each.deadline_ms > wall_ms or not lease_ms]
 
 
 def _check_limit(served: Served) -> None:
