@@ -49,6 +49,16 @@ async def test_a_type_for_each_record_settles_each_by_its_own(serving: Serving) 
     assert await member.outcomes((3, 3, [ACCEPT])) == ErrorCode.NONE
 
 
+async def test_acknowledgements_of_a_partition_are_taken_as_a_whole_or_not_at_all(serving: Serving) -> None:
+    line, topic_id = await opened(serving)
+    await line.produce("t", b"a", b"b", b"c")
+    member = ShareMember(line, topic_id)
+    assert sorted(await member.take(records_max=2)) == [0, 1]
+    assert await member.outcomes((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+    assert sorted(await member.take()) == [2], "the first two are held as before"
+    assert await member.outcomes((0, 1, [ACCEPT, REJECT]), (2, 2, [ACCEPT])) == ErrorCode.NONE
+
+
 async def test_who_does_not_hold_a_record_has_nothing_to_say_of_it(serving: Serving) -> None:
     line, topic_id = await opened(serving)
     await line.produce("t", b"a")

@@ -12,6 +12,7 @@ from penstock.queues.commands import (
     Purge,
     ReleaseAll,
     Rewind,
+    Settle,
     Settlement,
     Start,
     Take,
@@ -19,7 +20,7 @@ from penstock.queues.commands import (
     Verb,
 )
 from penstock.queues.policy import Policy
-from penstock.queues.replies import Code, Fault, Taken
+from penstock.queues.replies import Code, Fault, Settled, Taken
 from penstock.queues.states import State
 
 
@@ -118,6 +119,21 @@ def test_a_range_passes_over_offsets_without_a_message_and_what_is_done(scene: S
     assert scene.settle_all(Settlement(2, ANY_LEASE, Verb.DONE, who="member", end_offset=14))[0].code is Code.GONE
     assert scene.settle_all(Settlement(0, ANY_LEASE, Verb.DONE, who="member", end_offset=14))[0].code is Code.OK
     assert scene.counts().base == 14
+
+
+def test_what_is_settled_as_a_whole_is_settled_or_nothing_is(scene: Scene) -> None:
+    taken = scene.take(4, who="member")
+    verbs = (Verb.DONE, Verb.RELEASE, Verb.REJECT, Verb.EXTEND)
+    items = tuple(Settlement(each.offset, each.lease, verb) for each, verb in zip(taken, verbs, strict=True))
+    before = scene.counts()
+    reply = scene.do(Settle("t", QUEUE_GROUP, (*items, Settlement(9, 1, Verb.DONE)), is_whole=True))
+    assert isinstance(reply, Settled)
+    assert [outcome.code for outcome in reply.outcomes] == [Code.OK] * 4 + [Code.UNKNOWN]
+    assert scene.counts() == before
+    reply = scene.do(Settle("t", QUEUE_GROUP, items, is_whole=True))
+    assert isinstance(reply, Settled)
+    assert [outcome.code for outcome in reply.outcomes] == [Code.OK] * 4
+    assert scene.counts().leased == 1
 
 
 def test_a_range_is_extended_as_a_whole_or_not_at_all(scene: Scene) -> None:

@@ -60,6 +60,7 @@ class Settle:
     token: Token
     group: str
     items: tuple[Settlement, ...]
+    is_whole: bool = False  # Unless all of it can be done, nothing is.
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,12 @@ class Draft:
         self._extended: dict[int, int] = {}
         self._buried: list[Buried] = []
 
+    def drop(self) -> None:
+        """Nothing of it was decided."""
+        self.settled.clear()
+        for some in (self._done, self._returned, self._extended, self._buried):
+            some.clear()
+
     def finish(self, offset: int, before: State) -> None:
         self._move(offset, before, State.DONE)
         self._extended.pop(offset, None)

@@ -22,7 +22,10 @@ def settle(draft: Draft, command: Settle) -> Settled:
         return Settled((), Fault.INVALID)
     if any(item.delay_ms is not None and item.delay_ms < 0 for item in command.items):
         return Settled((), Fault.INVALID)
-    return Settled(tuple(_settle_range(draft, item) if item.end_offset else _settle_one(draft, item) for item in command.items))
+    outcomes = tuple(_settle_range(draft, item) if item.end_offset else _settle_one(draft, item) for item in command.items)
+    if command.is_whole and any(outcome.code is not Code.OK for outcome in outcomes):
+        draft.drop()
+    return Settled(outcomes)
 
 
 def release_all(draft: Draft, command: ReleaseAll) -> Done:

@@ -1,8 +1,8 @@
 """What a member says of records that it holds: accepted, released, rejected, or that it needs more time (KIP-932, KIP-1222).
 
-The ranges of one partition become one command to its ledger, so that all of them are durable at once. Each run of one type is settled whole
-or not at all; a record that the member does not hold (any more) makes it INVALID_RECORD_STATE.
-Kafka undoes all ranges of a partition then. Here the others stay as they were said: what is accepted is done.
+The ranges of one partition become one command to its ledger, so that all of them are durable at once, and done or not done as a whole: a
+record that the member does not hold (any more) makes it INVALID_RECORD_STATE. Only what has more than a thousand runs of one type is more
+than one command.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ class Acknowledging:
         self._asked: list[WaitingTask] = []
         for at in range(0, len(items), COUNT_MAX):
             asker = WaitingTask()
-            queue.coordinator.submit(Settle(asker, group, tuple(items[at : at + COUNT_MAX])), asker)
+            queue.coordinator.submit(Settle(asker, group, tuple(items[at : at + COUNT_MAX]), is_whole=True), asker)
             self._asked.append(asker)
 
     async def outcome(self) -> None:
