@@ -276,6 +276,13 @@ class Coordinator(Generic[S, C, R]):
         soonest = self._node.env.now() + seconds_min
         self._timer = asyncio.get_running_loop().call_at(max(due, soonest), self._time_came)
 
+    def catch_up(self) -> None:
+        """Lets lapse what should have by now, for whom it matters at once: timers are late by a moment."""
+        due = None if self.state is None else self.state.due()
+        if due is not None and due <= self._node.env.now():
+            self._cancel_timer()
+            self._time_came()
+
     def _time_came(self) -> None:
         self._timer = None
         if self.state is None:

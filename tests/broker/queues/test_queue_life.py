@@ -161,6 +161,12 @@ async def test_a_lease_that_was_over_before_it_was_durable_is_not_handed_out(ser
     assert lent.attempt == 2
 
 
+async def test_a_lease_that_is_over_is_over_for_the_very_next_taker(serving: Serving) -> None:
+    queues = await opened(serving, queue_backoff_min_ms="0")
+    await sent(queues, b"one")
+    assert [(await queues.take(QUEUE, 1, lease_ms=0))[0].attempt for _ in range(20)] == list(range(1, 21))
+
+
 async def test_a_delayed_message_is_not_early_and_survives_a_restart(serving: Serving) -> None:
     queues = await opened(serving)
     await queues.send(QUEUE, [Draft(b"later", delay_ms=3_600 * SECOND_MS), Draft(b"soon", delay_ms=300)])

@@ -148,6 +148,7 @@ class QueuePartition:
         if self._is_paused(wish.group):
             asker.answered(Taken((), is_paused=True))
             return
+        self.coordinator.catch_up()
         self.coordinator.submit(Take(asker, wish.group, wish.count, wish.lease_ms, wish.who, wish.attempt_id), asker)
 
     def look_soon(self) -> None:
