@@ -159,6 +159,18 @@ async def test_what_is_done_leaves_the_log_of_a_queue_that_keeps_nothing(serving
     assert (await queues.counts(QUEUE)).dropped == 0
 
 
+async def test_a_log_that_begins_after_an_id_that_counts_loses_nothing_more(serving: Serving) -> None:
+    queues = await opened(serving, segment_bytes="16384")
+    for number in range(6):
+        await sent(queues, *[Draft(bytes(1_000), dedup=f"{number}-{at}") for at in range(10)])
+    ledger = ledger_of(serving)
+    await trim(serving.node, ledger.data, Offset(3))
+    assert ledger.state.base_of_all < 3
+    await serving.node.ledgers.look_at(ledger)
+    assert ledger.data.log.start_offset == 3
+    assert (await queues.counts(QUEUE)).ready == 57
+
+
 async def test_an_ordinary_topic_becomes_a_queue_with_all_that_is_in_it(serving: Serving) -> None:
     node = await serving.open()
     line = await serving.line()

@@ -276,6 +276,8 @@ def _failure_of(queue: QueuePartition) -> str | None:
 
 def _needless(data: Partition, base: int) -> int:
     """To where the log is of no use, if everything below the base is done: up to a segment, so that files go; or all of it."""
+    if base <= data.log.start_offset:  # Also where it begins after a message whose id still counts.
+        return int(data.log.start_offset)
     if base >= data.log.end_offset and data.log.size_bytes >= TRIMMED_BYTES_MIN:
         return base
     return data.log.segment_start(min(base, data.log.end_offset))
