@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, world: World, serving: Callable[[], dict[str, Node]], *, lost: float = 0.0) -> None:
         self._world = world
         self._serving = serving  # The nodes that take calls now, by host.
-        self._lost = lost  # How many calls and answers get lost.
+        self.lost = lost  # How many calls and answers get lost.
         self.surprises: list[str] = []  # What a call raised that no door could have foreseen.
 
     async def ask(self, env: SimEnv, work: Callable[[Queues], Awaitable[T]], *, patience_s: float = 10.0) -> T:
@@ -42,13 +42,13 @@ class Desk:
         host = env.rng.choice(list(nodes))
         process, node = self._world.hosts[host].process, nodes[host]
         await asyncio.sleep(env.rng.random() * _ON_THE_WAY_SECONDS)
-        if process is None or process.is_dead or env.rng.random() < self._lost:
+        if process is None or process.is_dead or env.rng.random() < self.lost:
             raise Unanswered("the call got lost")
         task = self._world.loop.create_task(self._carry_out(work, node), context=process.context.copy())
         ends = env.now() + patience_s
         while not task.done() and not process.is_dead and env.now() < ends:
             await asyncio.wait({task}, timeout=_LOOKS_SECONDS)
-        if not task.done() or env.rng.random() < self._lost:
+        if not task.done() or env.rng.random() < self.lost:
             if not process.is_dead and env.rng.random() < _CALLED_OFF:
                 task.cancel()
             raise Unanswered("the answer did not come")
