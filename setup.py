@@ -1,4 +1,4 @@
-"""Builds the compiled parts, `penstock.wire._records`, `_requests`, `_sieve`, `_columns` and `_rows`, where that can be done.
+"""Builds the compiled parts, `penstock.wire._records`, `_requests`, `_sieve`, `_columns`, `_rows` and `_messages`, where that can be done.
 
 Everything else about the package is said in pyproject.toml. Each extension is a faster twin of code in Python, so that a machine without a
 C compiler (or with Cython missing) still gets a working install, and is told what it lost.
@@ -15,7 +15,7 @@ SLOWER = (
     "  Penstock works without it, but looks into batches some hundred times more slowly.\n"
     "  To have it, install a C compiler (on Debian: apt install gcc python3-dev) and install Penstock again.\n"
 )
-VARINTS = "src/penstock/wire/_varints.pxi"  # Part of three of them.
+VARINTS = "src/penstock/wire/_varints.pxi"  # Part of four of them.
 
 
 class BuildWhatCanBeBuilt(build_ext):
@@ -69,7 +69,7 @@ def extensions() -> list[Extension]:
         extra_compile_args=["-O3"],
         optional=True,
     )
-    columns, rows = (
+    columns, rows, messages = (
         Extension(
             f"penstock.wire.{name}",
             [f"src/penstock/wire/{name}.pyx"],
@@ -77,10 +77,10 @@ def extensions() -> list[Extension]:
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_columns", "_rows")
+        for name in ("_columns", "_rows", "_messages")
     )
     built: list[Extension] = []
-    for extension in (records, requests, sieve, columns, rows):
+    for extension in (records, requests, sieve, columns, rows, messages):
         try:
             from Cython.Build import cythonize
 

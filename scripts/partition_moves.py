@@ -18,6 +18,7 @@ from penstock.cluster.commands import (
     StopNode,
     UnfenceNode,
 )
+from penstock.cluster.companions import companion_id
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage, PartitionState
 from penstock.settings import TopicConfig
@@ -37,6 +38,8 @@ acknowledged since they left. Nothing is acknowledged to `acks=all`, and nothing
 - A node that is not heard of is fenced: it leads nothing and is in sync with nothing. A node that starts is fenced until it has caught up
   with the metadata.
 - Every change of leader begins a leader epoch, every change a partition epoch.
+- A partition of a queue and the one with its ledger have one leader, in sync in both. Who leaves one in-sync set leaves both
+  ([why](../decisions/0029-companions.md)).
 - Only an operator's word (an unclean election), or the topic setting `unclean.leader.election.enable`, makes a leader of anyone else.
 
 Each row is what became of the one above it.
@@ -59,6 +62,9 @@ class Story:
         state, epoch = self._state, str(self._state.leader_epoch)
         leader = "nobody" if state.leader == NO_NODE else str(state.leader)
         self.text += f"| {what} | {leader} | {epoch} | {_names(state.in_sync)} | {_names(state.eligible)} |\n"
+        if self._ledger is not None:
+            ledger = self._ledger
+            self.text += f"| … its ledger | {leader} | {ledger.leader_epoch} | {_names(ledger.in_sync)} | {_names(ledger.eligible)} |\n"
 
     def fenced(self, node_id: int, what: str = "") -> None:
         self.then(what or f"node {node_id} is lost", FenceNode(NodeId(node_id), self._epoch(node_id)))
@@ -67,9 +73,11 @@ class Story:
         register = self._register(node_id, directory=directory, cleanly=cleanly)
         self.then(what or f"node {node_id} is back", register, UnfenceNode(NodeId(node_id), self._epoch(node_id) + 1))
 
-    def in_sync(self, what: str, *members: int) -> None:
-        state, with_epochs = self._state, tuple((NodeId(n), self._epoch(n)) for n in members)
-        wish = InSyncWish(TopicId(bytes(16)), 0, state.leader_epoch, state.partition_epoch, with_epochs)
+    def in_sync(self, what: str, *members: int, is_ledger: bool = False) -> None:
+        state, with_epochs = self._ledger if is_ledger else self._state, tuple((NodeId(n), self._epoch(n)) for n in members)
+        assert state is not None
+        topic_id = companion_id(TopicId(bytes(16))) if is_ledger else TopicId(bytes(16))
+        wish = InSyncWish(topic_id, 0, state.leader_epoch, state.partition_epoch, with_epochs)
         self.then(what, ChangeInSync(state.leader, self._epoch(state.leader), (wish,)))
 
     def stopping(self, node_id: int) -> None:
@@ -78,6 +86,11 @@ class Story:
     @property
     def _state(self) -> PartitionState:
         return self._controller.image.topics["t"].partitions[0]
+
+    @property
+    def _ledger(self) -> PartitionState | None:
+        found = self._controller.image.companion_of(TopicId(bytes(16)))
+        return None if found is None else found.partitions[0]
 
     def _epoch(self, node_id: int) -> int:
         return self._controller.image.nodes[NodeId(node_id)].node_epoch
@@ -96,7 +109,9 @@ def _names(nodes: tuple[NodeId, ...]) -> str:
 
 
 def partitions_page() -> str:
-    stories = (_two_of_three(), _last_one_standing(), _slow_follower(), _stop_in_order(), _lossy(), _wiped(), _reassigned(), _unclean())
+    stories = (
+        _two_of_three(), _last_one_standing(), _slow_follower(), _stop_in_order(), _lossy(), _wiped(), _reassigned(), _unclean(), _queue(),
+    )  # fmt: skip
     return HEAD + "".join(story.text for story in stories)
 
 
@@ -174,4 +189,14 @@ def _unclean() -> Story:
     story.fenced(1)
     story.then("an unclean election is ordered: what only node 1 had is lost", ElectLeaders(ElectionKind.UNCLEAN, (("t", 0),)))
     story.back(1)
+    return story
+
+
+def _queue() -> Story:
+    story = Story("A queue and its ledger: who leads has everything of both", (1, 2, 3), queue_enabled="true")
+    story.in_sync("node 2 falls behind in the data", 1, 3)
+    story.in_sync("node 2 has caught up with the ledger", 1, 3, 2, is_ledger=True)
+    story.fenced(1)
+    story.fenced(3, "node 3 is lost: node 2 lacks something of the data")
+    story.back(3)
     return story

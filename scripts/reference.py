@@ -18,8 +18,9 @@ from penstock.http.api.openapi import statuses_of
 from penstock.http.api.requests import Route
 from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
 from penstock.http.api.schemas import Schema
+from penstock.queues.states import MOVES as MESSAGE_MOVES
 from penstock.server.configuration import PLACES
-from penstock.settings import KAFKA_NAMES_WITHOUT_EFFECT, LONG_MAX, NODE_SETTINGS, TOPIC_SETTINGS, Setting, Value
+from penstock.settings import GROUP_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, LONG_MAX, NODE_SETTINGS, TOPIC_SETTINGS, Setting, Value
 from penstock.transactions.states import MOVES as TRANSACTION_MOVES
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -27,7 +28,7 @@ REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 HEAD = """\
 # Settings
 
-<!-- Made by `make reference` from src/penstock/settings.py and server/configuration.py; do not edit. -->
+<!-- Made by `make reference` from src/penstock/settings/ and server/configuration.py; do not edit. -->
 
 Every setting can be given three ways; the first that speaks wins:
 
@@ -66,6 +67,25 @@ alter`), and with `topic.` in front while the node runs (`penstock configs alter
 |---|---|---|---|
 """
 
+QUEUE_HEAD = """
+### A topic that is a work queue
+
+These are settings of topics, too. Those marked *its own* are told to each queue by itself: no node has a default for all of them.
+
+| name | default | allowed | reason |
+|---|---|---|---|
+"""
+
+GROUP_HEAD = """
+## A group
+
+Set for one group with `kafka-configs --entity-type groups`, or any Kafka tool, while it is in use. What a group was not told is as the
+nodes have it (`group.` in front of the name, where there is such a setting).
+
+| name | default | allowed | reason |
+|---|---|---|---|
+"""
+
 TAIL = """
 Kafka's other topic settings are taken and kept, so that tools which set them work, and have no effect here: {names}.
 
@@ -92,7 +112,9 @@ def settings_page() -> str:
     names = ", ".join(f"`{name}`" for name in sorted(KAFKA_NAMES_WITHOUT_EFFECT))
     return (
         HEAD + PLACES_HEAD + places + NODE_HEAD + "".join(map(_node_row, NODE_SETTINGS.values()))
-        + TOPIC_HEAD + "".join(map(_topic_row, TOPIC_SETTINGS.values())) + TAIL.format(names=names)
+        + TOPIC_HEAD + "".join(_topic_row(setting) for setting in TOPIC_SETTINGS.values() if not _is_of_queues(setting))
+        + QUEUE_HEAD + "".join(_topic_row(setting) for setting in TOPIC_SETTINGS.values() if _is_of_queues(setting))
+        + GROUP_HEAD + "".join(map(_topic_row, GROUP_SETTINGS.values())) + TAIL.format(names=names)
     )  # fmt: skip
 
 
@@ -102,7 +124,12 @@ def _node_row(setting: Setting) -> str:
 
 
 def _topic_row(setting: Setting) -> str:
-    return f"| `{setting.name}` | {_value(setting.default)} | {_allowed(setting)} | {setting.reason} |\n"
+    allowed = _allowed(setting) + ("; its own" if setting.is_own else "")
+    return f"| `{setting.name}` | {_value(setting.default)} | {allowed} | {setting.reason} |\n"
+
+
+def _is_of_queues(setting: Setting) -> bool:
+    return setting.name.startswith("queue.")
 
 
 def _value(value: Value) -> str:
@@ -119,6 +146,8 @@ def _allowed(setting: Setting) -> str:
     if setting.bounds is not None:
         low, high = setting.bounds
         return f"{low:,} and up" if high == LONG_MAX else f"{low:,} to {high:,}"
+    if setting.bytes_max is not None:
+        return f"text of {setting.bytes_max:,} bytes at most"
     return "true, false" if isinstance(setting.default, bool) else "text"
 
 
@@ -246,6 +275,23 @@ def transactions_page() -> str:
     return TRANSACTIONS_HEAD + "".join(f"| {before.title} | {after.title} | {cause} |\n" for (before, after), cause in moves)
 
 
+QUEUES_HEAD = """\
+# States of a message in a queue
+
+<!-- Made by `make reference` from src/penstock/queues/states.py; do not edit. -->
+
+As the ledger of a group keeps them, and as `penstock queues find` and `peek` show them. Ready and delayed are told apart by the clock.
+
+| from | to | when |
+|---|---|---|
+"""
+
+
+def queues_page() -> str:
+    moves = MESSAGE_MOVES.items()
+    return QUEUES_HEAD + "".join(f"| {before.name.lower()} | {after.name.lower()} | {cause} |\n" for (before, after), cause in moves)
+
+
 CONSENSUS_HEAD = """\
 # Roles of a replica of the metadata log
 
@@ -269,6 +315,7 @@ PAGES = {
     "http.md": http_page,
     "groups.md": groups_page,
     "transactions.md": transactions_page,
+    "queues.md": queues_page,
     "consensus.md": consensus_page,
     "partitions.md": partitions_page,
     "spark.md": spark_page,

@@ -48,8 +48,13 @@ def browser() -> str | None:
     return "there is no Chromium in PATH (Debian: chromium-headless-shell)"
 
 
+def pycurl() -> str | None:
+    """It comes as a wheel for most machines, and elsewhere wants a C compiler and libcurl."""
+    return None if find_spec("pycurl") else "pycurl is not installed, which kombu's SQS transport receives with (pip install 'kombu[sqs]')"
+
+
 PROBES: dict[str, Callable[[], str | None]] = {
-    "fuse": fuse, "netns": netns, "java": java, "spark": spark, "cc": cc, "browser": browser,
+    "fuse": fuse, "netns": netns, "java": java, "spark": spark, "cc": cc, "browser": browser, "pycurl": pycurl,
 }  # fmt: skip
 
 

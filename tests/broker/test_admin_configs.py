@@ -9,7 +9,7 @@ from penstock.broker.node import Node
 from penstock.broker.quorum_entries import encode_decision
 from penstock.cluster import records
 from penstock.errors import ErrorCode
-from penstock.settings import NODE_SETTINGS, TOPIC_SETTINGS
+from penstock.settings import INHERITED_SETTINGS, NODE_SETTINGS, TOPIC_SETTINGS
 from penstock.vocabulary import NodeId, TopicId
 from penstock.wire.api_keys import ApiKey
 
@@ -124,7 +124,7 @@ async def test_a_node_tells_all_its_settings_and_which_of_them_it_takes_while_it
     line = await serving.line()
     result = await describe(line, BROKER, "1")
     told = {config.name: config for config in result.configs}
-    assert set(NODE_SETTINGS) | {f"topic.{name}" for name in TOPIC_SETTINGS} == set(told)
+    assert set(NODE_SETTINGS) | set(INHERITED_SETTINGS) == set(told)
     assert (told["num.partitions"].value, told["num.partitions"].config_source) == ("7", 4)
     assert (told["connections.max"].value, told["connections.max"].config_source) == ("10000", 5)
     assert {name for name, each in NODE_SETTINGS.items() if not each.is_dynamic} == {name for name in told if told[name].read_only}
@@ -165,12 +165,11 @@ async def test_what_cannot_be_described_is_refused_by_its_code(serving: Serving,
     assert result.error_message
 
 
-@pytest.mark.parametrize("kind", [CLIENT_METRICS, GROUP])
-async def test_groups_and_client_metrics_have_no_settings_and_that_is_no_error(serving: Serving, kind: int) -> None:
-    """kafka-configs describes every group that it sees; one refusal would end it."""
+async def test_client_metrics_have_no_settings_and_that_is_no_error(serving: Serving) -> None:
+    """kafka-configs describes every subscription that it sees; one refusal would end it."""
     await serving.open()
     line = await serving.line()
-    result = await describe(line, kind, "g")
+    result = await describe(line, CLIENT_METRICS, "g")
     assert (result.error_code, result.error_message, result.configs) == (ErrorCode.NONE, None, ())
 
 
@@ -286,7 +285,7 @@ REFUSED = [
     (resource(BROKER, "2", ("num.partitions", "2")), ErrorCode.INVALID_REQUEST),
     (resource(BROKER, "x", ("num.partitions", "2")), ErrorCode.INVALID_REQUEST),
     (resource(BROKER_LOGGER, "1", ("root", "DEBUG")), ErrorCode.INVALID_REQUEST),
-    (resource(GROUP, "g", ("x", "1")), ErrorCode.INVALID_REQUEST),
+    (resource(CLIENT_METRICS, "g", ("x", "1")), ErrorCode.INVALID_REQUEST),
     (resource(77, "g", ("x", "1")), ErrorCode.INVALID_REQUEST),
 ]
 

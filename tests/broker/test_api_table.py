@@ -160,6 +160,32 @@ def group_bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[
         case ApiKey.CONSUMER_GROUP_DESCRIBE:
             return [{"group_ids": [name, ""], "include_authorized_operations": True}]
         case _:
+            return share_bodies(api, name, topic_id)
+
+
+def share_bodies(api: ApiKey, name: str, topic_id: bytes) -> list[dict[str, Any]]:
+    """Requests about a share group, which is called as the topic."""
+    member = {"group_id": f"share-{name}", "member_id": "nobody"}
+    rows = [{"partition_index": index, "acknowledgement_batches": []} for index in (0, 7)]
+    session = member | {"topics": [{"topic_id": topic_id, "partitions": rows}]}
+    match api:
+        case ApiKey.SHARE_GROUP_HEARTBEAT:
+            return [member | {"member_epoch": 3}, member | {"member_epoch": 0, "subscribed_topic_names": [name]}]
+        case ApiKey.SHARE_GROUP_DESCRIBE:
+            return [{"group_ids": [name, ""], "include_authorized_operations": True}]
+        case ApiKey.SHARE_FETCH:
+            wish = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000, "max_records": 10, "batch_size": 10}
+            return [session | wish | {"share_session_epoch": epoch} for epoch in (9, 0, 1, -1)]
+        case ApiKey.SHARE_ACKNOWLEDGE:
+            return [session | {"share_session_epoch": epoch} for epoch in (0, 1, -1)]
+        case ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS:
+            topics = [{"topic_name": name, "partitions": [0, 7]}]
+            return [{"groups": [{"group_id": name, "topics": wanted} for wanted in (None, topics)]}]
+        case ApiKey.ALTER_SHARE_GROUP_OFFSETS:
+            return [{"group_id": name, "topics": [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]}]}]
+        case ApiKey.DELETE_SHARE_GROUP_OFFSETS:
+            return [{"group_id": name, "topics": [{"topic_name": name}]}]
+        case _:
             raise AssertionError(api)
 
 

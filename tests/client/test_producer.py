@@ -226,7 +226,7 @@ def test_a_producer_that_is_forgotten_delivers_before_the_interpreter_ends(penst
 
 
 def test_without_the_library_the_import_says_what_to_install():
-    script = "import sys; sys.modules['confluent_kafka'] = None; import penstock.client"
+    script = "import sys; sys.modules['confluent_kafka'] = None; from penstock.client import Queue, Producer"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "penstock.client needs confluent-kafka\n  pip install 'penstock[client]'" in ended.stderr

@@ -5,6 +5,8 @@ is committed goes to the in-sync set and nobody else; an unclean stop loses all 
 or twice. So if anyone in an in-sync set, or anyone eligible, is not in `complete`, a clean election could lose an acknowledged record.
 What leaders do here is what leaders may do: they commit only while the set has its least size, count those whom they have proposed, and
 make one proposal at a time.
+One topic is a queue: its partition and the one with its ledger are told of, catch up and fail each by itself, and yet must
+always have the same leader, who has everything of both.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +32,8 @@ from penstock.cluster.commands import (
     UnregisterNode,
 )
 from penstock.cluster.configuring import Change, ConfigureTopic
-from penstock.cluster.image import ClusterImage, PartitionState
+from penstock.cluster.image import ClusterImage, PartitionState, Topic
+from penstock.cluster.moving import has_everything_of_all, in_sync_in_all
 from penstock.cluster.replies import LeaderElected, Reply
 from penstock.errors import ErrorCode
 from penstock.vocabulary import NO_NODE, NodeId
@@ -42,7 +45,11 @@ FIRST = {  # name: replicas, min.insync.replicas, flush
     "lossy": ((2, 3, 1), 2, "os"),
     "loose": ((3, 1, 2), 1, "os"),
     "wide": ((4, 1, 2, 3), 3, "ack"),
+    "queue": ((1, 3, 2), 2, "ack"),
+    "lossy queue": ((2, 4, 3), 1, "os"),
 }
+QUEUES = {"ledger": "queue", "lossy ledger": "lossy queue"}
+PARTITIONS = (*FIRST, *QUEUES)
 
 
 # As often as they are named.
@@ -52,6 +59,14 @@ STEPS = (
     *("commit", "commit", "commit", "catch_up", "catch_up", "propose", "propose", "deliver", "deliver", "deliver"),
     *("change_in_sync", "change_in_sync", "change_in_sync", "elect", "reassign", "configure", "promise", "make_again", "fail_log"),
 )
+
+
+def as_topic(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+def have_everything(together: list[PartitionState]) -> set[int]:
+    return {n for n in together[0].replicas if has_everything_of_all(n, together)}
 
 
 class Outstanding(NamedTuple):
@@ -89,19 +104,21 @@ class World:
     # What may happen
 
     def make(self, name: str) -> None:
-        if name in self.scene.image.topics:
+        if self._topic(name) is not None:
             return
         replicas, min_insync, flush = FIRST[name]
         self._topics_made += 1
-        told = {"min.insync.replicas": str(min_insync), "flush": flush}
-        wish = NewTopic(name, topic_id(self._topics_made), -1, overrides=told, assignments=((0, replicas),))
-        self.known[name] = Known(set(replicas))
+        told = {"min.insync.replicas": str(min_insync), "flush": flush} | ({"queue.enabled": "true"} if name in QUEUES.values() else {})
+        wish = NewTopic(as_topic(name), topic_id(self._topics_made), -1, overrides=told, assignments=((0, replicas),))
+        made = [name, *(ledger for ledger, queue in QUEUES.items() if queue == name)]
+        self.known |= {each: Known(set(replicas)) for each in made}
         if code_of(self._submit(CreateTopics((wish,)))[0]) is not ErrorCode.NONE:
-            del self.known[name]
+            for each in made:
+                del self.known[each]
 
     def delete(self, name: str) -> None:
-        if name in self.scene.image.topics:
-            self._submit(DeleteTopic(self.scene.image.topics[name].topic_id))
+        if (topic := self._topic(name)) is not None:
+            self._submit(DeleteTopic(topic.topic_id))
 
     def bury(self, n: int) -> None:
         for deleted in list(self.scene.image.graveyard)[:1]:
@@ -140,17 +157,16 @@ class World:
         self.doubted.discard(n)
         self.back_in_doubt |= {n} if self.doubted else set()
         for name, known in self.known.items():
-            topic = self.scene.image.topics.get(name)
-            if topic is not None:
+            if (topic := self._topic(name)) is not None:
                 is_early = topic.overrides["flush"] == "os" or (n, self._life(n)) in known.early
-                self._lose(known, topic.partitions[0], n, is_lossy=not cleanly and is_early, new_disk=new_disk)
+                self._lose(known, self._together(name), n, is_lossy=not cleanly and is_early, new_disk=new_disk)
         self._submit(command)
 
     def commit(self, name: str) -> None:
         """The leader commits a record: from now on only those who count for it have everything."""
         if (state := self._state(name)) is None or state.leader == NO_NODE:
             return
-        known, least = self.known[name], int(self.scene.image.topics[name].overrides["min.insync.replicas"])
+        known, least = self.known[name], int(self._held(name).overrides["min.insync.replicas"])
         if len(state.in_sync) < min(least, len(state.replicas)):
             return
         outstanding = self._outstanding(name)
@@ -167,7 +183,7 @@ class World:
         """The leader wants in its set those of `members` who are there, and whom it saw catch up. The wish travels as long as it likes."""
         if (state := self._state(name)) is None or state.leader == NO_NODE or self._outstanding(name) is not None:
             return
-        known, topic = self.known[name], self.scene.image.topics[name]
+        known, topic = self.known[name], self._held(name)
         wanted = {state.leader: self.scene.epoch(state.leader)}
         wanted |= {n: self.scene.epoch(n) for n in state.in_sync if n in members}
         caught_up = self._caught_up(name, state)
@@ -183,7 +199,7 @@ class World:
         if state is None or state.leader == NO_NODE:
             return
         others = tuple((n, self.scene.epoch(n)) for n in state.in_sync if n != state.leader)
-        wish = InSyncWish(self.scene.image.topics[name].topic_id, 0, state.leader_epoch, state.partition_epoch, others)
+        wish = InSyncWish(self._held(name).topic_id, 0, state.leader_epoch, state.partition_epoch, others)
         (answer,) = self._submit(ChangeInSync(state.leader, self.scene.epoch(state.leader), (wish,)))
         if code_of(answer) is ErrorCode.NONE:
             self.known[name].complete.discard(state.leader)
@@ -195,22 +211,24 @@ class World:
             self._submit(self.wishes[which] if again_later else self.wishes.pop(which))
 
     def elect(self, name: str, kind: ElectionKind) -> None:
-        if name in self.scene.image.topics:
-            self._submit(ElectLeaders(kind, ((name, 0),)))
+        if (topic := self._topic(name)) is not None:
+            self._submit(ElectLeaders(kind, ((topic.name, 0),)))
 
     def reassign(self, name: str, replicas: tuple[int, ...] | None) -> None:
-        self._submit(ReassignPartitions((Reassignment(name, 0, replicas),)))  # type: ignore[arg-type]
+        self._submit(ReassignPartitions((Reassignment(self._name(name), 0, replicas),)))  # type: ignore[arg-type]
 
     def configure(self, name: str, min_insync: int) -> None:
-        self._submit(ConfigureTopic(name, (Change("min.insync.replicas", Operation.SET, str(min_insync)),)))
+        self._submit(ConfigureTopic(self._name(name), (Change("min.insync.replicas", Operation.SET, str(min_insync)),)))
 
     def promise(self, name: str, flush: str) -> None:
         """Whoever lives while the flush is not waited for may lose something by the end of that life, whatever is promised by then."""
-        if (topic := self.scene.image.topics.get(name)) is None:
+        if (topic := self._topic(name)) is None:
             return
         if topic.overrides["flush"] == "os":
             self.known[name].early |= {(n, self._life(n)) for n in NODES}
-        self._submit(ConfigureTopic(name, (Change("flush", Operation.SET, flush),)))
+            for ledger in [ledger for ledger, queue in QUEUES.items() if queue == name]:
+                self.known[ledger].early |= self.known[name].early
+        self._submit(ConfigureTopic(topic.name, (Change("flush", Operation.SET, flush),)))
 
     def change_disk(self, n: int) -> None:
         self.fence(n)
@@ -234,7 +252,7 @@ class World:
 
     def step(self, rng: Random) -> None:
         """Something of the above."""
-        name, n, flag = rng.choice(sorted(FIRST)), rng.choice(NODES), rng.random() < 0.5
+        name, n, flag = rng.choice(sorted(PARTITIONS)), rng.choice(NODES), rng.random() < 0.5
         some = tuple(rng.sample(NODES, rng.randint(1, len(NODES))))
         match rng.choice(STEPS):
             case "change_controller":
@@ -260,7 +278,7 @@ class World:
             case "promise":
                 self.promise(name, "ack" if flag else "os")
             case _:
-                self.make_again(name, n)
+                self.make_again(QUEUES.get(name, name), n)
 
     # What follows
 
@@ -278,17 +296,24 @@ class World:
         for answer in answers:
             if isinstance(answer, LeaderElected) and answer.may_have_lost:
                 assert isinstance(command, ElectLeaders) and command.kind is ElectionKind.UNCLEAN
-                self.known[answer.topic].complete = {answer.leader}  # What it has is the truth from now on.
-                self.known[answer.topic].caught_up = {}
+                self._believe(before, answer)
         self._look(before)
         return answers
 
-    def _lose(self, known: Known, state: PartitionState, n: int, *, is_lossy: bool, new_disk: bool) -> None:
-        is_last = {*state.in_sync, *state.eligible} == {n}
+    def _believe(self, before: dict[str, PartitionState], answer: LeaderElected) -> None:
+        """What the new leader has is the truth from now on. Of a pair it may have everything of one."""
+        for name, state in self._states().items():
+            held = before[name]
+            if self._name(QUEUES.get(name, name)) == answer.topic and state.leader not in (*held.in_sync, *held.eligible):
+                self.known[name].complete = {answer.leader}
+                self.known[name].caught_up = {}
+
+    def _lose(self, known: Known, together: list[PartitionState], n: int, *, is_lossy: bool, new_disk: bool) -> None:
+        is_last = have_everything(together) == {n}
         if new_disk or (is_lossy and not is_last):
             known.complete.discard(n)
-        elif is_lossy:  # Nobody else could help: what it still has is the truth.
-            known.complete = {n}
+        elif is_lossy:  # Nobody else could help: what it still has is the truth, and no more than others have who had everything.
+            known.complete.add(n)
 
     def _caught_up(self, name: str, state: PartitionState) -> dict[int, int]:
         """What the leader knows by itself: a new one, or a new life of it, has seen nobody yet."""
@@ -305,12 +330,33 @@ class World:
             return None
         return found if found.command.node_epoch == self.scene.epoch(found.command.node_id) else None
 
+    def _topic(self, name: str) -> Topic | None:
+        image = self.scene.image
+        if name in QUEUES:
+            queue = image.topics.get(as_topic(QUEUES[name]))
+            return None if queue is None else image.companion_of(queue.topic_id)
+        return image.topics.get(as_topic(name))
+
+    def _held(self, name: str) -> Topic:
+        topic = self._topic(name)
+        assert topic is not None
+        return topic
+
+    def _name(self, name: str) -> str:
+        topic = self._topic(name)
+        return as_topic(name) if topic is None else topic.name
+
     def _state(self, name: str) -> PartitionState | None:
-        topic = self.scene.image.topics.get(name)
+        topic = self._topic(name)
         return None if topic is None else topic.partitions[0]
 
     def _states(self) -> dict[str, PartitionState]:
-        return {name: topic.partitions[0] for name, topic in self.scene.image.topics.items()}
+        states = {name: state for name in PARTITIONS if (state := self._state(name)) is not None}
+        assert len(states) == len(self.scene.image.topics), "every queue has its ledger, and nothing else has one"
+        return states
+
+    def _together(self, name: str) -> list[PartitionState]:
+        return [topic.partitions[0] for topic in self.scene.image.together(self._held(name))]
 
     # What must hold
 
@@ -341,14 +387,27 @@ class World:
         assert state.leader == NO_NODE or state.leader in state.in_sync, f"{name}: {state}"
         assert set(state.in_sync) <= set(state.replicas) and set(state.eligible) <= set(state.replicas), f"{name}: {state}"
         assert not set(state.in_sync) & set(state.eligible), f"{name}: {state}"
-        least = min(int(self.scene.image.topics[name].overrides["min.insync.replicas"]), len(state.replicas))
-        assert not state.eligible or len(state.in_sync) < least, f"{name}: eligible though records are committed without them: {state}"
+        least = min(int(self._held(name).overrides["min.insync.replicas"]), len(state.replicas))
+        can_commit = state.leader != NO_NODE and len(state.in_sync) >= least
+        assert not state.eligible or not can_commit, f"{name}: eligible though records are committed without them: {state}"
         assert {*state.in_sync, *state.eligible} <= known.complete, f"{name}: only {known.complete} have everything: {state}"
         assert known.leaders.setdefault(state.leader_epoch, state.leader) == state.leader, f"{name}: two leaders in one epoch: {state}"
-        live = [n for n in (*state.in_sync, *state.eligible) if nodes[n].is_live]
-        assert state.leader in live or not live, f"{name}: {live} could lead: {state}"
+        together = self._together(name)
+        live = [n for n in sorted(have_everything(together)) if nodes[n].is_live]
+        assert state.leader in live or not live, f"{name}: {live} could lead: {together}"
         fenced = [n for n in state.in_sync if nodes[n].is_fenced]
-        assert set(fenced) <= self.back_in_doubt or len(state.in_sync) == 1, f"{name}: in sync with a fenced node: {state}"
+        is_alone = 1 in (len(state.in_sync), len(in_sync_in_all(together)))
+        assert set(fenced) <= self.back_in_doubt or is_alone, f"{name}: in sync with a fenced node: {together}"
+        self._check_pair(name, together)
+
+    def _check_pair(self, name: str, together: list[PartitionState]) -> None:
+        """One thing with two logs: whoever leads one leads the other, and may."""
+        first, *others = together
+        for other in others:
+            assert other.leader == first.leader, f"{name}: two leaders: {together}"
+            assert first.leader == NO_NODE or first.leader in in_sync_in_all(together), f"{name}: led without everything: {together}"
+            places = (other.replicas, other.adding, other.removing)
+            assert places == (first.replicas, first.adding, first.removing), f"{name}: in different places: {together}"
 
     def check_image(self) -> None:
         """A snapshot says the same, what is reckoned along the way is what can be reckoned from nothing, and what is owed can be paid."""

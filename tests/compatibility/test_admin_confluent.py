@@ -50,6 +50,22 @@ def test_settings_of_a_topic_are_told_and_changed(broker: Broker) -> None:
     until(lambda: described(broker, ConfigResource.Type.TOPIC, topic)["cleanup.policy"].value == "delete")
 
 
+def test_settings_of_a_group_are_told_and_changed(broker: Broker) -> None:
+    group, lock = unique("group"), "share.record.lock.duration.ms"
+    before = described(broker, ConfigResource.Type.GROUP, group)
+    assert before[lock].value == "30000"
+    change(broker, ConfigResource.Type.GROUP, group, (lock, "20000", SET), ("consumer.session.timeout.ms", "50000", SET))
+    until(lambda: described(broker, ConfigResource.Type.GROUP, group)[lock].value == "20000")
+    after = described(broker, ConfigResource.Type.GROUP, group)
+    assert after[lock].source == ConfigSource.GROUP_CONFIG.value
+    assert after["consumer.session.timeout.ms"].value == "50000"
+    with pytest.raises(KafkaException) as failure:
+        change(broker, ConfigResource.Type.GROUP, group, (lock, "1", SET))
+    assert refusal(failure) == KafkaError.INVALID_CONFIG
+    change(broker, ConfigResource.Type.GROUP, group, (lock, None, DELETE), ("consumer.session.timeout.ms", None, DELETE))
+    until(lambda: described(broker, ConfigResource.Type.GROUP, group)[lock].value == "30000")
+
+
 def test_a_change_that_is_only_tried_changes_nothing(broker: Broker) -> None:
     topic = make_topic(broker.bootstrap, unique("tried"))
     change(broker, ConfigResource.Type.TOPIC, topic, ("retention.ms", "1000", SET), validate_only=True)

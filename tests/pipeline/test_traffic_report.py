@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 from pipeline.traffic_example import START, WINDOW_S, findings
 
+from penstock.pipeline.reports.plots import Curve, bars, curves
 from penstock.pipeline.traffic.findings import LagRow, WindowRow, topic_findings
 from penstock.pipeline.traffic.page import page
-from penstock.pipeline.traffic.plots import Curve, bars, curves
 from penstock.pipeline.traffic.skew import judge
 
 

@@ -13,6 +13,7 @@ from system import librdkafka
 from system.clusters import BROKER, CONTROLLER, Cluster, Member, until
 from system.diary import check, writing
 
+from penstock.cluster.topic_names import COMPANION_PREFIX
 from penstock.wire.api_keys import ApiKey
 
 pytestmark = pytest.mark.paired
@@ -68,6 +69,27 @@ def test_a_group_outlives_the_node_of_its_coordinator(cluster: Cluster) -> None:
         read = set().union(*(worker.places() for worker in workers))
         assert set(diary.acknowledged) <= read, "acknowledged records were never read"
         assert all(not worker.told("failed") for worker in workers)
+
+
+def test_a_queue_and_its_ledger_get_one_new_leader(cluster: Cluster) -> None:
+    topic = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("queue"), 2, **SAFE, queue_enabled="true")
+    ledger = COMPANION_PREFIX + cluster.view().topic_ids[topic].hex()
+    cluster.wait_until_full(topic, ledger)
+    leader = cluster.leader_of(topic)
+    with writing(cluster.bootstrap, topic, 2, writer="w", is_idempotent=True, per_second=200) as diary:
+        leader.kill()
+
+        def is_led_by_another() -> bool:
+            view = cluster.view().topics
+            leaders = [(view[topic][index].leader, view[ledger][index].leader) for index in range(2)]
+            return all(one == other and one not in (-1, leader.node_id) for one, other in leaders)
+
+        until(is_led_by_another, "one other node leads each partition and its ledger")
+        told = len(diary.answered_at)
+        until(lambda: len(diary.answered_at) > told, "they take records")
+        leader.start()
+        cluster.wait_until_full(topic, ledger)
+    assert check(cluster.bootstrap, diary) == diary.sent
 
 
 def coordinator_of(cluster: Cluster, group: str) -> Member:

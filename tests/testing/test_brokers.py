@@ -288,3 +288,25 @@ def test_what_it_says_can_be_read():
     with broker() as node:
         assert "Traceback" not in node.said()
     assert "SIGTERM: stopping" in node.said()
+
+
+def test_it_has_an_http_port_and_makes_queues_for_the_asking():
+    with broker() as node:
+        first, second = node.queue(lease=5), node.queue()
+        assert first.name != second.name
+        first.send("hello")
+        (message,) = first.receive(1)
+        message.ack()
+        assert second.receive(1, wait=0) == []
+
+
+def test_the_one_for_asyncio_makes_queues_for_asyncio():
+    async def scenario() -> None:
+        async with async_broker() as node, await node.queue() as queue:
+            await queue.send("hello")
+            async for message in queue.messages(idle=SECONDS_MAX):
+                async with message:
+                    assert message.text == "hello"
+                break
+
+    asyncio.run(scenario())

@@ -11,7 +11,7 @@ import pytest
 from quick_cc import quick_cc
 
 ROOT = Path(__file__).parents[2]
-COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows"}
+COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows", "_messages"}
 
 
 @pytest.fixture

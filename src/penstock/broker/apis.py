@@ -16,6 +16,7 @@ from penstock.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from penstock.broker.handlers.add_raft_voter import add_raft_voter
 from penstock.broker.handlers.alter_configs import alter_configs
 from penstock.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
+from penstock.broker.handlers.alter_share_group_offsets import alter_share_group_offsets
 from penstock.broker.handlers.api_versions import api_versions
 from penstock.broker.handlers.consumer_group_describe import consumer_group_describe
 from penstock.broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat
@@ -23,6 +24,7 @@ from penstock.broker.handlers.create_partitions import create_partitions
 from penstock.broker.handlers.create_topics import create_topics
 from penstock.broker.handlers.delete_groups import delete_groups
 from penstock.broker.handlers.delete_records import delete_records
+from penstock.broker.handlers.delete_share_group_offsets import delete_share_group_offsets
 from penstock.broker.handlers.delete_topics import delete_topics
 from penstock.broker.handlers.describe_cluster import describe_cluster
 from penstock.broker.handlers.describe_configs import describe_configs
@@ -30,6 +32,7 @@ from penstock.broker.handlers.describe_groups import describe_groups
 from penstock.broker.handlers.describe_log_dirs import describe_log_dirs
 from penstock.broker.handlers.describe_producers import describe_producers
 from penstock.broker.handlers.describe_quorum import describe_quorum
+from penstock.broker.handlers.describe_share_group_offsets import describe_share_group_offsets
 from penstock.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from penstock.broker.handlers.describe_transactions import describe_transactions
 from penstock.broker.handlers.elect_leaders import elect_leaders
@@ -53,6 +56,10 @@ from penstock.broker.handlers.offset_fetch import offset_fetch
 from penstock.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from penstock.broker.handlers.produce import produce
 from penstock.broker.handlers.remove_raft_voter import remove_raft_voter
+from penstock.broker.handlers.share_acknowledge import share_acknowledge
+from penstock.broker.handlers.share_fetch import share_fetch
+from penstock.broker.handlers.share_group_describe import share_group_describe
+from penstock.broker.handlers.share_group_heartbeat import share_group_heartbeat
 from penstock.broker.handlers.single_produce import produce_single
 from penstock.broker.handlers.sync_group import sync_group
 from penstock.broker.handlers.txn_offset_commit import txn_offset_commit
@@ -128,10 +135,17 @@ API_TABLE = (
     Api(ApiKey.LIST_TRANSACTIONS, 0, 2, Manner.IN_TURN, list_transactions),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, Manner.DIRECT, consumer_group_heartbeat),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, Manner.IN_TURN, consumer_group_describe),
+    Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, Manner.DIRECT, share_group_heartbeat),
+    Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, Manner.IN_TURN, share_group_describe),
+    Api(ApiKey.SHARE_FETCH, 1, 2, Manner.DIRECT, share_fetch),
+    Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, Manner.IN_TURN, share_acknowledge),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, Manner.IN_TURN, list_config_resources),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, Manner.IN_TURN, describe_topic_partitions),
     Api(ApiKey.ADD_RAFT_VOTER, 0, 1, Manner.IN_TURN, add_raft_voter),
     Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, Manner.IN_TURN, remove_raft_voter),
+    Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, Manner.IN_TURN, describe_share_group_offsets),
+    Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, Manner.IN_TURN, alter_share_group_offsets),
+    Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, Manner.IN_TURN, delete_share_group_offsets),
 )
 
 

@@ -66,8 +66,8 @@ class Assignments:
             return
         node, image = self._node, self._node.image
         match record:
-            case records.TopicCreated() | records.PartitionsAdded():
-                topic = image.topics_by_id[record.topic_id]
+            case records.TopicCreated() | records.PartitionsAdded() | records.CompanionMade():
+                topic = image.topics_by_id[record.companion_id if isinstance(record, records.CompanionMade) else record.topic_id]
                 self._names[topic.topic_id] = topic.name
                 await self._open([(topic, index) for index in range(len(topic.partitions))], is_clean=True)
                 node.topic_pieces.forget(topic.name)  # Clients are told of partitions when they can be used.
@@ -82,7 +82,7 @@ class Assignments:
             case records.PartitionsChanged():
                 for change in record.changes:
                     self._changed(image.topics_by_id[change.topic_id], change.partition)
-            case records.ClusterFormed() | records.TopicBuried() | records.ProducerBlockTaken():
+            case records.ClusterFormed() | records.TopicBuried() | records.ProducerBlockTaken() | records.GroupConfigured():
                 pass
             case _:
                 node.topic_pieces.forget_all()  # A node came or went: it stands in the rows of every partition that it has.
@@ -223,6 +223,7 @@ class Assignments:
         node.flusher.request(partition)  # What it took as a follower may not be flushed.
         node.groups.partition_led(partition)
         node.transactions.partition_led(partition)
+        node.ledgers.partition_led(partition)
         if partition.log.failure is not None:  # Then another had better lead.
             node.carry_out(partition, partition.failed(partition.log.failure, now))
 
@@ -263,6 +264,7 @@ class Assignments:
         node = self._node
         node.groups.partition_left(partition)
         node.transactions.partition_left(partition)
+        node.ledgers.partition_left(partition)
         effects = partition.leader.step(Resigned(NOT_LEADING), node.env.now())
         partition.follow(partition.epoch)
         node.carry_out(partition, effects, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -294,6 +296,7 @@ class Assignments:
         node.topic_pieces.forget(partition.topic)
         node.groups.partition_left(partition)
         node.transactions.partition_left(partition)
+        node.ledgers.partition_left(partition)
         node.replica_fetching.leave(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.log.abandon()

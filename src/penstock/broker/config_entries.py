@@ -1,4 +1,4 @@
-"""What every setting of a topic or a node is now, and where that comes from: for all who describe it.
+"""What every setting of a topic, a node or a group is now, and where that comes from: for all who describe it.
 
 A value has layers; the first that speaks holds, and all are its synonyms (KIP-226): the topic's own override, what this node was told
 while it ran, what every node was told, what the node was started with, the default. A node setting that was given its default at start
@@ -9,7 +9,20 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.cluster.records import EVERY_NODE
-from penstock.settings import DYNAMIC_SETTINGS, INT_MAX, NODE_SETTINGS, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, Setting, TopicConfig
+from penstock.settings import (
+    DYNAMIC_SETTINGS,
+    GROUP_SETTINGS,
+    INHERITED_SETTINGS,
+    INT_MAX,
+    NODE_SETTINGS,
+    TOPIC_PREFIX,
+    TOPIC_SETTINGS,
+    GroupConfig,
+    NodeSettings,
+    Setting,
+    TopicConfig,
+)
+from penstock.settings.group import node_setting_behind
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import ConfigType, Source
 
@@ -65,7 +78,7 @@ def node_entries(node: "Node") -> list[ConfigEntry]:
     """Of this node: all that it was started with, and all that its topics start from."""
     below = _node_layers(node)
     own = [(name, setting, _NODE_DEFAULTS[name]) for name, setting in NODE_SETTINGS.items()]
-    inherited = [(TOPIC_PREFIX + name, setting, _TOPIC_DEFAULTS[name]) for name, setting in TOPIC_SETTINGS.items()]
+    inherited = [(name, setting, _TOPIC_DEFAULTS[setting.name]) for name, setting in INHERITED_SETTINGS.items()]
     entries = []
     for name, setting, default in own + inherited:
         layers = (*_layers(name, setting, below), Layer(name, default, Source.DEFAULT))
@@ -77,6 +90,19 @@ def every_node_entries(node: "Node") -> list[ConfigEntry]:
     """What every node was told while it ran."""
     told = node.image.node_overrides.get(EVERY_NODE, {})
     return [ConfigEntry(name, (Layer(name, value, Source.EVERY_NODE),), DYNAMIC_SETTINGS.get(name)) for name, value in told.items()]
+
+
+def group_entries(node: "Node", group: str) -> list[ConfigEntry]:
+    """Of a group, whether it is there or not: what it was told, then what the nodes have for all groups."""
+    told, below = node.image.group_configs.get(group, {}), _node_layers(node)
+    entries = []
+    for name, setting in GROUP_SETTINGS.items():
+        layers = _layers(name, setting, [(told, Source.GROUP)])
+        behind = node_setting_behind(name)
+        layers += _layers(behind, setting, below) if behind is not None else []
+        entries.append(ConfigEntry(name, (*layers, Layer(name, _GROUP_DEFAULTS[name], Source.DEFAULT)), setting))
+    kept = [name for name in told if name not in GROUP_SETTINGS]
+    return entries + [ConfigEntry(name, (Layer(name, told[name], Source.GROUP),), None) for name in kept]
 
 
 def _node_layers(node: "Node") -> list[Values]:
@@ -107,4 +133,4 @@ def _type_of(setting: Setting) -> ConfigType:
     return ConfigType.LIST if setting.is_list else ConfigType.STRING
 
 
-_NODE_DEFAULTS, _TOPIC_DEFAULTS = NodeSettings().as_texts(), TopicConfig().as_texts()
+_NODE_DEFAULTS, _TOPIC_DEFAULTS, _GROUP_DEFAULTS = NodeSettings().as_texts(), TopicConfig().as_texts(), GroupConfig().as_texts()

@@ -1,4 +1,4 @@
-"""What a config request is about: the topic or node that a resource's type and name stand for."""
+"""What a config request is about: the topic, node or group that a resource's type and name stand for."""
 
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,12 @@ def configured_node(node: "Node", name: str) -> NodeId:
     if name != str(node.settings.node_id):
         raise Refusal(ErrorCode.INVALID_REQUEST, f"this is node {node.settings.node_id}, not {name!r}; an empty name stands for every node")
     return NodeId(node.settings.node_id)
+
+
+def configured_group(name: str) -> str:
+    if not name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "name a group: what holds for all of them are settings of nodes")
+    return name
 
 
 def not_configurable(resource_type: int) -> Refusal:

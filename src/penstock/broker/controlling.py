@@ -137,7 +137,7 @@ class Controlling:
             return False
         able = {other for other in image.live_brokers() if other != node_id and not image.nodes[other].is_stopping}
         leads = any(
-            state.leader == node_id and not able.isdisjoint(state.in_sync) for topic in image.topics.values() for state in topic.partitions
+            state.leader == node_id and not able.isdisjoint(image.in_sync(topic, index)) for topic, index, state in image.each_partition()
         )
         if not leads:
             self._handed_over_at[node_id] = image.version

@@ -60,6 +60,10 @@ class ReplayedState(Protocol[C_contra, R]):
 
     def lapse(self, now: Instant, wall_ms: int) -> Decision[R]: ...
 
+
+class SnapshottedState(ReplayedState[C_contra, R], Protocol[C_contra, R]):
+    """One whose loading is sped up by a file beside its log (coordinators.py)."""
+
     def snapshot_pieces(self) -> Iterable[Sequence[R]]:
         """Records that replay into this state, one for each key. Between the pieces anything may be replayed."""
 
@@ -174,7 +178,7 @@ class Coordinator(Generic[S, C, R]):
             asker.refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator failed")
             self._reload("the coordinator is loaded again")
             return True
-        self.set_timer()
+        self.set_timer(TIMER_SECONDS_MIN if is_stored else OWED_SECONDS)  # What lapses now could not be stored either.
         return is_stored
 
     def _store(self, state: S, decision: Decision[R], wall_ms: int) -> bool:
@@ -259,7 +263,7 @@ class Coordinator(Generic[S, C, R]):
 
     # Time
 
-    def set_timer(self) -> None:
+    def set_timer(self, seconds_min: float = TIMER_SECONDS_MIN) -> None:
         """A timer that stands too early is left alone: heartbeats push time-outs back all day, and it finds nothing to do."""
         due = None if self.state is None else self.state.due()
         if due is None:
@@ -269,8 +273,15 @@ class Coordinator(Generic[S, C, R]):
             if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        soonest = self._node.env.now() + TIMER_SECONDS_MIN
+        soonest = self._node.env.now() + seconds_min
         self._timer = asyncio.get_running_loop().call_at(max(due, soonest), self._time_came)
+
+    def catch_up(self) -> None:
+        """Lets lapse what should have by now, for whom it matters at once: timers are late by a moment."""
+        due = None if self.state is None else self.state.due()
+        if due is not None and due <= self._node.env.now():
+            self._cancel_timer()
+            self._time_came()
 
     def _time_came(self) -> None:
         self._timer = None

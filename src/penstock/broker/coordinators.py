@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from penstock.broker import coordinator_snapshots
-from penstock.broker.coordinator import Coordinator, Kind, ReplayedState
+from penstock.broker.coordinator import Coordinator, Kind, SnapshottedState
 from penstock.broker.coordinator_loading import load
 from penstock.broker.coordinator_snapshots import Mark, NotKept
 from penstock.broker.patience import Patience
@@ -40,7 +40,7 @@ PREPARING_SECONDS = 1.0  # Clients ask again, and what they asked behind this mu
 
 _HASHES_MAX = 10_000
 
-S = TypeVar("S", bound=ReplayedState[Any, Any])
+S = TypeVar("S", bound=SnapshottedState[Any, Any])
 C = TypeVar("C")
 R = TypeVar("R")
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock.broker.patience import Patience
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.groups.consumer.matches import Matches
 from penstock.groups.consumer.topics import TopicShape
 from penstock.vocabulary import TopicId
@@ -52,5 +52,5 @@ class NodeTopics:
     def _renewed(self) -> Matches:
         if self._is_stale:
             self._is_stale = False
-            self._matches.renew(name for name in self._node.image.topics if name not in INTERNAL_TOPICS)
+            self._matches.renew(name for name in self._node.image.topics if not is_internal(name))
         return self._matches

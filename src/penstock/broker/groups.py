@@ -36,6 +36,7 @@ SHARE_OF_MEMORY = 8  # What groups may take: an eighth.
 SEGMENT_BYTES = 100 * MIB  # As Kafka's for this topic: compaction and loading go by the segment.
 OVERRIDES = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(SEGMENT_BYTES)}
 
+Added = tuple[tuple[TopicId, str, tuple[int, ...]], ...]  # Topic id, topic, partitions.
 GroupsPartition = Coordinator[GroupCoordinator, Command, Record]
 
 
@@ -55,7 +56,8 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         self._deleted: dict[TopicId, str] = {}  # Topics whose offsets are still to be forgotten.
 
     def _new_state(self) -> GroupCoordinator:
-        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes, self._topics)
+        configs = self._node.shares.configs
+        return GroupCoordinator(GroupSettings.of(self._node.settings), self._free_bytes, self._topics, configs.config_of)
 
     def settings_changed(self) -> None:
         """The node's settings were changed while it runs."""
@@ -98,15 +100,18 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
 
     async def delete(self, group: str) -> ErrorCode:
         """Deletes a group without members, in pieces; nobody can join it meanwhile. Raises Refusal where no coordinator answers."""
-        is_begun = False
+        is_begun = has_forgotten = False
         while True:
-            reply = await self.find(group).ask(lambda asker: commands.DeleteGroup(token=asker, group=group))
+            reply = await self.find(group).ask(partial(_deletion, group, has_forgotten))
             code: ErrorCode = reply.error
             if is_begun and code is ErrorCode.GROUP_ID_NOT_FOUND:
                 return ErrorCode.NONE  # Somebody else has deleted the rest.
             if code is not ErrorCode.NONE or reply.is_over:
                 return code
             is_begun = True
+            if reply.ledgers is not None:
+                await self._node.shares.forget_all(group, reply.ledgers)
+                has_forgotten = True
 
     def loaded(self, coordinator: GroupsPartition, topics: frozenset[str]) -> None:
         """A topic may have been deleted, and the power gone before its offsets were; or nobody coordinated then. By now there may be
@@ -176,6 +181,15 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         text = drawn.hex()
         uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
         return f"{instance_id or client_id or 'member'}-{uuid}"
+
+
+def changing_ledgers(group: str, asker: Asker, *, added: Added = (), dropped: tuple[TopicId, ...] = ()) -> Command:
+    """Without a change: what ledgers a share group without members has."""
+    return commands.ChangeLedgers(token=asker, group=group, added=added, dropped=dropped)
+
+
+def _deletion(group: str, has_forgotten_ledgers: bool, asker: Asker) -> Command:
+    return commands.DeleteGroup(token=asker, group=group, has_forgotten_ledgers=has_forgotten_ledgers)
 
 
 def _is_taken(pattern: str) -> bool:

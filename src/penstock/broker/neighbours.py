@@ -48,6 +48,8 @@ class Neighbours:
         self.door.told[Kind.RAFT] = lambda sender, body: node.quorum.received(read_message(body))
         self.door.told[Kind.REACHED] = node.replica_serving.reached
         self.door.told[Kind.LISTENS_AT] = self._announced_itself
+        self.door.told[Kind.QUEUE_CALL_OVER] = node.queues.answering.over
+        self.door.asked[Kind.QUEUE_CALL] = node.queues.answering.asked
         self.door.asked[Kind.REPLICA_FETCH] = node.replica_serving.asked
         self.door.asked[Kind.SUBMIT] = node.forwarding.asked
         self.door.asked[Kind.HEARTBEAT] = node.membership.controlling.asked

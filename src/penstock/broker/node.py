@@ -36,15 +36,19 @@ from penstock.broker.metrics import Metrics
 from penstock.broker.neighbours import Neighbours
 from penstock.broker.partitions import Partitions
 from penstock.broker.producer_ids import ProducerIds
+from penstock.broker.queues.facade import Queues
+from penstock.broker.queues.ledgers import Ledgers
 from penstock.broker.quorum import Quorum
 from penstock.broker.quorum_opening import options_from, replica_of
 from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.reporting import Reporter
+from penstock.broker.sending_soon import SendingSoon
+from penstock.broker.shares.shares import Shares
 from penstock.broker.together import together
 from penstock.broker.transactions import Transactions
 from penstock.cluster import records
-from penstock.cluster.commands import AddPartitions, Command, CreateTopics, RegisterNode, TakeProducerBlock, UnfenceNode
+from penstock.cluster.commands import AddPartitions, Command, CreateTopics, MakeCompanion, RegisterNode, TakeProducerBlock, UnfenceNode
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.promises import flush_defaults
@@ -91,6 +95,9 @@ class Node:
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.marker_writing = MarkerWriting(self)
+        self.ledgers = Ledgers(self)
+        self.queues = Queues(self)
+        self.shares = Shares(self)
         self.group_lags = GroupLags(self)
         self.assignments = Assignments(self)
         self.in_sync_changes = InSyncChanges(self)
@@ -115,7 +122,7 @@ class Node:
         self._housekeeper = Housekeeper(self)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._sending: dict[Connection, None] = {}
+        self.send_soon = SendingSoon()
         self._reporter = Reporter(env)
         self._taking_back: asyncio.TimerHandle | None = None
         self._servers: list[asyncio.Server] = []
@@ -159,6 +166,7 @@ class Node:
         self.spawn(self._housekeeper.look_after_followers())
         self.spawn(self.cleaner.look_after_compacted_logs())
         self.spawn(look_after_snapshots([self.groups, self.transactions]))
+        self.spawn(self.ledgers.look_after())
         self._health = Health(not self.is_broker, "not listening" if self.is_broker else "ready")
 
     async def _take_directory(self) -> Identity:
@@ -229,13 +237,16 @@ class Node:
         if self._is_recovered and not self.stopped.done():
             await self.membership.leave()
         self._health = Health(False, "stopping")
+        self.ledgers.send_waiting_away()
         for server in self._servers:
             server.close()
+        self.shares.sessions.forget_all()
         await self._part_with_clients()
         await self._end_tasks()
         await self.flusher.flush(list(self.partitions))
         await self.groups.stop()
         await self.transactions.stop()
+        self.ledgers.stop()
         await self.flusher.stop()
         whole = [partition for partition in self.partitions if partition.log.failure is None and not partition.log.owner_is_void]
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
@@ -345,7 +356,7 @@ class Node:
 
     async def submit(self, command: Command) -> tuple[Reply, ...]:
         """Has the controller decide, wherever it is, and waits until the decision holds here. Raises Refusal."""
-        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions):
+        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions | MakeCompanion):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new partitions (disk.free.bytes.min)")
         if self.stopped.done():
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"this node cannot go on: {self.stopped.result()}")
@@ -459,6 +470,7 @@ class Node:
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+        self.shares.sessions.connection_closed(connection)
         if not self.connections:
             self._all_gone.set()
 
@@ -476,21 +488,6 @@ class Node:
         self._taking_back = None
         for connection in list(self.connections):
             connection.let_buffer_go()
-
-    def send_soon(self, connection: Connection) -> None:
-        """Replies that become ready in one turn of the loop leave in one write per connection."""
-        if not self._sending:
-            asyncio.get_running_loop().call_soon(self._send_all)
-        self._sending[connection] = None
-
-    def _send_all(self) -> None:
-        sending, self._sending = self._sending, {}
-        for connection in sending:
-            try:
-                connection.send_ready()
-            except Exception:
-                log.exception("a reply could not be written")
-                connection.close()  # The others' replies leave all the same.
 
 
 def _nobody_hears(to: NodeId, message: Message) -> None:

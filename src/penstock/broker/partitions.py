@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from penstock.cluster.image import Topic
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.env import Env
 from penstock.errors import Refusal
 from penstock.log.compacted_log import CompactedLog
@@ -75,8 +75,8 @@ class Partitions:
             replay_control=partial(producers.replay_stored, wall_ms=self._env.wall_ms()),
             epoch_max=topic.partitions[index].leader_epoch,
         )
-        is_internal = topic.name in INTERNAL_TOPICS
-        return Partition(topic.name, topic.topic_id, index, log=log, producers=producers, config=config, is_internal=is_internal)
+        is_own = is_internal(topic.name)
+        return Partition(topic.name, topic.topic_id, index, log=log, producers=producers, config=config, is_internal=is_own)
 
     def serve(self, partition: Partition) -> None:
         held = self.by_name.setdefault(partition.topic, {})

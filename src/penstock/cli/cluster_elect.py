@@ -11,6 +11,7 @@ from penstock.cli.faults import Fault
 from penstock.cli.names import topic_names
 from penstock.cli.tables import print_table
 from penstock.cli.talking import talk
+from penstock.cluster.topic_names import is_companion
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.cluster import PartitionDescription
@@ -65,13 +66,18 @@ def _chosen(
     states = dict(found)
     if topic is not None and not states:
         raise Fault(f"there is no topic {topic!r}")
-    named = [TopicPartition(topic, index) for index in partitions] if topic is not None and partitions else list(states)
+    named = [TopicPartition(topic, index) for index in partitions] if topic is not None and partitions else _by_themselves(states)
     if kind == "preferred":
         return named
     leaderless = [where for where in named if where in states and states[where].leader == NO_LEADER]
     if not leaderless:
         raise Fault("each of these partitions has a leader", "an unclean election is for those that have none")
     return leaderless
+
+
+def _by_themselves(found: Mapping[TopicPartition, PartitionDescription]) -> list[TopicPartition]:
+    """Ledgers of queues go with their queues."""
+    return [where for where in found if not is_companion(where.topic)]
 
 
 def _print(outcomes: Mapping[TopicPartition, Outcome], states: Mapping[TopicPartition, PartitionDescription]) -> int:

@@ -11,6 +11,7 @@ from penstock.cli.faults import Fault
 from penstock.cli.names import topic_names
 from penstock.cli.reassignment_plans import Plan, changed, read_plan, spell_plan, spread
 from penstock.cli.talking import talk
+from penstock.cluster.topic_names import is_companion
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.cluster import TopicDescription
@@ -96,6 +97,8 @@ def _numbers(text: str) -> list[int]:
 
 async def _cancel(client: Client, picture: Picture, given: Plan | None, topics: tuple[str, ...], *, execute: bool) -> None:
     def is_meant(where: TopicPartition) -> bool:
+        if is_companion(where.topic):
+            return False  # It goes with its queue.
         return where in given if given is not None else not topics or where.topic in topics
 
     moving = {where: each for where, each in picture.moving.items() if is_meant(where)}

@@ -12,9 +12,9 @@ from penstock.broker.lag import Lag, Span, lag_of, next_unread
 from penstock.errors import ErrorCode, MalformedInput
 from penstock.peers.client import Client
 from penstock.peers.configs import Configured
+from penstock.peers.described_groups import DescribedGroup
 from penstock.peers.failures import PeerFailure
 from penstock.peers.fetching import FetchLimits, whole_batches
-from penstock.peers.groups import DescribedGroup
 from penstock.peers.offsets import EARLIEST, LATEST
 from penstock.peers.topics import NO_LEADER
 from penstock.vocabulary import TopicPartition

@@ -10,18 +10,20 @@ from penstock.cli.faults import Fault
 from penstock.cli.group_lag import LagRow, lag_rows
 from penstock.cli.names import group_names
 from penstock.cli.reset_offsets import reset_offsets
+from penstock.cli.share_groups import ShareRow, as_cells, row_as_json, share_rows, total
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import bootstrap_option, json_option, talk
 from penstock.cli.times import spoken
 from penstock.peers.client import Client
-from penstock.peers.groups import DescribedGroup, ListedGroup, Member
+from penstock.peers.described_groups import DescribedGroup, ListedGroup, Member
+from penstock.peers.share_groups import SHARE
 
 PAST_END = "past the end"
 
 
 @click.group()
 def groups() -> None:
-    """Look at consumer groups and how far they are behind; set where they read on; delete them.
+    """Look at consumer groups and share groups, and how far they are behind; set where they read on; delete them.
 
     \b
       penstock groups list
@@ -71,16 +73,21 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
     The first line tells the protocol (classic, or consumer where the node shares partitions out), the assignor and the epoch; while
     partitions are still to be shared out anew for that epoch, also the one that they were shared out for.
     "past the end" stands where the group committed an offset that the partition does not reach.
+    Of a share group START is the first record that is not done, and LAG how many are not, whoever has them.
     """
 
-    async def conversation(client: Client) -> tuple[DescribedGroup, list[LagRow]]:
+    async def conversation(client: Client) -> tuple[DescribedGroup, list[LagRow], list[ShareRow]]:
         described = await client.describe_group(group)
-        return described, await lag_rows(client, described)
+        if described.protocol == SHARE:
+            return described, [], await share_rows(client, described)
+        return described, await lag_rows(client, described), []
 
-    described, rows = talk(bootstrap, conversation)
+    described, rows, shared = talk(bootstrap, conversation)
+    if described.protocol == SHARE:
+        return _show_shared(described, shared, as_json=as_json)
     if as_json:
         return print_json(_summary(described) | {"lag": _total(rows), "partitions": [_row_as_json(row) for row in rows]})
-    click.echo(_headline(described, rows))
+    click.echo(_headline(described, _total(rows)))
     if rows:
         head = ["topic", "partition", "committed", "end", "lag", "time lag", "loss in", "member"]
         print_table(head, [_row_as_cells(row) for row in rows])
@@ -131,10 +138,18 @@ def _summary(described: DescribedGroup) -> dict[str, Any]:
     }
 
 
-def _headline(described: DescribedGroup, rows: Sequence[LagRow]) -> str:
+def _show_shared(described: DescribedGroup, rows: Sequence[ShareRow], *, as_json: bool) -> None:
+    if as_json:
+        return print_json(_summary(described) | {"lag": total(rows), "partitions": [row_as_json(row) for row in rows]})
+    click.echo(_headline(described, total(rows)))
+    if rows:
+        print_table(["topic", "partition", "start", "end", "lag", "members"], [as_cells(row) for row in rows])
+
+
+def _headline(described: DescribedGroup, lag: int) -> str:
     count = len(described.members)
     words = [described.group, described.state, f"{count} member{'s' if count != 1 else ''}", described.protocol]
-    return "  ".join([*words, *([described.assignor] if described.assignor else []), *_epochs(described), f"lag {_total(rows)}"])
+    return "  ".join([*words, *([described.assignor] if described.assignor else []), *_epochs(described), f"lag {lag}"])
 
 
 def _epochs(described: DescribedGroup) -> list[str]:

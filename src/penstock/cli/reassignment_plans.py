@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.cli.faults import Fault
+from penstock.cluster.topic_names import is_companion
 from penstock.peers.cluster import PartitionDescription, TopicDescription
 from penstock.vocabulary import TopicPartition
 
@@ -68,7 +69,7 @@ def spread(topic: TopicDescription, nodes: Sequence[int], racks: Racks, factor: 
 
 
 def without(node: int, topics: Iterable[TopicDescription], live: Sequence[int], racks: Racks) -> Plan:
-    """Every replica of the node on another node, in its place."""
+    """Every replica of the node on another node, in its place. Ledgers of queues go with their queues, and are in no plan."""
     others = [each for each in live if each != node]
     states = [(TopicPartition(topic.name, state.partition), state) for topic in topics for state in topic.partitions]
     loads = dict.fromkeys(others, 0)
@@ -78,7 +79,7 @@ def without(node: int, topics: Iterable[TopicDescription], live: Sequence[int], 
                 loads[replica] += 1
     plan: Plan = {}
     for where, state in states:
-        if node in state.replicas:
+        if node in state.replicas and not is_companion(where.topic):
             kept = [replica for replica in state.replicas if replica != node]
             if not set(others) - set(kept):
                 raise _too_few(where, state, node, len(others))

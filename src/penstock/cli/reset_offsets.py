@@ -20,6 +20,7 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.groups.resets import Move, Reset, ShiftBy, Standing, ToEarliest, ToLatest, ToOffset, ToTime, plan_move
 from penstock.peers.client import Client
 from penstock.peers.failures import Refused
+from penstock.peers.share_groups import SHARE
 from penstock.vocabulary import TopicPartition
 
 EMPTY = "Empty"
@@ -53,6 +54,7 @@ def reset_offsets(
       penstock groups reset-offsets billing --from-file plan.json --execute
 
     A file is what --json prints, or lines of topic,partition,offset. An offset outside the log is moved to the log's nearest end.
+    Of a share group everything below the offset is done then, and everything from there on is not, whatever was before.
     """
     reset = _reset(**to)
     if isinstance(reset, Path):
@@ -63,10 +65,11 @@ def reset_offsets(
     given = _read_file(reset) if isinstance(reset, Path) else reset
 
     async def conversation(client: Client) -> list[Move]:
-        await _check_group(client, group)
-        moves = await _moves(client, group, given, topics)
+        shares = await _check_group(client, group)
+        moves = await _moves(client, group, given, topics, await _starts(client, group) if shares else await _committed(client, group))
         if execute:
-            await client.commit_offsets(group, {move.partition: move.target for move in moves})
+            targets = {move.partition: move.target for move in moves}
+            await (client.alter_share_offsets(group, targets) if shares else client.commit_offsets(group, targets))
         return moves
 
     _show(group, talk(bootstrap, conversation), is_done=execute, as_json=as_json)
@@ -96,22 +99,34 @@ def _reset(
     return chosen[0]
 
 
-async def _check_group(client: Client, group: str) -> None:
-    """A group that isn't there is fine: its first offsets are set then."""
+async def _check_group(client: Client, group: str) -> bool:
+    """Whether it is a share group. A group that isn't there is fine: its first offsets are set then."""
     try:
         described = await client.describe_group(group)
     except Refused as refused:
         if refused.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return
+        return False
     if described.state != EMPTY:
         count = len(described.members)
         what = f"group {group!r} is {described.state} with {count} member{'s' if count != 1 else ''}, who commit for themselves"
         raise Fault(what, "stop its consumers first, or wait until their sessions have lapsed")
+    return described.protocol == SHARE
 
 
-async def _moves(client: Client, group: str, given: Reset | Plan, topics: tuple[str, ...]) -> list[Move]:
-    committed = {where: each.offset for where, each in (await client.committed_offsets(group)).items()}
+async def _committed(client: Client, group: str) -> dict[TopicPartition, int]:
+    return {where: each.offset for where, each in (await client.committed_offsets(group)).items()}
+
+
+async def _starts(client: Client, group: str) -> dict[TopicPartition, int]:
+    """Where a share group begins: everything below is done."""
+    found = (await client.share_offsets(group)).items()
+    return {where: each.start_offset for where, each in found if each.start_offset is not None}
+
+
+async def _moves(
+    client: Client, group: str, given: Reset | Plan, topics: tuple[str, ...], committed: Mapping[TopicPartition, int]
+) -> list[Move]:
     if isinstance(given, Mapping):
         plan: Plan = given
     else:

@@ -17,6 +17,7 @@ NOUNS = {
     "consume": "penstock.cli.consume:consume",
     "groups": "penstock.cli.groups:groups",
     "transactions": "penstock.cli.transactions:transactions",
+    "queues": "penstock.cli.queues:queues",
     "pipeline": "penstock.cli.pipeline:pipeline",
     "log": "penstock.cli.log:log",
     "simulate": "penstock.cli.simulate:simulate",

@@ -27,13 +27,13 @@ def record_as_json(record: Record | ReadRecord) -> dict[str, object]:
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "key": _bytes_as_json(record.key),
-        "value": _bytes_as_json(record.value),
-        "headers": [[name, _bytes_as_json(value)] for name, value in record.headers],
+        "key": bytes_as_json(record.key),
+        "value": bytes_as_json(record.value),
+        "headers": [[name, bytes_as_json(value)] for name, value in record.headers],
     }
 
 
-def _bytes_as_json(content: bytes | None) -> object:
+def bytes_as_json(content: bytes | None) -> object:
     if content is None:
         return None
     try:

@@ -1,7 +1,10 @@
 """Times and spans, as people write and read them."""
 
+import re
 from datetime import UTC, datetime
 
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d|w|)")
+_SECONDS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -30,3 +33,9 @@ def spoken(span_ms: int | None) -> str | None:
         if len(words) == 2:
             break
     return " ".join(words) or "0 s"
+
+
+def parse_span(text: str) -> float | None:
+    """Seconds from `90`, `1.5h`, `10min`, `7d`; None where it is none of these."""
+    found = _SPAN.fullmatch(text.strip().replace(" ", ""))
+    return None if found is None else float(found[1]) * _SECONDS[found[2]]

@@ -5,7 +5,13 @@
 
 from typing import TypeVar
 
+from penstock.client.complaints import ClientError, Closed, TimedOut
 from penstock.client.library import confluent_kafka
+
+__all__ = [
+    "ClientError", "TimedOut", "Closed", "BufferFull", "NotDelivered", "ReadFailed", "CommitFailed",
+    "TransactionFailed", "TransactionAborted", "TransactionInDoubt", "Fenced", "error_in", "failed",
+]  # fmt: skip
 
 _FENCED = (  # The broker tells one from the other to nobody.
     "its transaction took longer than transaction_seconds= and was aborted: make a new producer; or another producer with the same "
@@ -58,16 +64,6 @@ CERTAINLY_NOT_STORED = frozenset({
 })  # fmt: skip
 
 
-class ClientError(Exception):
-    """Whatever goes wrong here."""
-
-    def __init__(self, problem: str, advice: str = "", code: str = "") -> None:
-        super().__init__(f"{problem}\n  {advice}" if advice else problem)
-        self.problem = problem
-        self.advice = advice
-        self.code = code
-
-
 F = TypeVar("F", bound=ClientError)
 
 
@@ -107,14 +103,6 @@ class TransactionInDoubt(TransactionFailed):
 class Fenced(TransactionFailed):
     """Another producer with the same transactional_id has begun, or the broker ended a transaction that took too long: this producer can
     write nothing more. Told by a commit, it leaves open whether that was carried out before."""
-
-
-class TimedOut(ClientError, TimeoutError):
-    """The caller's patience ended. What it waited for may still happen."""
-
-
-class Closed(ClientError):
-    """Asked of a producer or consumer that was closed."""
 
 
 def error_in(failure: confluent_kafka.KafkaException) -> confluent_kafka.KafkaError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from penstock.cluster.configuring import ConfigureNode, ConfigureTopic
+from penstock.cluster.configuring import ConfigureGroup, ConfigureNode, ConfigureTopic
 from penstock.cluster.plain import Codec, UnknownKind
 from penstock.cluster.records import BROKER, CONTROLLER
 from penstock.errors import ErrorCode, Refusal
@@ -30,6 +30,13 @@ class NewTopic:
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
     topics: tuple[NewTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MakeCompanion:
+    """This topic needs a ledger. If it has one, it is answered as when that was made."""
+
+    topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,8 @@ class Settle:
 
 Command = (
     CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
-    | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle
+    | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle | MakeCompanion
+    | ConfigureGroup
 )  # fmt: skip
 
 # kind number -> (class, newest version this node writes and reads)
@@ -181,6 +189,8 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     14: (ElectLeaders, 1),
     15: (ReassignPartitions, 1),
     16: (Settle, 1),
+    17: (MakeCompanion, 1),
+    18: (ConfigureGroup, 1),
 }
 _CODEC: Codec[Command] = Codec(KINDS)
 

@@ -1,4 +1,4 @@
-"""Changing what a topic or a node was told otherwise than its default: from the overrides that hold to those that will.
+"""Changing what a topic, a node or a group was told otherwise than its default: from the overrides that hold to those that will.
 
 Two manners, as Kafka has them. Changes: set, delete, append to and subtract from a list; what is not named stays. Or `replaces_all`: what
 is not named goes back to its default. One bad name or value and nothing of the command is stored. A name that is deleted need not be known,
@@ -10,17 +10,26 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.cluster import records
+from penstock.cluster.companions import not_directly
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import DYNAMIC_SETTINGS, KAFKA_NAMES_WITHOUT_EFFECT, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, TopicConfig
+from penstock.settings import (
+    DYNAMIC_SETTINGS,
+    KAFKA_NAMES_WITHOUT_EFFECT,
+    TOPIC_PREFIX,
+    TOPIC_SETTINGS,
+    GroupConfig,
+    NodeSettings,
+    TopicConfig,
+)
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import Operation
 
 MIN_INSYNC = "min.insync.replicas"
 AGREED_ON = (MIN_INSYNC, "flush", "flush.messages")  # Settings of topics that no node has for itself alone.
-VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol.
+VALUE_BYTES_MAX = 32_767  # What fits a text of the older versions of the protocol; some settings have a bound of their own.
 
 # Kafka's settings that are lists and that we only keep.
 _KEPT_LISTS = {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"} & KAFKA_NAMES_WITHOUT_EFFECT
@@ -46,6 +55,13 @@ class ConfigureNode:
     replaces_all: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigureGroup:
+    group: str
+    changes: tuple[Change, ...]
+    replaces_all: bool = False
+
+
 def topic_configured(image: ClusterImage, defaults: TopicConfig, command: ConfigureTopic) -> records.TopicConfigured:
     name = check_topic_name(command.topic)
     topic = image.topics.get(name)
@@ -59,6 +75,8 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
 
     overrides = _changed(held, command, listed)
     check_internal(name, defaults.with_overrides(overrides))
+    if topic is not None and image.data_of(topic.topic_id) is not None:
+        raise not_directly(name)
     if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return records.TopicConfigured(topic.topic_id, overrides)
@@ -68,6 +86,8 @@ def check_internal(name: str, config: TopicConfig) -> None:
     """What nodes keep in a topic of their own is the last record of each key: age must never take one."""
     if name in INTERNAL_TOPICS and config.cleanup_policy != "compact":
         raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: its cleanup.policy is compact and stays so")
+    if name in INTERNAL_TOPICS and config.queue_enabled:
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: it cannot be used as a queue")
 
 
 def node_configured(image: ClusterImage, command: ConfigureNode) -> records.NodeConfigured:
@@ -88,12 +108,29 @@ def node_configured(image: ClusterImage, command: ConfigureNode) -> records.Node
     return records.NodeConfigured(command.node_id, overrides)
 
 
-def _changed(held: Mapping[str, str], command: ConfigureTopic | ConfigureNode, listed: Callable[[str], str | None]) -> dict[str, str]:
+def group_configured(image: ClusterImage, settings: NodeSettings, command: ConfigureGroup) -> records.GroupConfigured:
+    """A group is told something before it has members, as at Kafka; so how many are told anything is bounded as groups are."""
+    if not command.group or len(command.group.encode()) > VALUE_BYTES_MAX:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"name a group, in {VALUE_BYTES_MAX} bytes at most")
+    held = image.group_configs.get(command.group, {})
+    overrides = _changed(held, command, lambda _: None)
+    GroupConfig.checked(settings, overrides)
+    if overrides and not held and len(image.group_configs) >= settings.groups_max:
+        reason = f"{settings.groups_max} groups have settings of their own (groups.max): take those of others away first"
+        raise Refusal(ErrorCode.POLICY_VIOLATION, reason)
+    return records.GroupConfigured(command.group, overrides)
+
+
+def _changed(
+    held: Mapping[str, str], command: ConfigureTopic | ConfigureNode | ConfigureGroup, listed: Callable[[str], str | None]
+) -> dict[str, str]:  # fmt: skip
     """`listed` tells the list that a setting holds now, None for one that is no list."""
     overrides = {} if command.replaces_all else dict(held)
     for name, operation, value in command.changes:
-        if len(value.encode()) > VALUE_BYTES_MAX:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {VALUE_BYTES_MAX} bytes")
+        known = TOPIC_SETTINGS.get(name)
+        bytes_max = VALUE_BYTES_MAX if known is None or known.bytes_max is None else known.bytes_max
+        if len(value.encode()) > bytes_max:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"{name}: a value has at most {bytes_max} bytes")
         if operation is Operation.DELETE:
             overrides.pop(name, None)
         elif operation is Operation.SET:

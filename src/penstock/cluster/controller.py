@@ -21,6 +21,7 @@ from penstock.cluster.commands import (
     ElectionKind,
     ElectLeaders,
     FenceNode,
+    MakeCompanion,
     ReassignPartitions,
     RegisterNode,
     Settle,
@@ -29,7 +30,16 @@ from penstock.cluster.commands import (
     UnfenceNode,
     UnregisterNode,
 )
-from penstock.cluster.configuring import MIN_INSYNC, ConfigureNode, ConfigureTopic, node_configured, topic_configured
+from penstock.cluster.companions import made_for, not_directly, reconfigured, wants_companion
+from penstock.cluster.configuring import (
+    MIN_INSYNC,
+    ConfigureGroup,
+    ConfigureNode,
+    ConfigureTopic,
+    group_configured,
+    node_configured,
+    topic_configured,
+)
 from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, Topic
@@ -56,6 +66,7 @@ class Controller:
     partitions_default: int
     partitions_max: int
     replication_default: int = 1
+    settings: NodeSettings = field(default_factory=NodeSettings)
     internal_replication: Mapping[str, int] = field(default_factory=dict)  # Of the cluster's own topics, by name.
     gives_leadership_back: bool = True  # To the first replica, when it is in sync again.
     imbalance_check_s: float = 30.0
@@ -73,6 +84,7 @@ class Controller:
 
     def follow(self, settings: NodeSettings) -> None:
         """These hold from now on."""
+        self.settings = settings
         self.topic_defaults = settings.default_topic_config()
         self.partitions_default, self.partitions_max = settings.num_partitions, settings.partitions_max
         self.replication_default = settings.default_replication_factor
@@ -87,10 +99,10 @@ class Controller:
                 return create_topics(self._terms(), command.topics)
             case AddPartitions():
                 return add_partitions(self._terms(), command.topics)
-            case ConfigureTopic() | ConfigureNode():
-                return self._configure_topic(command) if isinstance(command, ConfigureTopic) else self._configure_node(command)
-            case DeleteTopic():
-                return self._delete(command.topic_id)
+            case ConfigureTopic() | ConfigureNode() | ConfigureGroup():
+                return self._configure(command)
+            case DeleteTopic() | MakeCompanion():
+                return self._delete(command.topic_id) if isinstance(command, DeleteTopic) else self._make_companion(command.topic_id)
             case BuryTopic():
                 return self._bury(command)
             case TakeProducerBlock():
@@ -171,22 +183,62 @@ class Controller:
             self.replication_default, self.internal_replication, self.seconds_since_heard, self.voters(),
         )  # fmt: skip
 
+    def _configure(self, command: ConfigureTopic | ConfigureNode | ConfigureGroup) -> Decision:
+        match command:
+            case ConfigureTopic():
+                return self._configure_topic(command)
+            case ConfigureNode():
+                return self._configure_node(command)
+            case ConfigureGroup():
+                return self._configure_group(command)
+            case _:
+                assert_never(command)
+
+    def _configure_group(self, command: ConfigureGroup) -> Decision:
+        try:
+            configured = group_configured(self.image, self.settings, command)
+        except Refusal as refusal:
+            return Decision((), (refusal,))
+        is_news = configured.overrides != self.image.group_configs.get(command.group, {})
+        return agreed((configured,) if is_news else (), configured)
+
     def _configure_topic(self, command: ConfigureTopic) -> Decision:
         try:
             configured = topic_configured(self.image, self.topic_defaults, command)
+            topic = self.image.topics_by_id[configured.topic_id]
+            if configured.overrides == topic.overrides:
+                return agreed((), configured)
+            companions = self._companion_changes(topic, configured.overrides)
         except Refusal as refusal:
             return Decision((), (refusal,))
-        topic = self.image.topics_by_id[configured.topic_id]
-        if configured.overrides == topic.overrides:
-            return agreed((), configured)
         config = self.config_of(replace(topic, overrides=configured.overrides))
         draft = Draft(self.image, lambda _: config)
         if config.min_insync_replicas != self.config_of(topic).min_insync_replicas:
-            for index, state in enumerate(topic.partitions):
-                if state.eligible:
+            for index in range(len(topic.partitions)):
+                if any(state.eligible for state in draft.states(topic, index)):
                     draft.move(topic, index, AS_IT_IS)
-        promises = topic_promises(self.image, self.topic_defaults, topic, configured.overrides)
-        return agreed((*draft.records(), *promises, configured), configured)
+        promises = topic_promises(self.image, self.topic_defaults, self.image.together(topic), configured.overrides)
+        return agreed((*draft.records(), *promises, configured, *companions), configured)
+
+    def _companion_changes(self, topic: Topic, overrides: Mapping[str, str]) -> tuple[records.Record, ...]:
+        """What the topic's new overrides mean for its companion. Raises Refusal where one is wanted and cannot be made."""
+        if topic.topic_id in self.image.companions:
+            return tuple(reconfigured(self.image, topic, overrides))
+        if not wants_companion(overrides):
+            return ()
+        return (made_for(self.image, topic, overrides, partitions_max=self.partitions_max),)
+
+    def _make_companion(self, topic_id: TopicId) -> Decision:
+        topic, companion = self.image.topics_by_id.get(topic_id), self.image.companion_of(topic_id)
+        if topic is None:
+            return refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic (any more)")
+        if companion is not None:
+            return agreed((), companion.as_record(topic_id))
+        try:
+            made = made_for(self.image, topic, topic.overrides, partitions_max=self.partitions_max)
+        except Refusal as refusal:
+            return Decision((), (refusal,))
+        return agreed((made,), made)
 
     def _configure_node(self, command: ConfigureNode) -> Decision:
         try:
@@ -209,19 +261,24 @@ class Controller:
         somebody else still counts on not being committed. Where nobody leads, nothing can be committed."""
         draft.config_of = lambda topic: replace(self.config_of(topic), min_insync_replicas=1)
         for topic_id, index in self.image.unsettled:
-            topic = self.image.topics_by_id[topic_id]
-            if topic.partitions[index].eligible and topic.partitions[index].in_sync and MIN_INSYNC not in topic.overrides:
+            topic, state = self.image.topics_by_id[topic_id], self.image.topics_by_id[topic_id].partitions[index]
+            if state.eligible and all(each.in_sync for each in draft.states(topic, index)) and MIN_INSYNC not in topic.overrides:
                 draft.move(topic, index, AS_IT_IS)
 
     def _delete(self, topic_id: TopicId) -> Decision:
         topic = self.image.topics_by_id.get(topic_id)
         if topic is None:
             return refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such topic (any more)")
-        holders = {node for state in topic.partitions for node in state.replicas}
-        deleted = records.TopicDeleted(topic_id, tuple(sorted(holders)))
-        return agreed((deleted,), deleted)
+        if self.image.data_of(topic_id) is not None:
+            return Decision((), (not_directly(topic.name),))
+        ended = [records.TopicDeleted(each.topic_id, _holders(each)) for each in reversed(self.image.together(topic))]
+        return agreed(ended, ended[-1])  # The ledger ends first: it is of no use without its data.
 
     def _bury(self, command: BuryTopic) -> Decision:
         buried = records.TopicBuried(command.topic_id, command.node_id)
         is_owed = command.node_id in self.image.graveyard.get(command.topic_id, ())
         return agreed((buried,) if is_owed else (), buried)
+
+
+def _holders(topic: Topic) -> tuple[NodeId, ...]:
+    return tuple(sorted({node for state in topic.partitions for node in state.replicas}))

@@ -8,6 +8,7 @@ Settling: a leader where one can be found again, the end of reassignments that c
 from collections.abc import Iterator
 
 from penstock.cluster.commands import ElectionKind, ElectLeaders
+from penstock.cluster.companions import not_directly
 from penstock.cluster.deciding import Decision
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, PartitionState, Topic
@@ -30,6 +31,8 @@ def elect(draft: Draft, command: ElectLeaders) -> Decision:
     for topic, index, _ in draft.image.each_partition():
         if len(draft) >= CHANGES_MAX:
             break
+        if draft.image.data_of(topic.topic_id) is not None:
+            continue  # It goes with its data.
         outcome = one(draft, topic, index)
         if isinstance(outcome, LeaderElected) or outcome.code is not ErrorCode.ELECTION_NOT_NEEDED:
             moved.append(outcome)
@@ -40,6 +43,8 @@ def _elect_named(draft: Draft, name: str, index: int, kind: ElectionKind) -> Ele
     topic = draft.image.topics.get(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return NotElected(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of a topic {name!r}")
+    if draft.image.data_of(topic.topic_id) is not None:
+        return NotElected(name, index, ErrorCode.INVALID_TOPIC_EXCEPTION, not_directly(name).reason)
     return (_elect_preferred if kind is ElectionKind.PREFERRED else _elect_uncleanly)(draft, topic, index)
 
 
@@ -48,16 +53,17 @@ def _elect_preferred(draft: Draft, topic: Topic, index: int) -> Election:
     preferred = state.target[0]
     if state.leader == preferred:
         return NotElected(topic.name, index, ErrorCode.ELECTION_NOT_NEEDED, f"node {preferred} leads already")
-    after = draft.move(topic, index, Wish(leader=preferred)) if may_be_preferred(draft.image, state) else state
+    may_lead = may_be_preferred(draft.image, preferred, draft.in_sync(topic, index))
+    after = draft.move(topic, index, Wish(leader=preferred)) if may_lead else state
     if after.leader != preferred:
         reason = f"node {preferred} is the preferred leader, but is not in sync, not up, or stopping"
         return NotElected(topic.name, index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, reason)
     return LeaderElected(topic.name, index, after.leader, after.leader_epoch)
 
 
-def may_be_preferred(image: ClusterImage, state: PartitionState) -> bool:
-    preferred = image.nodes.get(state.target[0])
-    return state.target[0] in state.in_sync and preferred is not None and preferred.is_live and not preferred.is_stopping
+def may_be_preferred(image: ClusterImage, preferred: NodeId, in_sync: tuple[NodeId, ...]) -> bool:
+    node = image.nodes.get(preferred)
+    return preferred in in_sync and node is not None and node.is_live and not node.is_stopping
 
 
 def _elect_uncleanly(draft: Draft, topic: Topic, index: int) -> Election:
@@ -65,7 +71,7 @@ def _elect_uncleanly(draft: Draft, topic: Topic, index: int) -> Election:
     live = [node.node_id for node in draft.nodes.values() if node.is_live]
     if before.leader in live:
         return NotElected(topic.name, index, ErrorCode.ELECTION_NOT_NEEDED, f"node {before.leader} leads")
-    have_everything = tuple(dict.fromkeys(before.in_sync + before.eligible))
+    have_everything = draft.have_everything(topic, index)
     up = tuple(node for node in before.in_sync if node in live)
     if not any(node in live for node in before.replicas):
         names = ", ".join(map(str, before.replicas))
@@ -106,6 +112,8 @@ def to_be_given_back(image: ClusterImage) -> tuple[tuple[str, int], ...]:
     found = [
         (topic.name, index)
         for topic, index, state in image.each_partition()
-        if state.leader not in (NO_NODE, state.target[0]) and may_be_preferred(image, state)
+        if state.leader not in (NO_NODE, state.target[0])
+        and image.data_of(topic.topic_id) is None
+        and may_be_preferred(image, state.target[0], image.in_sync(topic, index))
     ]
     return tuple(found[:CHANGES_MAX])

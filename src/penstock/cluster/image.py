@@ -12,6 +12,7 @@ from typing import NamedTuple, assert_never
 
 from penstock.cluster import records
 from penstock.cluster.records import BROKER
+from penstock.cluster.topic_names import companion_name
 from penstock.vocabulary import NO_NODE, LeaderEpoch, NodeId, ProducerId, TopicId
 
 
@@ -85,6 +86,12 @@ class Topic:
     partitions: list[PartitionState]
     overrides: dict[str, str]
 
+    def as_record(self, companion_of: TopicId | None = None) -> records.TopicCreated | records.CompanionMade:
+        placements = tuple(records.Placement(*state) for state in self.partitions)
+        if companion_of is not None:
+            return records.CompanionMade(companion_of, self.topic_id, placements, dict(self.overrides))
+        return records.TopicCreated(self.name, self.topic_id, placements, dict(self.overrides))
+
 
 @dataclass(slots=True)
 class ClusterImage:
@@ -93,7 +100,10 @@ class ClusterImage:
     retired: dict[NodeId, int] = field(default_factory=dict)  # The last epoch of each node that was unregistered.
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[TopicId, Topic] = field(default_factory=dict)
+    companions: dict[TopicId, TopicId] = field(default_factory=dict)  # topic: the one that has its ledger; both are there.
+    companions_of: dict[TopicId, TopicId] = field(default_factory=dict)  # The other way round.
     node_overrides: dict[NodeId, dict[str, str]] = field(default_factory=dict)  # And of EVERY_NODE; none of them empty.
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # By group, what it was told; none of them empty.
     graveyard: dict[TopicId, tuple[NodeId, ...]] = field(default_factory=dict)  # Who still has files of it; never nobody.
     early: dict[TopicId, dict[NodeId, int]] = field(default_factory=dict)  # Lives under a weaker promise than now: see FlushPromised.
     next_producer_id: ProducerId = ProducerId(0)  # No id at or above this was ever given to a node.  # noqa: RUF009
@@ -113,6 +123,28 @@ class ClusterImage:
         for topic in self.topics.values():
             for index, state in enumerate(topic.partitions):
                 yield topic, index, state
+
+    def companion_of(self, topic_id: TopicId) -> Topic | None:
+        """The topic that has the ledger of this one, by partitions of the same numbers."""
+        companion_id = self.companions.get(topic_id)
+        return None if companion_id is None else self.topics_by_id[companion_id]
+
+    def data_of(self, companion_id: TopicId) -> Topic | None:
+        """The topic whose ledger is in this one."""
+        topic_id = self.companions_of.get(companion_id)
+        return None if topic_id is None else self.topics_by_id[topic_id]
+
+    def together(self, topic: Topic) -> tuple[Topic, ...]:
+        """Topics whose partitions have one leader for each number: the data, then its companion. Most stand alone."""
+        if (companion_id := self.companions.get(topic.topic_id)) is not None:
+            return topic, self.topics_by_id[companion_id]
+        data_id = self.companions_of.get(topic.topic_id)
+        return (topic,) if data_id is None else (self.topics_by_id[data_id], topic)
+
+    def in_sync(self, topic: Topic, index: int) -> tuple[NodeId, ...]:
+        """Who may lead the partition, while it is up: in sync here, and in what moves with it."""
+        first, *others = (each.partitions[index].in_sync for each in self.together(topic))
+        return tuple(node for node in first if all(node in other for other in others)) if others else first
 
     def led_by(self, node_id: NodeId) -> int:
         return sum(state.leader == node_id for _, _, state in self.each_partition())
@@ -135,6 +167,10 @@ class ClusterImage:
                 self.node_overrides.pop(record.node_id, None)
                 if record.overrides:
                     self.node_overrides[record.node_id] = dict(record.overrides)
+            case records.GroupConfigured():
+                self.group_configs.pop(record.group, None)
+                if record.overrides:
+                    self.group_configs[record.group] = dict(record.overrides)
             case records.ProducerBlockTaken():
                 self.next_producer_id = ProducerId(max(self.next_producer_id, record.first + record.size))
             case _:
@@ -167,6 +203,11 @@ class ClusterImage:
                 self.topics[topic.name] = topic
                 self.topics_by_id[topic.topic_id] = topic
                 self._add_partitions(topic, record.partitions)
+            case records.CompanionMade():
+                companion = Topic(companion_name(record.topic_id), record.companion_id, [], dict(record.overrides))
+                self.topics[companion.name] = self.topics_by_id[companion.topic_id] = companion
+                self.companions[record.topic_id], self.companions_of[record.companion_id] = record.companion_id, record.topic_id
+                self._add_partitions(companion, record.partitions)
             case records.PartitionsAdded():
                 self._add_partitions(self.topics_by_id[record.topic_id], record.partitions)
             case records.TopicConfigured():
@@ -188,9 +229,8 @@ class ClusterImage:
         yield from (records.NodeUnregistered(node_id, node_epoch) for node_id, node_epoch in self.retired.items())
         yield from (records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping)
         yield from (records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items())
-        for topic in self.topics.values():
-            placements = tuple(records.Placement(*state) for state in topic.partitions)
-            yield records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides))
+        yield from (records.GroupConfigured(group, dict(overrides)) for group, overrides in self.group_configs.items())
+        yield from (topic.as_record(self.companions_of.get(topic.topic_id)) for topic in self.topics.values())
         yield from (records.FlushPromised((topic_id,), tuple(lives.items())) for topic_id, lives in self.early.items())
         for topic_id, holders in self.graveyard.items():
             yield records.TopicCreated(f"deleted {topic_id.hex()}", topic_id, ())
@@ -234,6 +274,8 @@ class ClusterImage:
     def _delete(self, record: records.TopicDeleted) -> None:
         topic = self.topics_by_id.pop(record.topic_id)
         self.early.pop(record.topic_id, None)
+        if (data_id := self.companions_of.pop(record.topic_id, None)) is not None:
+            del self.companions[data_id]
         del self.topics[topic.name]
         self.partition_count -= len(topic.partitions)
         for index, state in enumerate(topic.partitions):

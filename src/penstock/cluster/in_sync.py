@@ -4,6 +4,7 @@ Each wish is taken or refused by itself. It names the partition epoch that it wa
 other one loses (INVALID_UPDATE_VERSION), and for each member the node epoch that the leader knows: whoever has restarted since must catch
 up first (KIP-903).
 A wish for what holds already is taken too, as another partition epoch: so a leader learns that nothing it wished for before can still come.
+Whoever is taken out of the set of a partition leaves that of its companion in the same decision, and the other way round.
 A leader whose log has failed leaves itself out. Another one leads then, and of its copy nothing is expected until it has caught up.
 """
 
@@ -46,7 +47,7 @@ def _changed(draft: Draft, leader: NodeId, wish: InSyncWish) -> PartitionState:
         _check_member(draft, state, node_id, node_epoch)
     if leader in members:
         return draft.move(topic, wish.partition, Wish(in_sync=members, begins_version=True))
-    if not any(node in state.in_sync and draft.nodes[node].is_live for node in members):
+    if not any(node in draft.in_sync(topic, wish.partition) and draft.nodes[node].is_live for node in members):
         raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"node {leader} cannot be left out: no other member could lead")
     return draft.move(topic, wish.partition, Wish(in_sync=members, distrusted=leader))
 

@@ -6,7 +6,7 @@ When a stronger promise takes the place of a weaker one, the lives that gave the
 until then may still be unflushed, or lost already if they are down. A life is judged by that note until the next one of its node.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from penstock.cluster.drafting import Draft
@@ -39,11 +39,11 @@ def may_have_acknowledged_early(draft: Draft, topic: Topic, node: NodeState) -> 
     return _acknowledges_early(node.flush_defaults, node.node_id, draft.image.node_overrides, topic.overrides)
 
 
-def topic_promises(image: ClusterImage, own: TopicConfig, topic: Topic, overrides: Told) -> Iterator[FlushPromised]:
-    """What is to be noted when the topic's overrides become these. `own`: the controller's defaults."""
-    before, after = _early(image, own, image.node_overrides, topic.overrides), _early(image, own, image.node_overrides, overrides)
+def topic_promises(image: ClusterImage, own: TopicConfig, topics: Sequence[Topic], overrides: Told) -> Iterator[FlushPromised]:
+    """What is to be noted when the overrides of topics that were told the same become these. `own`: the controller's defaults."""
+    before, after = _early(image, own, image.node_overrides, topics[0].overrides), _early(image, own, image.node_overrides, overrides)
     if lives := tuple(life for life in before if life not in after):
-        yield FlushPromised((topic.topic_id,), lives)
+        yield FlushPromised(tuple(topic.topic_id for topic in topics), lives)
 
 
 def node_promises(image: ClusterImage, own: TopicConfig, node_overrides: NodeOverrides) -> Iterator[FlushPromised]:

@@ -7,6 +7,7 @@ A wish replaces the one under way. Without replicas it gives that one up: what w
 from collections.abc import Sequence
 
 from penstock.cluster.commands import Reassignment, ReassignPartitions
+from penstock.cluster.companions import not_directly
 from penstock.cluster.deciding import Decision
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import PartitionState, Topic
@@ -35,6 +36,8 @@ def _topic_of(draft: Draft, wish: Reassignment) -> Topic:
     topic = draft.image.topics.get(wish.topic)
     if topic is None or not 0 <= wish.partition < len(topic.partitions):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {wish.partition} of a topic {wish.topic!r}")
+    if draft.image.data_of(topic.topic_id) is not None:
+        raise not_directly(topic.name)
     return topic
 
 
@@ -42,7 +45,7 @@ def _begun(draft: Draft, topic: Topic, index: int, replicas: Sequence[NodeId]) -
     state = draft.state(topic, index)
     _check_replicas(draft, state, replicas)
     leaving = tuple(node for node in state.replicas if node not in replicas and node not in state.adding)
-    if not any(node in (*replicas, *leaving) for node in (*state.in_sync, *state.eligible)):
+    if not any(node in (*replicas, *leaving) for node in draft.have_everything(topic, index)):
         leaving = tuple(node for node in state.replicas if node not in replicas)  # Only who was being added has everything by now.
     joining = tuple(node for node in replicas if node not in state.replicas or node in state.adding)
     return draft.move(topic, index, Wish(replicas=(*replicas, *leaving), adding=joining, removing=leaving))
@@ -64,7 +67,7 @@ def _given_up(draft: Draft, topic: Topic, index: int) -> PartitionState:
     if not state.is_reassigning:
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{index} is not being reassigned")
     back = tuple(node for node in state.replicas if node not in state.adding)
-    if not back or not any(node in back for node in (*state.in_sync, *state.eligible)):
+    if not back or not any(node in back for node in draft.have_everything(topic, index)):
         reason = f"of the replicas that {topic.name}-{index} had before, none has everything now: let it be finished, or reassign it anew"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     return draft.move(topic, index, Wish(replicas=back, adding=(), removing=()))

@@ -116,6 +116,16 @@ class TopicCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class CompanionMade:
+    """A topic got a companion, which has its ledger: as many partitions, on the same replicas, under the same leaders, for good."""
+
+    topic_id: TopicId
+    companion_id: TopicId
+    partitions: tuple[Placement, ...]
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionsAdded:
     """They follow those that the topic has."""
 
@@ -144,6 +154,14 @@ class NodeConfigured:
     """What a node does otherwise than it was started to do: all of it, so that what isn't named holds as it was started again."""
 
     node_id: NodeId  # Or EVERY_NODE: what holds where a node has no word of its own.
+    overrides: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigured:
+    """What a group was told, all of it: what isn't named is as the nodes have it for all groups. The group need not be there."""
+
+    group: str
     overrides: dict[str, str]
 
 
@@ -179,8 +197,8 @@ class ProducerBlockTaken:
 
 
 OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeUnregistered
-OfTopic = TopicCreated | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
-Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured
+OfTopic = TopicCreated | CompanionMade | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
+Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured | GroupConfigured
 
 # kind number -> (class, newest version this node writes and reads)
 KINDS: dict[int, tuple[type[Any], int]] = {
@@ -200,6 +218,8 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     14: (NodeUnregistered, 1),
     15: (PartitionsChanged, 1),
     16: (FlushPromised, 1),
+    17: (CompanionMade, 1),
+    18: (GroupConfigured, 1),
 }
 _CODEC: Codec[Record] = Codec(KINDS)
 

@@ -11,7 +11,7 @@ from penstock.cluster import records
 from penstock.cluster.commands import FenceNode, RegisterNode, StopNode, UnfenceNode, UnregisterNode
 from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
-from penstock.cluster.image import ClusterImage, NodeState, Topic
+from penstock.cluster.image import ClusterImage, NodeState, PartitionState, Topic
 from penstock.cluster.moving import AS_IT_IS, Wish
 from penstock.cluster.promises import may_have_acknowledged_early
 from penstock.cluster.records import BROKER, CONTROLLER
@@ -67,22 +67,25 @@ def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> 
     Others of whom a new controller has heard nothing yet don't count as being there: after a power cut of all nodes, whoever registers
     first would otherwise give its place to those who may never come back.
     """
-    node_id = command.node_id
+    node_id, before = command.node_id, draft.image.nodes[command.node_id]
     for topic, index in _held_by(draft.image, node_id):
-        state = draft.state(topic, index)
-        is_lossy = not command.was_stopped_cleanly and may_have_acknowledged_early(draft, topic, draft.image.nodes[node_id])
-        is_only_one = {*state.in_sync, *state.eligible} == {node_id}
+        state, together = draft.state(topic, index), draft.image.together(topic)
+        is_lossy = not command.was_stopped_cleanly and any(may_have_acknowledged_early(draft, each, before) for each in together)
+        is_only_one = draft.have_everything(topic, index) == (node_id,)
         is_distrusted = has_other_disk or (is_lossy and not is_only_one)
-        others = tuple(node for node in state.in_sync if node != node_id)
-        stays = not is_distrusted and all(draft.doubts(node) for node in others)
-        begins_epoch = stays and state.leader == node_id and not command.was_stopped_cleanly
-        wish = Wish(
-            state.in_sync if stays else others,
-            distrusted=node_id if is_distrusted else None,
-            begins_epoch=begins_epoch,
-            begins_version=stays and len(state.in_sync) > 1,  # The leader, if there is one, must know this life of it.
-        )
-        draft.move(topic, index, wish)
+        leaders = draft.in_sync(topic, index)
+        is_leading = state.leader == node_id and not command.was_stopped_cleanly
+        for place, each in enumerate(together):
+            in_sync = draft.state(each, index).in_sync
+            others = tuple(node for node in (leaders if node_id in leaders else in_sync) if node != node_id)
+            stays = not is_distrusted and all(draft.doubts(node) for node in others)
+            wish = Wish(
+                in_sync if stays else tuple(node for node in in_sync if node != node_id),
+                distrusted=node_id if is_distrusted else None,
+                begins_epoch=stays and is_leading and place == 0,  # Of all of them.
+                begins_version=stays and len(in_sync) > 1,  # The leader, if there is one, must know this life of it.
+            )
+            draft.move(each, index, wish)
 
 
 def _has_live(draft: Draft, nodes: tuple[NodeId, ...]) -> bool:
@@ -143,17 +146,27 @@ def unregister(image: ClusterImage, command: UnregisterNode) -> Decision:
 
 def _leave_in_sync_sets(draft: Draft, node_id: NodeId, *, even_if_last: bool) -> None:
     for topic, index in _held_by(draft.image, node_id):
-        state = draft.state(topic, index)
-        if node_id in state.in_sync and (even_if_last or len(state.in_sync) > 1):
-            draft.move(topic, index, Wish(in_sync=tuple(node for node in state.in_sync if node != node_id)))
+        if not even_if_last and all(node == node_id for node in draft.in_sync(topic, index)):
+            continue
+        for each in draft.image.together(topic):
+            in_sync = draft.state(each, index).in_sync
+            if node_id in in_sync:
+                draft.move(each, index, Wish(in_sync=tuple(node for node in in_sync if node != node_id)))
 
 
 def _held_by(image: ClusterImage, node_id: NodeId) -> Iterator[tuple[Topic, int]]:
-    """Where the node's coming or going may change anything."""
+    """Where the node's coming or going may change anything. Where two move together, the data stand for both."""
     for topic in image.topics.values():
+        if image.data_of(topic.topic_id) is not None:
+            continue
+        companion = image.companion_of(topic.topic_id)
         for index, state in enumerate(topic.partitions):
-            if node_id in state.in_sync or node_id in state.eligible or node_id == state.last_leader != NO_NODE:
+            if _counts_in(state, node_id) or (companion is not None and _counts_in(companion.partitions[index], node_id)):
                 yield topic, index
+
+
+def _counts_in(state: PartitionState, node_id: NodeId) -> bool:
+    return node_id in state.in_sync or node_id in state.eligible or node_id == state.last_leader != NO_NODE
 
 
 def _why_stale(image: ClusterImage, node_id: NodeId, node_epoch: int) -> Decision | None:

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from penstock.cluster import records
 from penstock.cluster.commands import MorePartitions, NewTopic
+from penstock.cluster.companions import companion_for, companion_id, not_directly, wants_companion
 from penstock.cluster.configuring import check_internal
 from penstock.cluster.deciding import Decision
-from penstock.cluster.image import ClusterImage, NodeState, Topic
+from penstock.cluster.image import ClusterImage, NodeState
 from penstock.cluster.placement import Placer, as_assigned
 from penstock.cluster.replies import Reply
-from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
+from penstock.cluster.topic_names import COMPANION_PREFIX, INTERNAL_TOPICS, check_topic_name, is_companion
 from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
 from penstock.vocabulary import NodeId
@@ -63,7 +64,7 @@ def create_topics(terms: Terms, wishes: Sequence[NewTopic]) -> Decision:
         known = terms.image.topics_by_id.get(wish.topic_id)
         try:
             if known is not None and known.name == wish.name:
-                replies.append(_as_created(known))
+                replies.append(known.as_record())
                 continue
             created = _created(making, wish)
         except Refusal as refusal:
@@ -73,6 +74,9 @@ def create_topics(terms: Terms, wishes: Sequence[NewTopic]) -> Decision:
         making.room -= len(created.partitions)
         made.append(created)
         replies.append(created)
+        if wants_companion(created.overrides):
+            making.room -= len(created.partitions)
+            made.append(companion_for(created.topic_id, created.partitions, created.overrides))
     return Decision(tuple(made), tuple(replies))
 
 
@@ -86,22 +90,20 @@ def add_partitions(terms: Terms, wishes: Sequence[MorePartitions]) -> Decision:
         except Refusal as refusal:
             replies.append(refusal)
             continue
-        making.room -= len(added.partitions)
-        made.append(added)
+        both = _with_companion(making.image, added)
+        making.room -= len(added.partitions) * len(both)
+        made += both
         replies.append(added)
     return Decision(tuple(made), tuple(replies))
 
 
-def _as_created(topic: Topic) -> records.TopicCreated:
-    placements = tuple(records.Placement(*state) for state in topic.partitions)
-    return records.TopicCreated(topic.name, topic.topic_id, placements, dict(topic.overrides))
-
-
 def _created(making: _Making, wish: NewTopic) -> records.TopicCreated:
     name = check_topic_name(wish.name)
+    if is_companion(name):
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{COMPANION_PREFIX} begins the names of queues' ledgers: choose another name")
     if name in making.image.topics or name in making.taken:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-    if wish.topic_id in making.image.graveyard:
+    if any(topic_id in making.image.graveyard for topic_id in (wish.topic_id, companion_id(wish.topic_id))):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} was made by this request, and has been deleted since")
     overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
     check_internal(name, making.terms.topic_defaults.with_overrides(overrides))
@@ -109,12 +111,12 @@ def _created(making: _Making, wish: NewTopic) -> records.TopicCreated:
 
 
 def _placements(making: _Making, wish: NewTopic) -> tuple[records.Placement, ...]:
-    terms = making.terms
+    terms, logs = making.terms, 2 if wants_companion(wish.overrides) else 1
     if wish.assignments:
         if wish.partitions != -1 or wish.replication_factor != -1:
             raise Refusal(ErrorCode.INVALID_REQUEST, "give either replica assignments, or a number of partitions and replicas")
         assigned = as_assigned(wish.assignments, making.image.nodes)
-        _check_room(making, len(assigned))
+        _check_room(making, len(assigned) * logs)
         return assigned
     partitions = terms.partitions_default if wish.partitions == -1 else wish.partitions
     if not 1 <= partitions <= terms.partitions_max:
@@ -125,7 +127,7 @@ def _placements(making: _Making, wish: NewTopic) -> tuple[records.Placement, ...
     if replication_factor < 1:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least one replica, not {replication_factor}")
     _check_up(making, wish.name, replication_factor)
-    _check_room(making, partitions)
+    _check_room(making, partitions * logs)
     return making.placer.place(partitions, replication_factor)
 
 
@@ -183,10 +185,12 @@ def _grown(making: _Making, wish: MorePartitions) -> records.PartitionsAdded:
     topic = making.image.topics.get(wish.topic)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.topic!r}")
+    if making.image.data_of(topic.topic_id) is not None:
+        raise not_directly(topic.name)
     first = len(topic.partitions)
     if wish.partitions <= first:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic {wish.topic!r} has {first} partitions; {wish.partitions} would not be more")
-    _check_room(making, wish.partitions - first)
+    _check_room(making, (wish.partitions - first) * len(making.image.together(topic)))
     replicas = len(topic.partitions[0].target)
     if wish.assignments is None:
         _check_up(making, topic.name, replicas)
@@ -197,6 +201,11 @@ def _grown(making: _Making, wish: MorePartitions) -> records.PartitionsAdded:
             f"{wish.partitions - first} new partitions need as many assignments, each of {replicas} replicas as the topic's others",
         )
     return records.PartitionsAdded(topic.topic_id, as_assigned(list(enumerate(wish.assignments)), making.image.nodes))
+
+
+def _with_companion(image: ClusterImage, added: records.PartitionsAdded) -> list[records.PartitionsAdded]:
+    companion = image.companion_of(added.topic_id)
+    return [added] if companion is None else [added, records.PartitionsAdded(companion.topic_id, added.partitions)]
 
 
 def _number(node: NodeState) -> NodeId:

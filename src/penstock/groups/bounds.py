@@ -5,7 +5,7 @@ A changed setting takes effect by giving the coordinator another `GroupSettings`
 
 from dataclasses import dataclass
 
-from penstock.settings import MIB, MINUTE_MS, NodeSettings
+from penstock.settings import MIB, MINUTE_MS, GroupConfig, NodeSettings
 
 # How long the join of a new member may wait before it is told to come again. As Kafka's: below JoinGroup version 4 such a member doesn't
 # know its id yet and cannot send heartbeats, so nothing else would tell that it is gone.
@@ -53,12 +53,12 @@ class GroupSettings:
     offset_metadata_max: int
     offsets_retention_ms: int
     expiry_check_ms: int
-    consumer_session_timeout_ms: int
-    consumer_heartbeat_interval_ms: int
+    of_all_groups: GroupConfig  # What holds for those that were told nothing.
     consumer_group_size_max: int
     consumer_assignors: tuple[str, ...]  # The first is the default.
     consumer_assignment_interval_ms: int
     consumer_migration_policy: str
+    share_group_size_max: int
 
     @classmethod
     def of(cls, node: NodeSettings) -> "GroupSettings":
@@ -70,10 +70,10 @@ class GroupSettings:
             offset_metadata_max=node.offset_metadata_max_bytes,
             offsets_retention_ms=node.offsets_retention_minutes * MINUTE_MS,
             expiry_check_ms=node.offsets_retention_check_interval_ms,
-            consumer_session_timeout_ms=node.group_consumer_session_timeout_ms,
-            consumer_heartbeat_interval_ms=node.group_consumer_heartbeat_interval_ms,
+            of_all_groups=GroupConfig.of(node, {}),
             consumer_group_size_max=node.group_consumer_max_size,
             consumer_assignors=tuple(node.group_consumer_assignors.split(",")),
             consumer_assignment_interval_ms=node.group_consumer_assignment_interval_ms,
             consumer_migration_policy=node.group_consumer_migration_policy,
+            share_group_size_max=node.group_share_max_size,
         )

@@ -62,6 +62,30 @@ class ConsumerHeartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeat:
+    """The one request of a share group's member: it joins (epoch 0), says what it reads, or leaves (-1). None means what was said last."""
+
+    token: Token
+    group: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeLedgers:
+    """Ledgers of a share group were begun or forgotten by an admin."""
+
+    token: Token
+    group: str
+    added: tuple[tuple[TopicId, str, tuple[int, ...]], ...] = ()  # (topic id, topic, partitions)
+    dropped: tuple[TopicId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncGroup:
     token: Token
     group: str
@@ -158,6 +182,7 @@ class DeleteGroup:
 
     token: Token
     group: str
+    has_forgotten_ledgers: bool = False  # Of a share group: those that the reply to the first try has named.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,17 +202,7 @@ class Abandoned:
     token: Token
 
 
-Command = (
-    JoinGroup
-    | ConsumerHeartbeat
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | CommitOffsets
-    | CommitPending
-    | EndPending
-    | DeleteOffsets
-    | DeleteGroup
-    | ForgetTopic
-    | Abandoned
+GroupCommand = (
+    JoinGroup | ConsumerHeartbeat | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | CommitPending | DeleteOffsets | DeleteGroup
 )
+Command = GroupCommand | ShareHeartbeat | ChangeLedgers | EndPending | ForgetTopic | Abandoned

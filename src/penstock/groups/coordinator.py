@@ -32,21 +32,31 @@ from penstock.groups.guards import Guard
 from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
 from penstock.groups.replies import JoinReply
+from penstock.groups.share import coordinating as sharing
+from penstock.groups.share import leaving as share_leaving
+from penstock.groups.share.records import ShareRecord
+from penstock.groups.share.views import ShareGroupView
+from penstock.groups.share.views import as_classic as share_as_classic
+from penstock.groups.share.views import described as share_described
 from penstock.groups.states import GroupState
-from penstock.groups.views import CONSUMER, GroupListed, GroupView, MemberView, OffsetView, OpenTransaction
-from penstock.settings import LONG_MAX
+from penstock.groups.views import CONSUMER, SHARE, GroupListed, GroupView, MemberView, OffsetView, OpenTransaction
+from penstock.settings import LONG_MAX, GroupConfig
 from penstock.vocabulary import Instant, ProducerId, TopicId
 
 
 class GroupCoordinator:
-    def __init__(self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX, topics: Topics | None = None) -> None:
+    def __init__(
+        self, settings: GroupSettings, free_bytes: Callable[[], int] = lambda: LONG_MAX, topics: Topics | None = None,
+        configs: Callable[[str], GroupConfig] | None = None,
+    ) -> None:  # fmt: skip
         """`free_bytes` tells how much more memory all groups of the node may take, beside what they take now (`held_bytes`).
 
-        `topics` are those that there are; whenever that view shows something else, `topics_changed` says so."""
+        `topics` are those that there are; whenever that view shows something else, `topics_changed` says so. `configs` tells what holds for
+        a group of the new protocol or a share group; without it, what the settings have for all of them."""
         self.settings = settings
         self._free_bytes = free_bytes
         self._image = GroupsImage()
-        self._sessions = Sessions()
+        self._sessions = Sessions(configs=configs or (lambda _: self.settings.of_all_groups))
         if topics is not None:
             self._sessions.topics.view = topics
         self._now = Instant(0)  # Of the last decision.
@@ -73,6 +83,8 @@ class GroupCoordinator:
             self._tidy(record.group)
         elif isinstance(record, ConsumerRecord):
             coordinating.replayed(record, self._sessions)
+        elif isinstance(record, ShareRecord):
+            sharing.replayed(record, self._sessions)
 
     def replay_stored(self, key: bytes, value: bytes | None) -> None:
         """The same for a record as it lies in the log, while loading."""
@@ -87,7 +99,8 @@ class GroupCoordinator:
             if saved.members:
                 shortest_ms = min(member.session_timeout_ms for member in saved.members)
                 self._sessions.alarms.set_by(saved.group, now if _lacks_leader(saved) else Instant(now + shortest_ms / 1000))
-        coordinating.begin(self._image, self._sessions, self.settings.consumer_session_timeout_ms, now)
+        coordinating.begin(self._image, self._sessions, now)
+        sharing.begin(self._image, self._sessions, now)
 
     def snapshot(self) -> list[Record]:
         """Records that replay into what is recorded now, one for each key."""
@@ -101,7 +114,7 @@ class GroupCoordinator:
 
     def decide(self, command: commands.Command, now: Instant, wall_ms: int) -> Decision:
         draft = self._draft(now, wall_ms)
-        if coordinating.decide(command, draft):
+        if sharing.decide(command, draft) or coordinating.decide(command, draft):
             return draft.decision()
         if isinstance(command, commands.EndPending | commands.ForgetTopic | commands.Abandoned):
             self._decide_over_groups(command, draft)
@@ -123,8 +136,8 @@ class GroupCoordinator:
                 committing.delete_offsets(self._open(command.group), command, self._image, draft)
             case commands.DeleteGroup():
                 committing.delete_group(self._open(command.group), command, self._image, draft)
-            case commands.ConsumerHeartbeat():
-                pass  # Decided above, as is all that concerns groups of the new protocol.
+            case commands.ConsumerHeartbeat() | commands.ShareHeartbeat() | commands.ChangeLedgers():
+                pass  # Decided above, as is all that concerns groups of the new protocol and share groups.
             case _:
                 assert_never(command)
         self._tidy(command.group)
@@ -202,27 +215,36 @@ class GroupCoordinator:
         """How many groups there are, about: those that only commit, those without offsets and those still forming are not added up."""
         image = self._image
         classic = max(len(image.saved), len(image.offsets), len(image.pending.groups), len(self._sessions.groups))
-        return len(image.consumers.groups) + classic
+        return len(image.consumers.groups) + len(image.shares.groups) + classic
 
     @property
     def held_bytes(self) -> int:
         """What all groups take in memory, about: what members say and are given, committed offsets and what was noted with them."""
-        return self._image.held_bytes + self._image.consumers.held_bytes + self._image.pending.held_bytes + self._sessions.held_bytes
+        image = self._image
+        kinds = image.consumers.held_bytes + image.shares.held_bytes
+        return image.held_bytes + kinds + image.pending.held_bytes + self._sessions.held_bytes
 
     def groups(self) -> list[GroupListed]:
         """Every group, those that only commit offsets too."""
         image = self._image
-        names = dict.fromkeys([*image.saved, *image.offsets, *image.pending.groups, *self._sessions.groups, *image.consumers.groups])
-        return [self._listed(name) for name in names]
+        names = dict.fromkeys(chain(image.saved, image.offsets, image.pending.groups, self._sessions.groups, image.consumers.groups))
+        return [*map(self._listed, names), *(GroupListed(name, group.state, SHARE, SHARE) for name, group in image.shares.groups.items())]
 
     def describe_consumer(self, name: str) -> ConsumerGroupView | None:
         """A group of the new protocol; None where there is none of that kind."""
         group = self._image.consumers.groups.get(name)
         return None if group is None else described(group, self.settings)
 
+    def describe_share(self, name: str) -> ShareGroupView | None:
+        """A share group; None where there is none of that kind."""
+        group = self._image.shares.groups.get(name)
+        return None if group is None else share_described(group)
+
     def fault_of_reader(self, name: str, member_id: str, member_epoch: int) -> ErrorCode:
         """Why somebody that says to be this member may not be told of the group's offsets; of other groups than those of the new kind
-        everybody may."""
+        everybody may. A share group has none."""
+        if name in self._image.shares.groups:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         group = self._image.consumers.groups.get(name)
         return ErrorCode.NONE if group is None else coordinating.fault_of_epoch(group, member_id, member_epoch)
 
@@ -230,6 +252,8 @@ class GroupCoordinator:
         consumers = self._image.consumers.groups.get(name)
         if consumers is not None:
             return as_classic(consumers, self.settings, self._sessions.topics.view)
+        if name in self._image.shares.groups:
+            return share_as_classic(self._image.shares.groups[name])
         group = self._look(name)
         if group is None:
             return GroupView(name, GroupState.DEAD)
@@ -299,6 +323,9 @@ class GroupCoordinator:
         consumers = self._image.consumers.groups.get(name)
         if consumers is not None:
             consumer_leaving.lapse(consumers, draft)
+            return
+        if name in self._image.shares.groups:
+            share_leaving.lapse(self._image.shares.groups[name], draft)
             return
         group = self._open(name)
         if group is None:

@@ -14,6 +14,8 @@ from penstock.groups.packing import NOT_A_RECORD
 from penstock.groups.pending_image import PendingImage
 from penstock.groups.pending_records import OffsetPending, PendingDropped
 from penstock.groups.records import NO_TOPIC_ID, OFFSET_KIND
+from penstock.groups.share.image import ShareImage
+from penstock.groups.share.records import ShareRecord
 from penstock.groups.sizes import GROUP_BYTES, TOPIC_BYTES, held_bytes, offset_bytes, text_bytes
 from penstock.vocabulary import TopicId
 
@@ -29,7 +31,8 @@ class GroupsImage:
         self.saved: dict[str, records.GroupSaved] = {}
         self.offsets: dict[str, dict[str, dict[int, Committed]]] = {}  # By group, topic and partition. Nothing empty is kept.
         self.pending = PendingImage()  # Of transactions that are not over.
-        self.consumers = ConsumerImage()  # Groups of the new protocol. No group is in both.
+        self.consumers = ConsumerImage()  # Groups of the new protocol. No group is of two kinds.
+        self.shares = ShareImage()  # Share groups.
         self.held_bytes = 0  # What all of it takes in memory, about, beside what is pending.
         self._saved_bytes: dict[str, int] = {}  # Of that, each group's record.
 
@@ -47,6 +50,8 @@ class GroupsImage:
                 self._count_saved(record.group, 0)
             case OffsetPending() | PendingDropped():
                 self.pending.replay(record)
+            case _ if isinstance(record, ShareRecord):
+                self.shares.replay(record)
             case _:
                 self.consumers.replay(record)
 
@@ -65,7 +70,8 @@ class GroupsImage:
             raise records.unreadable(wrong) from None
 
     def holds(self, group: str) -> bool:
-        return group in self.saved or group in self.consumers.groups or group in self.offsets or group in self.pending.groups
+        kinds = (self.saved, self.consumers.groups, self.offsets, self.pending.groups, self.shares.groups)
+        return any(group in groups for groups in kinds)
 
     def saved_bytes(self, group: str) -> int:
         """What the group's record takes in memory."""
@@ -126,6 +132,8 @@ class GroupsImage:
         yield from map(list, self.pending.snapshot_pieces())
         for some in self.consumers.snapshot_pieces():
             yield list(some)
+        for shared in self.shares.snapshot_pieces():
+            yield list(shared)
 
     def _put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
         topics = self.offsets.get(group)

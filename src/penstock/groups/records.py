@@ -16,6 +16,7 @@ from penstock.errors import BrokenPromise
 from penstock.groups.consumer.records import KINDS, ConsumerRecord, decode_consumer, encode_consumer
 from penstock.groups.packing import INT, LENGTH, LONG, NOT_A_RECORD, SHORT, Reader, blob, text, unknown_form
 from penstock.groups.pending_records import PENDING_KIND, OffsetPending, PendingDropped, decode_pending, encode_pending
+from penstock.groups.share.records import SHARE_KINDS, ShareRecord, decode_share, encode_share
 from penstock.vocabulary import TopicId
 
 GROUP_KIND = 1
@@ -83,7 +84,7 @@ class OffsetDeleted(NamedTuple):
     partition: int
 
 
-Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | OffsetPending | PendingDropped | ConsumerRecord
+Record = GroupSaved | GroupDeleted | OffsetCommitted | OffsetDeleted | OffsetPending | PendingDropped | ConsumerRecord | ShareRecord
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -102,6 +103,8 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             return _group_key(record.group), None
         case OffsetPending() | PendingDropped():
             return encode_pending(record)
+        case _ if isinstance(record, ShareRecord):
+            return encode_share(record)
         case _:
             return encode_consumer(record)
 
@@ -121,6 +124,8 @@ def decode(key: bytes, value: bytes | None) -> Record:
             return decode_pending(key, value)
         if kind in KINDS:
             return decode_consumer(kind, key, value)
+        if kind in SHARE_KINDS:
+            return decode_share(kind, key, value)
     except NOT_A_RECORD as wrong:
         raise unreadable(wrong) from None
     raise unknown_form("key", kind)

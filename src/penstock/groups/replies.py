@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from penstock.errors import ErrorCode
 from penstock.groups.consumer.partitions import Partitions
+from penstock.groups.share.records import Ledgers
 
 NONE = ErrorCode.NONE
 
@@ -45,6 +46,23 @@ class ConsumerHeartbeatReply:
     assignment: Partitions | None = None  # None: as it was told last.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeatReply:
+    error: ErrorCode = NONE
+    message: str | None = None  # For the person behind the client, with an error.
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None  # None: as it was told last.
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersChanged:
+    error: ErrorCode
+    message: str | None = None
+    ledgers: Ledgers | None = None  # Those that the group has now.
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
     error: ErrorCode
@@ -80,6 +98,7 @@ class DeleteOffsetsReply:
 class DeleteGroupReply:
     error: ErrorCode
     is_over: bool = True  # False: this was a piece of it; there is more to delete.
+    ledgers: Ledgers | None = None  # Of a share group: what must be forgotten first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +116,8 @@ class PendingEnded:
 Reply = (
     JoinReply
     | ConsumerHeartbeatReply
+    | ShareHeartbeatReply
+    | LedgersChanged
     | SyncReply
     | HeartbeatReply
     | LeaveReply

@@ -12,6 +12,7 @@ from penstock.vocabulary import ProducerId
 NO_OFFSET = -1
 CLASSIC = "classic"  # The kinds of groups, as Kafka names them.
 CONSUMER = "consumer"
+SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,15 @@ from penstock.http.answers import BROKEN, JSON, METHOD_NOT_ALLOWED, NOT_FOUND, T
 from penstock.http.api.dispatch import Api, RawRequest, host_names
 from penstock.http.api.guard import refuse_host
 from penstock.http.api.routes import PREFIX
-from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, bounded
+from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, Receive, Scope, Send, bounded
 from penstock.http.cluster_gauges import cluster_gauges
 from penstock.http.gauges import gauges
 from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
+from penstock.http.queue_gauges import queue_gauges
+from penstock.http.sqs.door import QueueDoor, is_for_queues
+from penstock.http.sqs.signing import Keys
 from penstock.http.status_page import status_page
 
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -33,8 +36,18 @@ API_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]  # Those that a path doe
 API_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> App:
-    """`vitals`: what the process knows of itself, to stand beside the node's own counts."""
+def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple, keys: Keys | None = None) -> App:
+    """`vitals`: what the process knows of itself, to stand beside the node's own counts. `keys`: whom the queue door lets in."""
+    queues = QueueDoor(node, keys or Keys({}))
+    others = _pages(node, lambda: (*vitals(), *queues.samples()))
+
+    async def front(scope: Scope, receive: Receive, send: Send) -> None:
+        await (queues if is_for_queues(scope) else others)(scope, receive, send)
+
+    return front
+
+
+def _pages(node: Node, vitals: Callable[[], Iterable[Sample]]) -> App:
     api = Api(node)
 
     async def get_health(request: Request) -> Answer:
@@ -48,7 +61,8 @@ def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple) -> A
         if refusal is not None:
             return refusal
         of_others = [*await group_gauges(node), *await cluster_gauges(node)]
-        return await node.env.offload(metrics, [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *of_others, *vitals()])
+        of_node = [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *queue_gauges(node)]
+        return await node.env.offload(metrics, [*of_node, *of_others, *vitals()])
 
     async def get_status(request: Request) -> Answer:
         return refuse_host(_headers(request), host_names(node)) or status_page()

@@ -22,6 +22,7 @@ from penstock.links.frames import Form
 from penstock.links.handshake import NONCE_BYTES, Called, Greeting, HandshakeFailed, Introduction, check_secret
 from penstock.links.kinds import Lane
 from penstock.links.link import ASKS_MAX as LINK_ASKS_MAX
+from penstock.links.link import LONG_ASKS_MAX
 from penstock.vocabulary import Buffer, Instant, NodeId
 
 UNPROVEN_MAX = 64
@@ -184,7 +185,7 @@ class CalledChannel(Channel):
         handler = self._door.asked.get(kind)
         if handler is None:
             self.write(Form.NOT_UNDERSTOOD, kind, correlation, ())
-        elif len(self._asks) >= ASKS_MAX or correlation in self._asks:
+        elif len(self._asks) >= (2 * LONG_ASKS_MAX if caller.lane is Lane.QUEUES else ASKS_MAX) or correlation in self._asks:
             raise MalformedInput("more questions at once than a link asks")
         else:
             asked = self._asks[correlation] = Asked(self, caller.node, caller.directory, body, correlation)

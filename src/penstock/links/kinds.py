@@ -10,6 +10,7 @@ from enum import IntEnum
 class Lane(IntEnum):
     CALLS = 0  # What is small and answered soon.
     REPLICAS = 1  # What may be large, or wait long for something new.
+    QUEUES = 2  # On behalf of those who work on queues: bodies, and long polls.
 
 
 class Kind(IntEnum):
@@ -23,6 +24,8 @@ class Kind(IntEnum):
     LISTENS_AT = 8  # Told by a node that hears from no leader: where it can be called back.
     ADD_TO_TRANSACTION = 9  # Asked of a transaction's coordinator by the leader of a partition: is it part of it, or be it made so.
     WRITE_MARKERS = 10  # Asked of partitions' leaders by a coordinator: transactions have ended.
+    QUEUE_CALL = 11  # Asked of the leader of a queue's partition: to send, take, settle, look.
+    QUEUE_CALL_OVER = 12  # Told to it: nobody waits for the answer to a call any more.
 
 
 LANE_OF = {
@@ -36,4 +39,6 @@ LANE_OF = {
     Kind.LISTENS_AT: Lane.CALLS,
     Kind.ADD_TO_TRANSACTION: Lane.CALLS,
     Kind.WRITE_MARKERS: Lane.CALLS,
+    Kind.QUEUE_CALL: Lane.QUEUES,
+    Kind.QUEUE_CALL_OVER: Lane.QUEUES,
 }

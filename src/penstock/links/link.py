@@ -26,6 +26,7 @@ STEADY_SECONDS = 1.0  # A link that held for so long was a good one: the next tr
 QUEUE_BYTES_MAX = 8 * 1024 * 1024  # Above what Raft has on its way to one replica at most.
 QUEUE_FRAMES_MAX = 2_000
 ASKS_MAX = 256
+LONG_ASKS_MAX = 4_096  # On the lane where most of them wait for something to happen.
 _CORRELATION_END = 1 << 32
 _CLOSED = "it was closed here"
 
@@ -122,7 +123,7 @@ class Link:
     async def ask(self, kind: Kind, pieces: Sequence[Buffer], *, timeout_s: float) -> memoryview:
         if self._is_closed:
             raise LinkLost(f"the link to node {self.node}: {_CLOSED}", may_have_happened=False)
-        if len(self._asks) >= ASKS_MAX:
+        if len(self._asks) >= (LONG_ASKS_MAX if self.lane is Lane.QUEUES else ASKS_MAX):
             raise LinkLost(f"{len(self._asks)} questions wait for node {self.node} already", may_have_happened=False)
         correlation = self._next_correlation
         self._next_correlation = correlation % (_CORRELATION_END - 1) + 1

@@ -31,6 +31,11 @@ class Log(GrowingLog):
         require(offset <= self.end_offset, "a log starts no later than it ends")
         self.start_offset = max(self.start_offset, Offset(offset))
 
+    def segment_start(self, offset: int) -> int:
+        """Where the segment that holds the offset begins: a start that is moved up to there frees whole files. Below its start, the log
+        has none to give: it is that start."""
+        return self._shelf.holding(offset).base_offset if offset > self.start_offset else self.start_offset
+
     def expired(self, wall_ms: int, end_offset_max: int) -> Expired | None:
         """The segments that may go, all below `end_offset_max`; None when there are none."""
         return find_expired(

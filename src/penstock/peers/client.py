@@ -12,13 +12,15 @@ from penstock.peers.appending import ACKS_ALL, Produced, ProducerIdentity, Trans
 from penstock.peers.configs import Configured, SettingView
 from penstock.peers.connection import Address
 from penstock.peers.coordinators import Coordinates, Coordinator
+from penstock.peers.described_groups import DescribedGroup, ListedGroup
 from penstock.peers.failures import BadAnswer, PeerFailure, check_code
 from penstock.peers.fetch_session import FetchSession, FetchWish
 from penstock.peers.fetching import Fetched, FetchLimits, close_session, fetch_once
-from penstock.peers.groups import Committed, DescribedGroup, ListedGroup
+from penstock.peers.groups import Committed
 from penstock.peers.offsets import FoundOffset
 from penstock.peers.patience import ClientEnv, Deadline
 from penstock.peers.routing import ClientSettings, Router
+from penstock.peers.share_groups import ShareOffset, alter_share_offsets, share_offsets
 from penstock.peers.stable_offsets import GroupIdentity, stable_offsets
 from penstock.peers.switchboard import CALLS
 from penstock.peers.topics import ClusterView, TopicView
@@ -121,6 +123,14 @@ class Client:
 
     async def describe_group(self, group: str, *, deadline_s: float | None = None) -> DescribedGroup:
         return await groups.describe_group(self.router, group, self.router.deadline(deadline_s))
+
+    async def share_offsets(self, group: str, *, deadline_s: float | None = None) -> dict[TopicPartition, ShareOffset]:
+        """How far a share group is, for each partition that it ever read."""
+        return await share_offsets(self.router, group, self.router.deadline(deadline_s))
+
+    async def alter_share_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, deadline_s: float | None = None) -> None:
+        """Sets where a share group without members begins."""
+        await alter_share_offsets(self.router, group, offsets, self.router.deadline(deadline_s))
 
     async def committed_offsets(self, group: str, *, deadline_s: float | None = None) -> dict[TopicPartition, Committed]:
         """Where the group reads on, for each partition that it ever committed. A group that nobody knows has none."""

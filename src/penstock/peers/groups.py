@@ -1,22 +1,24 @@
 """Consumer groups from outside: listed, described, their committed offsets read and set, deleted.
 
 Whatever concerns one group is asked of the node that coordinates it; a coordinator that moved, or is still loading, is looked for again.
-A group speaks the classic protocol or the new one (KIP-848), and each has a question of its own to describe it: the new one is asked first.
+A group speaks the classic protocol, the new one (KIP-848), or is a share group (KIP-932), and each kind has a question of its own to
+describe it: the new one is asked first.
 Setting offsets works only while the group has no members: they commit for themselves.
 Every part of it may be asked twice without harm; a deletion whose first answer was lost counts as done when the group is gone.
 Not here: being a member.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Connection
 from penstock.peers.coordinators import Ask, Coordinates, Coordinator, only
+from penstock.peers.described_groups import CLASSIC, CONSUMER, DescribedGroup, ListedGroup, Member, assigned
 from penstock.peers.failures import NotSpoken, Refused, check_code
 from penstock.peers.patience import Deadline
 from penstock.peers.routing import Router
+from penstock.peers.share_groups import describe_share_group
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.consumer_protocol import read_assignment, read_subscription
@@ -25,50 +27,8 @@ T = TypeVar("T")
 
 NO_OFFSET = -1  # What is answered for a partition without a committed offset.
 DEAD = "Dead"
-CONSUMER = "consumer"  # The protocol type whose bytes we can show; also the name of the new protocol.
-CLASSIC = "classic"
 
 _GENERATION_OF_NOBODY = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
-    group: str
-    state: str  # Empty where the node is too old to tell.
-    protocol_type: str
-    coordinator: int
-    protocol: str = CLASSIC  # How its members and the coordinator talk: classic, or the new one; not the way that partitions are assigned.
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    topics: list[str] | None  # What it wants; None where its bytes are not a consumer's.
-    assignment: dict[str, list[int]] | None
-    # Only in the new protocol:
-    epoch: int | None = None  # The group's epoch that it has caught up with.
-    target: dict[str, list[int]] | None = None  # What it is to have; different from the assignment while partitions move.
-    topics_regex: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
-    group: str
-    state: str
-    protocol_type: str
-    assignor: str  # Empty where the group has none yet.
-    members: tuple[Member, ...]
-    coordinator: int
-    protocol: str = CLASSIC
-    # Only in the new protocol:
-    epoch: int | None = None  # Grows with each change of members, subscriptions or topics.
-    assignment_epoch: int | None = None  # The epoch that the target assignment was made for.
-
-    def owner_of(self, where: TopicPartition) -> Member | None:
-        return next((member for member in self.members if where.partition in (member.assignment or {}).get(where.topic, ())), None)
 
 
 class Committed(NamedTuple):
@@ -102,6 +62,7 @@ async def describe_group(router: Router, group: str, deadline: Deadline) -> Desc
     async def ask(connection: Connection, coordinator: int) -> DescribedGroup:
         timeout_s = router.timeouts(deadline).whole_s
         described = await _describe_by_new_protocol(connection, group, coordinator, what, timeout_s)
+        described = described or await describe_share_group(connection, group, coordinator, what, timeout_s)
         return described or await _describe_by_classic_protocol(connection, group, coordinator, what, timeout_s)
 
     return await _at_coordinator(router, group, what, deadline, ask)
@@ -217,10 +178,6 @@ def _member(row: Any, protocol_type: str) -> Member:
 def _consumer_member(row: Any) -> Member:
     return Member(
         row.member_id, row.instance_id, row.client_id, row.client_host, sorted(map(str, row.subscribed_topic_names)),
-        _assigned(row.assignment), epoch=int(row.member_epoch), target=_assigned(row.target_assignment),
+        assigned(row.assignment), epoch=int(row.member_epoch), target=assigned(row.target_assignment),
         topics_regex=row.subscribed_topic_regex or None,
     )  # fmt: skip
-
-
-def _assigned(assignment: Any) -> dict[str, list[int]]:
-    return {str(topic.topic_name): sorted(map(int, topic.partitions)) for topic in assignment.topic_partitions}

@@ -3,19 +3,20 @@
 One name, three spellings: the file's `num.partitions` is the variable PENSTOCK_NUM_PARTITIONS and the flag `--set num.partitions=3`.
 What a topic inherits is named with `topic.` in front (in the file: a `[topic]` table). A name that nobody knows is refused with the
 nearest one that somebody does: a misspelt setting that is silently ignored is how data gets lost.
-Not here: what the settings mean, their defaults and bounds (settings.py), which this asks.
+Not here: what the settings mean, their defaults and bounds (settings/), which this asks.
 """
 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from penstock.server.addresses import is_wildcard, parse_address
 from penstock.server.cluster_configuration import SECRET_VARIABLE, ClusterConfiguration, read_secret, stand_alone, stand_in_cluster
 from penstock.server.complaints import ConfigurationWrong
+from penstock.server.queue_keys import read_keys
 from penstock.settings import NODE_SETTINGS, TOPIC_PREFIX, TOPIC_SETTINGS, NodeSettings, node_settings
 from penstock.vocabulary import Address
 
@@ -25,7 +26,7 @@ VARIABLE_PREFIX = "PENSTOCK_"
 PLACES: dict[str, tuple[str, str]] = {
     "data.dir": ("penstock-data", "The directory that holds everything. Made if it is not there."),
     "kafka": ("127.0.0.1:9092", "Where Kafka clients connect. Port 0 takes a free one."),
-    "http": ("127.0.0.1:8080", "Where /health, /ready and /metrics are served; `off` for nowhere."),
+    "http": ("127.0.0.1:8080", "Where queues, /health, /ready and /metrics are served; `off` for nowhere."),
     "peers": ("", "Where the other nodes of a cluster connect. Left out: this node's own entry among the voters."),
     "advertise": ("", "HOST:PORT that clients are told to connect to: short for advertised.host and advertised.port."),
     "advertise.peers": (
@@ -36,6 +37,11 @@ PLACES: dict[str, tuple[str, str]] = {
         "A file with the secret by which the nodes of a cluster trust each other; nobody else may read it. "
         "Or the variable PENSTOCK_CLUSTER_SECRET holds the secret itself.",
     ),
+    "sqs.keys.file": (
+        "",
+        "A file with the access keys that the queue door takes, one a line: the id, a space, the secret; nobody else may read it. "
+        "Left out: it takes every request, signed or not.",
+    ),
     "log.level": ("info", "How much is told on standard error: debug, info, warning or error."),
     "loop": ("auto", "The event loop: uvloop, asyncio, or auto (uvloop where it is installed)."),
 }
@@ -43,7 +49,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 LOOPS = ("auto", "uvloop", "asyncio")
 
 # Variables that are no settings: the secret, those of the client commands and the tests, and what Kubernetes adds for a Service penstock.
-FOREIGN_VARIABLES = frozenset({SECRET_VARIABLE, "PENSTOCK_BOOTSTRAP", "PENSTOCK_CONFIG", "PENSTOCK_REQUIRE", "PENSTOCK_SUITE_ACCOUNT"})
+FOREIGN_VARIABLES = frozenset({
+    SECRET_VARIABLE, "PENSTOCK_BOOTSTRAP", "PENSTOCK_URL", "PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY", "PENSTOCK_CONFIG",
+    "PENSTOCK_REQUIRE", "PENSTOCK_SUITE_ACCOUNT",
+})  # fmt: skip
 KUBERNETES = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 
 
@@ -64,6 +73,7 @@ class Configuration:
     loop: str
     node: NodeSettings
     cluster: ClusterConfiguration | None = None  # None for a node alone.
+    queue_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def configure(flags: Mapping[str, str], environment: Mapping[str, str], file: Path | None = None) -> Configuration:
@@ -159,6 +169,7 @@ def _configuration(given: Mapping[str, Given], environment: Mapping[str, str]) -
         loop=_word("loop", LOOPS, given),
         node=node,
         cluster=cluster,
+        queue_keys=read_keys(_place("sqs.keys.file", given)),
     )
 
 

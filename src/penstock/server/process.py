@@ -30,6 +30,7 @@ from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.http.app import application
 from penstock.http.door import CONNECTIONS_MAX, HttpDoor
+from penstock.http.sqs.signing import Keys
 from penstock.log.faults import NewerFormat
 from penstock.server import logs
 from penstock.server.cluster_configuration import ClusterConfiguration
@@ -116,7 +117,7 @@ async def _serve(configuration: Configuration) -> int:
     env = _open_world(configuration)
     secret = b"" if configuration.cluster is None else configuration.cluster.secret
     node = Node(env, configuration.node, data_directory=str(configuration.data_dir.resolve()), secret=secret)
-    door, http = _open_http(node, configuration.http)
+    door, http = _open_http(node, configuration.http, Keys(configuration.queue_keys))
     try:
         bound = await _start_unless_stopped(node, configuration, asked_to_stop)
         if bound is not None:
@@ -151,12 +152,12 @@ def _open_world(configuration: Configuration) -> RealEnv:
         raise CannotStart(what, "choose another with --data-dir") from None
 
 
-def _open_http(node: Node, address: Address | None) -> tuple[HttpDoor | None, Address | None]:
+def _open_http(node: Node, address: Address | None, keys: Keys) -> tuple[HttpDoor | None, Address | None]:
     """Before the node starts, so that a probe sees it alive, and not ready, while it recovers."""
     if address is None:
         return None, None
     bound = bind(address)
-    door = HttpDoor(application(node, vitals))
+    door = HttpDoor(application(node, vitals, keys))
     door.open(bound)
     return door, address_of(bound)
 

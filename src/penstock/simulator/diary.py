@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.simulator.membership_diary import MembershipDiary
+from penstock.simulator.queue_diary import QueueDiary
 from penstock.simulator.transaction_diary import TransactionDiary
 from penstock.vocabulary import TopicPartition
 
@@ -123,6 +124,7 @@ class Diary:
         self.commits: list[Committing] = []
         self.committed: list[Committed] = []
         self.transactions = TransactionDiary()
+        self.queues = QueueDiary()
         self.memberships = MembershipDiary()
         self.group_readers: dict[str, list[str]] = {}  # The readers that are members of a group.
         # Partitions that may lose acknowledged records to a power cut, because they were asked to (flush `os` or `interval`, acks 0).

@@ -22,10 +22,12 @@ from penstock.broker import (
     quorum_snapshots,
     quorum_store,
 )
+from penstock.broker.queues import bodies, burying, checkpoints, following, ledgers
 from penstock.cluster import controller
 from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
 from penstock.log.walking import Walk
 from penstock.partition import admission
+from penstock.queues import checkpoint, lapsing
 
 Knob = tuple[Any, str, tuple[object, ...]]  # Whose, its name, what it may be instead.
 
@@ -66,6 +68,21 @@ GROUP_KNOBS: dict[str, tuple[Knob, ...]] = {
     "replays of coordinators": ((coordinator_loading, "REPLAYED_AT_ONCE", (1, 5)),),
 }
 
+QUEUE_KNOBS: dict[str, tuple[Knob, ...]] = {
+    "checkpoints of ledgers": (
+        (ledgers, "CHECKPOINT_EVERY_BYTES_MIN", (1, 500, 3_000)),
+        (ledgers, "ROUND_SECONDS", (0.02, 0.1, 0.3)),
+    ),
+    "checkpoints after messages": ((ledgers, "CHECKPOINT_EVERY_DATA_BYTES", (1, 2_000)), (ledgers, "ROUND_SECONDS", (0.1, 0.3))),
+    "pieces of ledgers": ((checkpoint, "PIECE_BYTES", (1, 60, 500)),),
+    "trimmed logs": ((ledgers, "TRIMMED_BYTES_MIN", (1, 1_000)), (ledgers, "ROUND_SECONDS", (0.1, 0.3))),
+    "reads of ledgers": ((checkpoints, "READ_BYTES", (1, 300)),),
+    "reads of messages": ((following, "READ_BYTES", (1, 300)), (following, "READS_AT_ONCE", (1, 2))),
+    "kept bodies": ((bodies, "KEPT_BYTES_MAX", (1, 500)),),
+    "letters at once": ((burying, "LETTERS_AT_ONCE", (1, 3)),),
+    "lapses at once": ((lapsing, "LAPSES_MAX", (1, 3)),),
+}
+
 Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
 
 
@@ -84,12 +101,17 @@ def draw_group_knobs(rng: Random) -> Turned:
     return _draw(rng, GROUP_KNOBS, 0.5)
 
 
+def draw_queue_knobs(rng: Random) -> Turned:
+    """For worlds with queues."""
+    return _draw(rng, QUEUE_KNOBS, rng.choice((0.1, 0.3, 0.6)))
+
+
 def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> Turned:
     turned = {name: rng.randrange(min(len(choices) for _, _, choices in several)) for name, several in knobs.items()}
     return {name: choice for name, choice in turned.items() if rng.random() < share}
 
 
-ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS}
+ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS}
 
 
 @contextmanager

@@ -66,6 +66,7 @@ class Menu:
     knobs: Turned  # Constants of the product that are made small.
     last_ending: str  # How the node's last life before the reckoning ends.
     offsets_topic: TopicPlan | None = None  # Where groups keep their offsets, made beforehand to be small.
+    queues: tuple[TopicPlan, ...] = ()
 
 
 def draw_menu(seed: int) -> Menu:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from penstock.broker.node import Node
 from penstock.simulator import damage
 from penstock.simulator.checkers import Violation, check
 from penstock.simulator.delivery_menu import with_deliveries
@@ -27,6 +28,8 @@ from penstock.simulator.loop import FIRST_INSTANT, Stuck
 from penstock.simulator.menu import ClientPlan, Menu, TopicPlan, draw_menu
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import NodeProcess, Reports
+from penstock.simulator.queue_menu import draw_lost, with_queues_alone
+from penstock.simulator.queue_reckoning import QueueReckoning, make_queues
 from penstock.simulator.transaction_reckoning import TransactionReckoning
 from penstock.simulator.variants import applied
 from penstock.simulator.workloads.asking import Asking
@@ -39,6 +42,8 @@ from penstock.simulator.workloads.line import LineLost
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook, TopicLife
 from penstock.simulator.workloads.pipelining import Pipelining
 from penstock.simulator.workloads.producing import Producing
+from penstock.simulator.workloads.queue_desk import Desk
+from penstock.simulator.workloads.queueing import Decreeing, Sending, Working
 from penstock.simulator.workloads.reading import Reading
 from penstock.simulator.workloads.stage import NODE, Stage
 from penstock.simulator.workloads.transacting_members import TransactingMember
@@ -60,6 +65,9 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
     "belong": Belonging,
     "transact": Transacting,
     "transact as member": TransactingMember,
+    "queue send": Sending,
+    "queue work": Working,
+    "queue decree": Decreeing,
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -75,8 +83,9 @@ class Report:
     trace: list[str] | None = None
 
 
-def run_seed(seed: int, *, variant: str | None = None, record: bool = False) -> Report:
-    menu = with_deliveries(draw_menu(seed))
+def run_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
+    """With queues, there is nothing else: see the queues' menu."""
+    menu = with_queues_alone(draw_menu(seed)) if has_queues else with_deliveries(draw_menu(seed))
     with applied(variant) if variant is not None else nullcontext(), turned(menu.knobs):
         return Play(menu, record=record).perform()
 
@@ -89,6 +98,7 @@ class Play:
         self.notebook = Notebook(caches_are_harmed=menu.harms_caches)
         self.stage = Stage(self.notebook, {topic.name: topic for topic in menu.topics})
         self.process = NodeProcess(menu.settings, Random(f"{menu.seed}/operator"))
+        self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.reports = Reports()
         self.nemesis = Nemesis(
             self.world,
@@ -129,6 +139,7 @@ class Play:
                     view = await client.create_topic(topic.name, partitions=topic.partitions, config=topic.config)
                     self.notebook.made(view.topic_id, topic)
                     self.stage.topic_ids[topic.name] = view.topic_id
+            await make_queues(self.stage, env, self.menu.queues)
 
         self._run_to_its_end("stage-hand", make)
 
@@ -162,6 +173,7 @@ class Play:
             try:
                 await Reckoning(self.stage, env).run()
                 await TransactionReckoning(self.stage, env).run()
+                await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run()
             except LineLost as lost:
                 self.notebook.find("the run goes on", NOWHERE, f"the reckoning lost its connection: {lost}")
 
@@ -180,8 +192,8 @@ class Play:
 
     def _check_retention(self) -> None:
         """Whatever is young enough is still there. Only where all clocks agree can that be said."""
-        fired, now_ms = self.world.fired(), self.world.hosts[NODE].wall.ms()
-        if fired["clock jump"] or fired["clock drift"]:
+        now_ms = self.world.hosts[NODE].wall.ms()
+        if not self._clocks_are_right():
             return
         for life in self.notebook.lives.values():
             if "retention.ms" in life.plan.config and "retention.bytes" not in life.plan.config:
@@ -216,6 +228,10 @@ class Play:
     def _node_serves(self) -> bool:
         return self.world.is_running(NODE) and self.process.serves
 
+    def _serving(self) -> dict[str, Node]:
+        node = self.process.node if self.world.is_running(NODE) else None
+        return {} if node is None else {NODE: node}
+
     def _wait_for_the_node(self) -> bool:
         try:
             self.world.run_until(self._node_serves, within=_UP_WITHIN_SECONDS)
@@ -249,7 +265,7 @@ class Play:
         """What no client could see: broken promises, and failures that nobody had foreseen."""
         for broken in self.process.broken_promises:
             self.notebook.find("no promise is broken", NOWHERE, broken)
-        for failure in (*self.reports.failures, *self.world.complaints()):
+        for failure in (*self.reports.failures, *self.world.complaints(), *self.stage.surprises()):
             self.notebook.find("every failure is foreseen", NOWHERE, failure)
         for client in self.menu.clients:
             for ending in self.world.hosts[client.name].endings if client.name in self.world.hosts else ():
@@ -262,11 +278,15 @@ class Play:
     def _excuse(self) -> None:
         """Tells the checkers what may be missing: the suffix of a weak partition, if unflushed bytes were lost at all."""
         diary, fired = self.notebook.diary, self.world.fired()
-        diary.clocks_are_right = not (fired["clock jump"] or fired["clock drift"])
+        diary.clocks_are_right = diary.queues.clocks_are_right = self._clocks_are_right()
         diary.cuts = [at for at, name in self.world.power_cuts if name == NODE]
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += self.world.hosts[NODE].ended_at  # The machine forgets what a flush has failed to save when its process ends.
         self.notebook.excuse_weak_topics()
+
+    def _clocks_are_right(self) -> bool:
+        fired = self.world.fired()
+        return not (fired["clock jump"] or fired["clock drift"])
 
     def _statistics(self) -> Counter[str]:
         numbers = Counter(self.world.fired())
@@ -281,6 +301,7 @@ class Play:
     def _story(self) -> list[str]:
         menu = self.menu
         lines = [f"topic {_told(topic)}" for topic in menu.topics]
+        lines += [f"queue {_told(queue)}" for queue in menu.queues]
         lines += [f"client {client.name} on {client.topic}: {_options(client)}" for client in menu.clients]
         lines.append(f"made small: {', '.join(menu.knobs) or 'nothing'}")
         lines.append(f"trouble: {', '.join(self.plan.kinds)}")

@@ -7,9 +7,13 @@ import asyncio
 import os
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from penstock.testing.brokers import Broker, BrokerFailed, broker
+
+if TYPE_CHECKING:
+    from penstock.client.queues import AsyncQueue
+    from penstock.client.queues.choices import Choices
 
 
 def async_broker(*, flush: str = "ack", directory: str | os.PathLike[str] | None = None, **settings: object) -> "AsyncBroker":
@@ -26,6 +30,10 @@ class AsyncBroker:
     @property
     def bootstrap(self) -> str:
         return self._inner.bootstrap
+
+    @property
+    def http_url(self) -> str:
+        return self._inner.http_url
 
     @property
     def pid(self) -> int:
@@ -47,6 +55,12 @@ class AsyncBroker:
 
     async def create_topic(self, name: str | None = None, *, partitions: int = 1, **config: object) -> str:
         return await asyncio.to_thread(self._inner.create_topic, name, partitions=partitions, **config)
+
+    async def queue(self, name: str | None = None, **choices: Unpack["Choices"]) -> "AsyncQueue":
+        from penstock.client.queues import AsyncQueue
+
+        made = await asyncio.to_thread(self._inner.queue, name, **choices)
+        return AsyncQueue(made.name, url=self.http_url)
 
     def said(self) -> str:
         return self._inner.said()

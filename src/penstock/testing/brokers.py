@@ -25,10 +25,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self, Unpack
 from uuid import uuid4
 
 from penstock.testing.names import node_texts, topic_texts
+
+if TYPE_CHECKING:
+    from penstock.client.queues import Queue
+    from penstock.client.queues.choices import Choices
 
 READY_SECONDS_MAX = 30.0  # A fraction of a second as a rule; a crowded machine may take long.
 ANSWER_SECONDS_MAX = 30.0
@@ -62,10 +66,11 @@ def broker(*, flush: str = "ack", directory: str | os.PathLike[str] | None = Non
 
 
 class Broker:
-    """One node process. `bootstrap` is what Kafka clients want to know."""
+    """One node process. `bootstrap` is what Kafka clients want to know, `http_url` what clients of queues do."""
 
     def __init__(self, settings: dict[str, str], directory: str | os.PathLike[str] | None = None) -> None:
         self.bootstrap = ""  # HOST:PORT once it has started.
+        self.http_url = ""  # http://HOST:PORT, likewise.
         self.directory = None if directory is None else Path(directory)
         self._settings = TEST_SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,11 +84,12 @@ class Broker:
             raise BrokerFailed("a broker is started once; make another one, with the same directory to find the same records")
         is_temporary = self.directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="penstock-")) if self.directory is None else self.directory
-        flags = {"data.dir": str(self.directory), "kafka": "127.0.0.1:0", "http": "off"} | self._settings
+        flags = {"data.dir": str(self.directory), "kafka": "127.0.0.1:0", "http": "127.0.0.1:0"} | self._settings
         self._process = _spawn({"flags": flags, "is_temporary": is_temporary}, self._log)
         # Also when it is forgotten, and when the interpreter ends.
         self._end = weakref.finalize(self, _end, self._process, self.directory if is_temporary else None, os.getpid())
-        self.bootstrap = self._wait_until_ready(self._process)
+        told = self._wait_until_ready(self._process)
+        self.bootstrap, self.http_url = told["kafka"], f"http://{told['http']}"
         return self
 
     def stop(self) -> None:
@@ -100,6 +106,14 @@ class Broker:
         if told:
             raise BrokerFailed(f"{told['problem']}\n  {told['advice']}")
         return name
+
+    def queue(self, name: str | None = None, **choices: Unpack["Choices"]) -> "Queue":
+        """A queue that is there, `lease=5` being how long its messages are lent for, and has a fresh name when none is given."""
+        from penstock.client.queues import Queue
+
+        queue = Queue(name or f"queue-{uuid4().hex[:12]}", url=self.http_url)
+        queue.ensure(**choices)
+        return queue
 
     @property
     def pid(self) -> int:
@@ -137,12 +151,12 @@ class Broker:
                 raise BrokerFailed(f"the node does not answer{self._quoted()}") from None
         return answer
 
-    def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> str:
+    def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> dict[str, str]:
         line = _read_line(process, READY_SECONDS_MAX)
         if not line.startswith("penstock ready "):
             self._end()
             raise BrokerFailed(f"the node did not start{self._quoted()}")
-        return dict(pair.split("=", 1) for pair in line.split()[2:])["kafka"]
+        return dict(pair.split("=", 1) for pair in line.split()[2:])
 
     def _quoted(self) -> str:
         words = self.said().strip().splitlines()[-QUOTED_LINES:]

@@ -21,6 +21,7 @@ class Source(IntEnum):
     EVERY_NODE = 3  # what all nodes were told.
     STARTED_WITH = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigType(IntEnum):

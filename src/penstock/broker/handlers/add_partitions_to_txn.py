@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.askers import Asker
 from penstock.broker.calls import Call
 from penstock.broker.handlers.init_producer_id import spoken
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.errors import ErrorCode, Refusal
 from penstock.transactions.commands import AddPartitions
 from penstock.transactions.records import TransactionPartition
@@ -51,7 +51,7 @@ async def add_partitions_to_txn(node: "Node", call: Call) -> dict[str, Any]:
 
 def _fault_of(topic: str, place: TransactionPartition | None) -> ErrorCode:
     """What nodes keep their own state in is nobody's to write to; offsets get into a transaction by AddOffsetsToTxn."""
-    if topic in INTERNAL_TOPICS:
+    if is_internal(topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if place is None else ErrorCode.NONE
 

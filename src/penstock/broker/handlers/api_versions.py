@@ -2,7 +2,8 @@
 
 Produce is listed from version 0 although 0 to 2 are refused: librdkafka before 2025 stops compressing otherwise (KAFKA-18659).
 A version that we don't know is answered in version 0 with UNSUPPORTED_VERSION (apis.py), and the client asks again.
-One feature is announced: the second version of transactions (KIP-890), which clients take up when they see it.
+Two features are announced: the second version of transactions (KIP-890), which clients take up when they see it, and share groups
+(KIP-932), of which tools want to know.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 
-SUPPORTED, FINALIZED = (("transaction.version", 0, 2),), (("transaction.version", 2, 2),)
+SUPPORTED = (("transaction.version", 0, 2), ("share.version", 0, 1))
+FINALIZED = (("transaction.version", 2, 2), ("share.version", 1, 1))
 
 
 def api_versions(node: "Node", call: Call) -> list[Buffer]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.calls import Call
 from penstock.cluster.commands import AddPartitions, MorePartitions
 from penstock.cluster.replies import Reply
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.errors import ErrorCode, Refusal
 from penstock.wire import schemas
 
@@ -25,14 +25,14 @@ _INTERNAL = Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "this topic is the cluste
 async def create_partitions(node: "Node", call: Call) -> dict[str, Any]:
     request = schemas.read_request(call.api_key, call.version, call.frame, call.body_at)
     named = Counter(topic.name for topic in request.topics)
-    wishes = {topic.name: _wish(topic) for topic in request.topics if named[topic.name] == 1 and topic.name not in INTERNAL_TOPICS}
+    wishes = {topic.name: _wish(topic) for topic in request.topics if named[topic.name] == 1 and not is_internal(topic.name)}
     command = AddPartitions(tuple(wishes.values()))
     try:
         replies = node.controller.decide(command).replies if request.validate_only else await node.submit(command)
     except Refusal as refusal:
         replies = tuple(refusal for _ in wishes)
     by_name = dict(zip(wishes, replies, strict=True))
-    return {"results": [_result(name, by_name.get(name, _INTERNAL if name in INTERNAL_TOPICS else _TWICE)) for name in named]}
+    return {"results": [_result(name, by_name.get(name, _INTERNAL if is_internal(name) else _TWICE)) for name in named]}
 
 
 def _wish(topic: Any) -> MorePartitions:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.trimming import trim
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import Offset
 from penstock.wire import schemas
@@ -43,7 +43,7 @@ async def _row(node: "Node", topic: str, wish: Any) -> dict[str, Any]:
 
 async def _delete(node: "Node", topic: str, index: int, offset: int) -> int:
     partition = node.leading(topic, index)
-    if topic in INTERNAL_TOPICS:
+    if is_internal(topic):
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the cluster's own")
     if not partition.config.deletes_old_segments:
         raise Refusal(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted: nothing of it is deleted")

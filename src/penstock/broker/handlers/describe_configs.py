@@ -2,7 +2,8 @@
 
 A topic tells every topic setting; this node every node setting, and with `topic.` in front what its topics start from; the node without a
 name what every node was told while it ran. Asked for single names, those that don't exist are left out, as at Kafka.
-A group or a subscription to client metrics was never told anything: no settings, and no error, since tools ask about all groups they see.
+A group tells every group setting, whether it is there or not (KIP-848, KIP-1240). A subscription to client metrics was never told anything:
+no settings, and no error, since tools ask about all that they see.
 Gaps: brokers' loggers have no configs here: INVALID_REQUEST.
 """
 
@@ -10,9 +11,10 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.broker.config_entries import ConfigEntry, every_node_entries, node_entries, topic_entries
-from penstock.broker.config_resources import configured_node, not_configurable
+from penstock.broker.config_entries import ConfigEntry, every_node_entries, group_entries, node_entries, topic_entries
+from penstock.broker.config_resources import configured_group, configured_node, not_configurable
 from penstock.broker.patience import Patience
+from penstock.cluster.configuring import VALUE_BYTES_MAX
 from penstock.cluster.image import Topic
 from penstock.cluster.records import EVERY_NODE
 from penstock.cluster.topic_names import check_topic_name
@@ -25,7 +27,9 @@ from penstock.wire.describe_configs import ConfigResult, ConfigRow, encode_confi
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
-WITHOUT_SETTINGS = (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
+LONG_TEXTS_FROM = 4
+
+Described = Topic | NodeId | str  # The last: a group.
 
 
 async def describe_configs(node: "Node", call: Call) -> list[Buffer]:
@@ -49,14 +53,14 @@ class Describing:
 
     def result(self, resource: Any) -> ConfigResult:
         kind, name = resource.resource_type, resource.resource_name
-        if kind in WITHOUT_SETTINGS and name:
+        if kind == ResourceType.CLIENT_METRICS and name:
             return ConfigResult(kind, name, encode_configs(self._version, ()))
         try:
             return ConfigResult(kind, name, self._configs(_described(self._node, kind, name), resource.configuration_keys or ()))
         except Refusal as refusal:
             return ConfigResult(kind, name, encode_configs(self._version, ()), refusal.code, refusal.reason)
 
-    def _configs(self, described: Topic | NodeId, wanted: tuple[str, ...]) -> bytes:
+    def _configs(self, described: Described, wanted: tuple[str, ...]) -> bytes:
         told = tuple(described.overrides.items()) if isinstance(described, Topic) else described
         encoded = self._encoded.get((told, wanted))
         if encoded is None:
@@ -64,18 +68,26 @@ class Describing:
             encoded = self._encoded[told, wanted] = encode_configs(self._version, rows)
         return encoded
 
-    def _entries(self, described: Topic | NodeId) -> list[ConfigEntry]:
+    def _entries(self, described: Described) -> list[ConfigEntry]:
         if isinstance(described, Topic):
             return topic_entries(self._node, described.overrides)
+        if isinstance(described, str):
+            return group_entries(self._node, described)
         return every_node_entries(self._node) if described == EVERY_NODE else node_entries(self._node)
 
     def _row(self, entry: ConfigEntry) -> ConfigRow:
         documentation = entry.documentation if self._has_documentation else None
-        synonyms = entry.layers if self._has_synonyms else ()
-        return ConfigRow(entry.name, entry.value, entry.is_read_only, entry.source, entry.config_type, documentation, synonyms)
+        synonyms = [(layer.name, self._told(layer.value), layer.source) for layer in entry.layers] if self._has_synonyms else ()
+        return ConfigRow(entry.name, self._told(entry.value), entry.is_read_only, entry.source, entry.config_type, documentation, synonyms)
+
+    def _told(self, value: str) -> str | None:
+        """Longer texts don't fit the older versions, which leave them out."""
+        return value if self._version >= LONG_TEXTS_FROM or len(value.encode()) <= VALUE_BYTES_MAX else None
 
 
-def _described(node: "Node", kind: int, name: str) -> Topic | NodeId:
+def _described(node: "Node", kind: int, name: str) -> Described:
+    if kind == ResourceType.GROUP:
+        return configured_group(name)
     if kind == ResourceType.BROKER:
         return configured_node(node, name)
     if kind != ResourceType.TOPIC:

@@ -13,7 +13,7 @@ from penstock.broker.cluster_views import leader_error, offline_replicas
 from penstock.broker.long_answers import written
 from penstock.broker.operations import TOPIC_OPERATIONS
 from penstock.cluster.image import ClusterImage, PartitionState, Topic
-from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
+from penstock.cluster.topic_names import check_topic_name, is_internal
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_NODE, NO_TOPIC_ID, Buffer
 from penstock.wire import schemas
@@ -59,7 +59,7 @@ def _row(image: ClusterImage, topic: Topic, indexes: range) -> dict[str, Any]:
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "is_internal": topic.name in INTERNAL_TOPICS,
+        "is_internal": is_internal(topic.name),
         "partitions": [_partition(image, index, topic.partitions[index]) for index in indexes],
         "topic_authorized_operations": TOPIC_OPERATIONS,
     }
@@ -86,4 +86,4 @@ def _unknown(name: str) -> dict[str, Any]:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except Refusal as refusal:
         code = refusal.code
-    return {"error_code": code, "name": name, "topic_id": NO_TOPIC_ID, "is_internal": name in INTERNAL_TOPICS, "partitions": ()}
+    return {"error_code": code, "name": name, "topic_id": NO_TOPIC_ID, "is_internal": is_internal(name), "partitions": ()}

@@ -2,8 +2,8 @@
 
 The coordinator of a group or of a transactional id is the node that leads its partition of their internal topic. Whoever asks first has
 that topic made, and is answered once it is there.
-Refused with INVALID_REQUEST: coordinators of share groups, which this node doesn't serve; a client gives up on that at once, instead of
-asking again for ever.
+A share group has the coordinator of any group; a coordinator of what it has acknowledged, for which Kafka's brokers ask each other, is
+refused with INVALID_REQUEST: here that lies with the partitions' leaders.
 """
 
 from typing import TYPE_CHECKING, Any

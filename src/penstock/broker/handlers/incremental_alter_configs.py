@@ -3,21 +3,24 @@
 Each resource stands or falls as a whole and by itself. What is told holds when the reply leaves: the logs that are open follow it. A topic
 setting that doesn't exist, or can't be so: INVALID_CONFIG. A node setting that can't be changed while it runs, or can't be so:
 INVALID_REQUEST, as Kafka answers (KAFKA-13609); one that doesn't exist: INVALID_CONFIG, where Kafka would keep it for a plugin.
-Gaps: brokers' loggers, client metrics and groups are refused with INVALID_REQUEST.
+Groups (KIP-848, KIP-1240): what is told holds with the next heartbeat or fetch; the group need not be there yet.
+Gaps: brokers' loggers and client metrics are refused with INVALID_REQUEST.
 """
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
-from penstock.broker.config_resources import configured_node, not_configurable
-from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
+from penstock.broker.config_resources import configured_group, configured_node, not_configurable
+from penstock.cluster.configuring import Change, ConfigureGroup, ConfigureNode, ConfigureTopic
 from penstock.errors import ErrorCode, Refusal
 from penstock.wire import schemas
 from penstock.wire.configs import Operation, ResourceType
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+Configure = ConfigureTopic | ConfigureNode | ConfigureGroup
 
 _OPERATIONS = {operation.value: operation for operation in Operation}
 
@@ -44,13 +47,13 @@ async def alter(node: "Node", request: Any, *, replaces_all: bool) -> dict[str, 
     return {"responses": rows}
 
 
-async def _carry_out(node: "Node", command: ConfigureTopic | ConfigureNode, *, is_trial: bool) -> None:
+async def _carry_out(node: "Node", command: Configure, *, is_trial: bool) -> None:
     (reply,) = node.controller.decide(command).replies if is_trial else await node.submit(command)
     if isinstance(reply, Refusal):
         raise reply
 
 
-def _command(node: "Node", resource: Any, replaces_all: bool) -> ConfigureTopic | ConfigureNode:
+def _command(node: "Node", resource: Any, replaces_all: bool) -> Configure:
     changes = _changes(resource.configs)
     if resource.resource_type == ResourceType.TOPIC:
         if not resource.resource_name:
@@ -58,6 +61,8 @@ def _command(node: "Node", resource: Any, replaces_all: bool) -> ConfigureTopic 
         return ConfigureTopic(resource.resource_name, changes, replaces_all)
     if resource.resource_type == ResourceType.BROKER:
         return ConfigureNode(configured_node(node, resource.resource_name), changes, replaces_all)
+    if resource.resource_type == ResourceType.GROUP:
+        return ConfigureGroup(configured_group(resource.resource_name), changes, replaces_all)
     raise not_configurable(resource.resource_type)
 
 

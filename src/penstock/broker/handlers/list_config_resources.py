@@ -1,7 +1,7 @@
 """ListConfigResources, versions 0 and 1 (KIP-714, KIP-1142): what DescribeConfigs can be asked about.
 
 Version 0 asks for client metrics, of which there are none. Version 1 names the types, none meaning all that are known; a type that isn't
-known: UNSUPPORTED_VERSION. Of the known ones only topics and nodes have something to list here.
+known: UNSUPPORTED_VERSION. Of groups those are listed that were told something; of loggers and client metrics there are none.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,5 +31,7 @@ def _names(node: "Node", kind: int) -> list[str]:
             return list(node.image.topics)
         case ResourceType.BROKER:
             return [str(node_id) for node_id, *_ in node.endpoints()]
+        case ResourceType.GROUP:
+            return list(node.image.group_configs)
         case _:
             return []

@@ -13,7 +13,7 @@ from penstock.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from penstock.broker.patience import Patience
 from penstock.cluster.commands import CreateTopics, NewTopic
 from penstock.cluster.image import ClusterImage, Topic
-from penstock.cluster.topic_names import INTERNAL_TOPICS, check_topic_name
+from penstock.cluster.topic_names import check_topic_name, is_internal
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_TOPIC_ID, Buffer
 from penstock.wire.metadata import NO_OPERATIONS, MetadataRequest, TopicWish, encode_topic, read_metadata_request, write_metadata_response
@@ -124,7 +124,7 @@ def _encode(image: ClusterImage, topic: Topic, version: int, *, with_operations:
         version,
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
+        is_internal=is_internal(topic.name),
         partitions=rows,
         authorized_operations=operations,
     )

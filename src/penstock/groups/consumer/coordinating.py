@@ -23,24 +23,13 @@ from penstock.groups.image import GroupsImage
 from penstock.groups.joining import fault_of_request
 from penstock.vocabulary import Instant
 
-GroupCommand = (
-    commands.JoinGroup
-    | commands.SyncGroup
-    | commands.Heartbeat
-    | commands.LeaveGroup
-    | commands.CommitOffsets
-    | commands.CommitPending
-    | commands.DeleteOffsets
-    | commands.DeleteGroup
-)
-
 
 def decide(command: commands.Command, draft: Draft) -> bool:
     """False: it concerns no such group, or no longer."""
-    if isinstance(command, commands.ConsumerHeartbeat):
+    if isinstance(command, commands.ConsumerHeartbeat):  # It may begin a group.
         heartbeat(command, draft)
         return True
-    if isinstance(command, commands.EndPending | commands.ForgetTopic | commands.Abandoned):
+    if not isinstance(command, commands.GroupCommand):
         return False
     group = draft.image.consumers.groups.get(command.group)
     if group is None:
@@ -53,7 +42,7 @@ def decide(command: commands.Command, draft: Draft) -> bool:
     return True
 
 
-def _decide_for(group: ConsumerGroup, command: GroupCommand, draft: Draft) -> None:
+def _decide_for(group: ConsumerGroup, command: commands.GroupCommand, draft: Draft) -> None:
     match command:
         case commands.JoinGroup():
             classic.join(group, command, draft)
@@ -71,6 +60,8 @@ def _decide_for(group: ConsumerGroup, command: GroupCommand, draft: Draft) -> No
             committing.delete_offsets(group, command, draft.image, draft)
         case commands.DeleteGroup():
             committing.delete_group(group, command, draft.image, draft)
+        case commands.ConsumerHeartbeat():
+            heartbeat(command, draft)
         case _:
             assert_never(command)
 
@@ -88,12 +79,13 @@ def replayed(record: ConsumerRecord, sessions: Sessions) -> None:
         session.topics_version = -1
 
 
-def begin(image: GroupsImage, sessions: Sessions, session_timeout_ms: int, now: Instant) -> None:
+def begin(image: GroupsImage, sessions: Sessions, now: Instant) -> None:
     """Loading is over: everybody has a full session from now, and whoever is to give something up its whole time-out."""
     for name, group in image.consumers.groups.items():
         if not group.members:
             continue
         session = sessions.consumers[name] = ConsumerSession()
+        session_timeout_ms = sessions.configs(name).consumer_session_timeout_ms
         for member_id, member in group.members.items():
             timeout_ms = session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
             session.heard_by[member_id] = Instant(now + timeout_ms / 1000)

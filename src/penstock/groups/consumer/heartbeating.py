@@ -54,8 +54,9 @@ def _at_rest(command: ConsumerHeartbeat, draft: Draft) -> ConsumerHeartbeatReply
     is_same = (command.client_id, command.client_host) == (member.client_id, member.client_host)
     if not is_settled or not is_same or session.topics_version != draft.sessions.topics.version:
         return None
-    keep_alive(group.name, command.member_id, draft.settings.consumer_session_timeout_ms, draft)
-    interval_ms = draft.settings.consumer_heartbeat_interval_ms
+    config = draft.sessions.configs(group.name)
+    keep_alive(group.name, command.member_id, config.consumer_session_timeout_ms, draft)
+    interval_ms = config.consumer_heartbeat_interval_ms
     return ConsumerHeartbeatReply(member_id=command.member_id, member_epoch=current.epoch, heartbeat_interval_ms=interval_ms)
 
 
@@ -99,7 +100,7 @@ def _heard(command: ConsumerHeartbeat, draft: Draft) -> ConsumerHeartbeatReply:
     taken = step(group, place, member, command.owned, draft)
     found.commit(draft)
     draft.records += taken.records
-    keep_alive(group.name, member_id, draft.settings.consumer_session_timeout_ms, draft)
+    keep_alive(group.name, member_id, draft.sessions.configs(group.name).consumer_session_timeout_ms, draft)
     note_revoking(group.name, place.current, taken.current, member.rebalance_timeout_ms, draft)
     tells = joins or _asks(command, place.current) or taken.current.assigned != place.current.assigned
     return ConsumerHeartbeatReply(

@@ -110,7 +110,7 @@ def note_revoking(name: str, before: CurrentAssigned, current: CurrentAssigned, 
 def call_back_ms(name: str, current: CurrentAssigned, is_to_be_assigned: bool, draft: Draft) -> int:
     """When the member is to come again: soon, if the group is about to be assigned, or if it waits for what others are letting go of.
     Nobody reads that meanwhile, so a whole interval would be a pause of that length."""
-    interval_ms = draft.settings.consumer_heartbeat_interval_ms
+    interval_ms = draft.sessions.configs(name).consumer_heartbeat_interval_ms
     if current.state is MemberState.UNRELEASED:
         interval_ms = min(interval_ms, _WAITING_MS)
     if not is_to_be_assigned:

@@ -9,7 +9,7 @@ from penstock import __version__
 from penstock.broker.cluster_views import Share, ills, shares
 from penstock.broker.node import Node
 from penstock.cluster.image import NodeState
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.http.answers import OK, Answer
 from penstock.http.api.requests import ApiRequest
 from penstock.http.api.schemas import flag, integer, listing, or_null, shape, text
@@ -60,7 +60,7 @@ async def get_nodes(node: Node, request: ApiRequest) -> Answer:
             "controller": node.controller_node(),
             "version": __version__,
             "nodes": await _nodes(node),
-            "topics": sum(name not in INTERNAL_TOPICS for name in node.image.topics),
+            "topics": sum(not is_internal(name) for name in node.image.topics),
             **(await ills(node))._asdict(),
             "partitions": len(partitions),
             "partitions_offline": sum(each.log.failure is not None for each in partitions),

@@ -14,7 +14,7 @@ from penstock.broker.patience import Patience
 from penstock.cluster import records
 from penstock.cluster.commands import AddPartitions, CreateTopics, DeleteTopic, MorePartitions, NewTopic
 from penstock.cluster.image import ClusterImage, PartitionState, Topic
-from penstock.cluster.topic_names import INTERNAL_TOPICS
+from penstock.cluster.topic_names import is_internal
 from penstock.errors import ErrorCode, Refusal
 from penstock.http.answers import CREATED, OK, Answer
 from penstock.http.api.deciding import VALIDATE_ONLY, decide, topic_called
@@ -83,7 +83,7 @@ DELETED = shape({"deleted": text("What is gone.")})
 
 
 async def list_topics(node: Node, request: ApiRequest) -> Answer:
-    wanted = (name for name in node.image.topics if request.query["internal"] or name not in INTERNAL_TOPICS)
+    wanted = (name for name in node.image.topics if request.query["internal"] or not is_internal(name))
     names, next_name = page_of(wanted, request.query)
     patience, rows = Patience(node.env), []
     for name in names:
@@ -134,7 +134,7 @@ async def list_partitions(node: Node, request: ApiRequest) -> Answer:
 
 
 def _check_not_internal(name: str) -> None:
-    if name in INTERNAL_TOPICS:
+    if is_internal(name):
         raise Refusal(ErrorCode.POLICY_VIOLATION, f"topic {name!r} is the cluster's own")
 
 
@@ -143,7 +143,7 @@ def _summary(node: Node, topic: Topic) -> dict[str, Any]:
     return {
         "name": topic.name,
         "id": topic.topic_id.hex(),
-        "is_internal": topic.name in INTERNAL_TOPICS,
+        "is_internal": is_internal(topic.name),
         "partition_count": len(topic.partitions),
         "replicas": max((len(state.replicas) for state in topic.partitions), default=0),
         "records": sum(each.high_watermark - each.log.start_offset for each in held),

@@ -28,6 +28,9 @@ JOBS = {
     "replay": Shipped("penstock.pipeline.jobs.replay:JOB", "An archive or any table back into a topic, in order for each key."),
     "snapshot": Shipped("penstock.pipeline.jobs.snapshot:JOB", "A compacted topic as a table of the latest values."),
     "traffic": Shipped("penstock.pipeline.jobs.traffic:JOB", "A report on rate, size, lag, latency and key skew of topics."),
+    "dead-letters": Shipped(
+        "penstock.pipeline.jobs.dead_letters:JOB", "A report on what queues have buried, and a list of what to send back."
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.pipeline import BatchContext, Job, JobOption
+from penstock.pipeline.reports.windows import window_that_fits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from penstock.pipeline.traffic.findings import Findings, WindowRow
     from penstock.pipeline.traffic.skew import Skew
     from penstock.pipeline.traffic.wishes import Wishes
-
-WINDOWS_WANTED = 120
-WINDOW_SIZES_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400)
 
 
 def run(context: BatchContext) -> None:
@@ -114,12 +112,10 @@ def _samples(context: BatchContext, wanted: "Wishes") -> "DataFrame":
 
 
 def _window_that_fits(records: "DataFrame") -> int:
-    """The shortest of the usual sizes with which the plots are not crowded."""
     from pyspark.sql import functions as F
 
     first, last = records.agg(F.min(F.unix_seconds("timestamp")), F.max(F.unix_seconds("timestamp"))).collect()[0]
-    span_s = (last - first) if first is not None else 0
-    return next((size for size in WINDOW_SIZES_S if size * WINDOWS_WANTED >= span_s), WINDOW_SIZES_S[-1])
+    return window_that_fits((last - first) if first is not None else 0)
 
 
 def _skews(

@@ -7,6 +7,5 @@
 | `expected` | the rate that was to be expected, and windows that differ from it |
 | `skew` | heavy keys, and the salt or number of partitions that would spread them |
 | `findings` | everything that one report tells |
-| `plots` | curves and bars as SVG |
 | `page` | the report as one HTML file that needs nothing else |
 """

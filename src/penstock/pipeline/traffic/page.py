@@ -1,46 +1,23 @@
-"""The report as one HTML file: no script, no font, no picture from elsewhere, so that it can be mailed and opened anywhere.
+"""The report on traffic as one HTML file.
 
 Names of topics and groups and keys of records come from strangers: every text is escaped.
-Not here: what the figures are (findings.py) and how curves are drawn (plots.py).
+Not here: what the figures are (findings.py), what pages of all reports have in common and how curves are drawn (reports/).
 """
 
 from collections.abc import Sequence
 from html import escape
 
+from penstock.pipeline.reports.pages import table, whole_page
+from penstock.pipeline.reports.plots import COLOURS, Curve, Span, bars, clock, curves, short
 from penstock.pipeline.traffic.findings import Delays, Findings, TopicFindings
-from penstock.pipeline.traffic.plots import COLOURS, Curve, Span, bars, clock, curves, short
 
 KEY_CHARACTERS_MAX = 60
 
-STYLE = """
-body { font: 15px/1.5 ui-sans-serif, system-ui, sans-serif; color: #1d2b3a; background: #fff; }
-body { max-width: 900px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #d5dce4; }
-h3 { margin: 1.4rem 0 .2rem; font-size: 1rem; }
-svg { width: 100%; height: auto; font-size: 11px; }
-svg text { fill: #5a6b7c; }
-table { border-collapse: collapse; width: 100%; margin: .6rem 0; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #e6ebf0; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-code { font-size: .92em; overflow-wrap: anywhere; }
-p.advice { background: #fdf6e7; border-left: 3px solid #b07d2b; padding: .4rem .8rem; }
-p.fine { border-color: #4b8b5a; background: #eef7ee; }
-.s { color: #5a6b7c; margin: 0; }
-ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 1.2rem; padding: 0 0 0 64px; margin: 0; font-size: .85rem; }
-ul.legend i { display: inline-block; width: 14px; height: 3px; margin-right: .4rem; vertical-align: middle; }
-"""
-
 
 def page(findings: Findings) -> str:
-    made = clock(findings.made_at_s, "%Y-%m-%d %H:%M:%S UTC")
     names = ", ".join(topic.topic for topic in findings.topics)
-    body = [f"<h1>Traffic of {escape(names)}</h1>", f'<p class="s">{escape(findings.source)}, {made}. All times are UTC.</p>']
-    body.append(_overview(findings.topics))
-    body.extend(_topic(topic, number) for number, topic in enumerate(findings.topics))
-    title = f"Traffic of {escape(names)}"
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{"".join(body)}</body></html>\n'
+    body = [_overview(findings.topics), *(_topic(topic, number) for number, topic in enumerate(findings.topics))]
+    return whole_page(f"Traffic of {names}", source=findings.source, made_at_s=findings.made_at_s, body=body)
 
 
 def _overview(topics: Sequence[TopicFindings]) -> str:
@@ -53,7 +30,7 @@ def _overview(topics: Sequence[TopicFindings]) -> str:
         for number, topic in enumerate(topics)
     ]  # fmt: skip
     heads = ["topic", "records", "a second", "bytes", "a record", "partitions", "fullest ÷ fair", "oddities"]
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _topic(topic: TopicFindings, number: int) -> str:
@@ -81,7 +58,7 @@ def _oddities(topic: TopicFindings) -> str:
     for one in topic.anomalies:
         lasted = f"{(one.end - one.first) * topic.window_s} s"
         rows.append([clock(topic.starts[one.first]), lasted, one.oddity.value, str(one.count), f"{one.expected:.0f}"])
-    return _table(["from", "for", "oddity", "records", "expected"], rows) if rows else ""
+    return table(["from", "for", "oddity", "records", "expected"], rows) if rows else ""
 
 
 def _sizes(topic: TopicFindings) -> str:
@@ -121,19 +98,8 @@ def _balance(topic: TopicFindings) -> str:
         salt = f"{key.salt} keys" if key.salt > 1 else ""
         size, name = short(key.bytes) + "B", f"<code>{_key(key.key)}</code>"
         rows.append([name, str(key.records), f"{key.share:.1%}", size, str(key.partition), salt])
-    table = _table(["key", "records", "share", "bytes", "partition", "write it as"], rows) if rows else ""
-    return f"<h3>Partitions and keys</h3>{plot}<p class='advice{fine}'>{escape(skew.advice.text)}</p>{table}"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already."""
-    head = "".join(f"<th{_numeric(number)}>{escape(text)}</th>" for number, text in enumerate(heads))
-    body = "".join("<tr>" + "".join(f"<td{_numeric(number)}>{cell}</td>" for number, cell in enumerate(row)) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _numeric(column: int) -> str:
-    return ' class="n"' if column else ""
+    keys = table(["key", "records", "share", "bytes", "partition", "write it as"], rows) if rows else ""
+    return f"<h3>Partitions and keys</h3>{plot}<p class='advice{fine}'>{escape(skew.advice.text)}</p>{keys}"
 
 
 def _key(key: bytes) -> str:

@@ -47,6 +47,7 @@ class ClusterMenu:
     knobs: Turned
     may_lose_a_disk: bool
     last_ending: str  # How all nodes' last lives before the reckoning end.
+    queues: tuple[TopicPlan, ...] = ()
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from penstock.broker.node import Node
 from penstock.peers.connection import Address
 from penstock.peers.failures import PeerFailure
 from penstock.simulator import damage
@@ -43,11 +44,16 @@ from penstock.simulator.loop import FIRST_INSTANT, Stuck
 from penstock.simulator.menu import ClientPlan
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import Reports
+from penstock.simulator.queue_menu import cluster_with_queues_alone, draw_lost
+from penstock.simulator.queue_reckoning import QueueReckoning, make_queues
+from penstock.simulator.queue_variants import QUEUE_VARIANTS
 from penstock.simulator.run import Report
 from penstock.simulator.transaction_reckoning import TransactionReckoning
 from penstock.simulator.workloads.consumer_groups import Belonging
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook
 from penstock.simulator.workloads.producing import Producing
+from penstock.simulator.workloads.queue_desk import Desk
+from penstock.simulator.workloads.queueing import Decreeing, Sending, Working
 from penstock.simulator.workloads.reading import Reading
 from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
@@ -66,6 +72,9 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "belong": Belonging,
     "transact": Transacting,
     "transact as member": TransactingMember,
+    "queue send": Sending,
+    "queue work": Working,
+    "queue decree": Decreeing,
 }
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
@@ -73,9 +82,10 @@ _FINISHED_WITHIN_SECONDS = 200.0
 _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 
-def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False) -> Report:
-    menu = with_deliveries(draw_cluster(seed))
-    with replaced(VARIANTS[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
+    """With queues, there is nothing else: see the queues' menu."""
+    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_deliveries(draw_cluster(seed))
+    with replaced((VARIANTS | QUEUE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
 
 
@@ -90,6 +100,7 @@ class ClusterPlay:
             {topic.name: topic for topic in menu.topics},
             addresses=[Address(host, KAFKA_PORT) for host in self.cluster.brokers],
         )
+        self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.watcher = Watcher(self.cluster, self.notebook)
         self.reports = Reports()
         self._is_night = False  # Nobody is started before everybody has stopped.
@@ -126,6 +137,10 @@ class ClusterPlay:
         if not self._is_night:
             self.cluster.start(host)
 
+    def _serving(self) -> dict[str, Node]:
+        found = {host: self.cluster.processes[host].node for host in self.cluster.brokers if self.world.is_running(host)}
+        return {host: node for host, node in found.items() if node is not None}
+
     # The acts.
 
     def _make_topics(self) -> bool:
@@ -142,6 +157,7 @@ class ClusterPlay:
                     if topic is not self.menu.offsets_topic:
                         self.notebook.made(view.topic_id, topic)
                         self.stage.topic_ids[topic.name] = view.topic_id
+            await make_queues(self.stage, env, self.menu.queues)
 
         return self._run_to_its_end("stage-hand", make)
 
@@ -174,6 +190,7 @@ class ClusterPlay:
         async def reckon(env: SimEnv) -> None:
             await ClusterReckoning(self.stage, env).run()
             await TransactionReckoning(self.stage, env).run()
+            await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run()
 
         self._run_to_its_end("reckoning", reckon)
         self._wait_until_available("in the calm everything is available")
@@ -230,7 +247,7 @@ class ClusterPlay:
         for process in self.cluster.processes.values():
             for broken in process.broken_promises:
                 self.notebook.find("no promise is broken", NOWHERE, f"{process.plan.host}: {broken}")
-        for failure in (*self.reports.failures, *self.world.complaints()):
+        for failure in (*self.reports.failures, *self.world.complaints(), *self.stage.surprises()):
             self.notebook.find("every failure is foreseen", NOWHERE, failure)
         for host in self.world.hosts.values():
             for ending in host.endings:
@@ -240,11 +257,15 @@ class ClusterPlay:
     def _excuse(self) -> None:
         """Tells the checkers what may be missing: the suffix of a weak partition, if unflushed bytes were lost at all."""
         diary, fired = self.notebook.diary, self.world.fired()
-        diary.clocks_are_right = not (fired["clock jump"] or fired["clock drift"])
+        diary.clocks_are_right = diary.queues.clocks_are_right = self._clocks_are_right()
         diary.cuts = [at for at, _ in (*self.world.power_cuts, *self.cluster.lost_disks)]
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += [at for host in self.cluster.hosts for at in self.world.hosts[host].ended_at]
         self.notebook.excuse_weak_topics()
+
+    def _clocks_are_right(self) -> bool:
+        fired = self.world.fired()
+        return not (fired["clock jump"] or fired["clock drift"])
 
     def _statistics(self) -> Counter[str]:
         numbers = Counter(self.world.fired())
@@ -263,7 +284,7 @@ class ClusterPlay:
         lines += [f"nodes: {', '.join(f'{node.host} {node.settings.process_roles}' for node in self.menu.nodes)}"]
         lines += [
             f"topic {topic.name}, {topic.partitions} partitions with {topic.replication_factor} replicas: {dict(topic.config)}"
-            for topic in self.menu.topics
+            for topic in (*self.menu.topics, *self.menu.queues)
         ]
         lines += [f"client {client.name} on {client.topic}: {dict(client.options)}" for client in self.menu.clients]
         lines.append(f"made small: {', '.join(self.menu.knobs) or 'nothing'}")

@@ -85,10 +85,10 @@ def leads_on_when_another_was_chosen() -> Patches:
 def elects_whoever_is_up() -> Patches:
     chosen = moving._chosen
 
-    def anybody(draft: PartitionState, eligible: Sequence[NodeId], wanted: NodeId | None, now: Circumstances) -> NodeId:
-        found = chosen(draft, eligible, wanted, now)
+    def anybody(drafts: list[PartitionState], others: list[tuple[NodeId, ...]], wanted: NodeId | None, now: Circumstances) -> NodeId:
+        found = chosen(drafts, others, wanted, now)
         if found == NO_NODE or not now.is_live(found):
-            return next((node for node in draft.replicas if now.is_live(node)), found)
+            return next((node for node in drafts[0].replicas if now.is_live(node)), found)
         return found
 
     return [(moving, "_chosen", anybody)]
@@ -98,9 +98,9 @@ def takes_everybody_for_eligible() -> Patches:
     """Whoever was in the set once may lead when nobody is left in it, whatever was acknowledged since (KIP-966)."""
     moved = moving.moved
 
-    def move(state: PartitionState, wish: moving.Wish, now: Circumstances) -> PartitionState:
-        after = moved(state, wish, now)
-        return after._replace(eligible=after.replicas) if after.eligible or not after.in_sync else after
+    def move(states: Sequence[PartitionState], wishes: Sequence[moving.Wish], now: Circumstances) -> tuple[PartitionState, ...]:
+        after = moved(states, wishes, now)
+        return tuple(state._replace(eligible=state.replicas) if state.eligible or not state.in_sync else state for state in after)
 
     return [(drafting, "moved", move)]
 

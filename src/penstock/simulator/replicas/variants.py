@@ -209,10 +209,10 @@ def lets_an_earlier_life_in() -> Patches:
 def elects_anybody() -> Patches:
     chosen = moving._chosen
 
-    def choose(draft: PartitionState, *arguments: Any) -> Any:
-        leader = chosen(draft, *arguments)
+    def choose(drafts: list[PartitionState], *arguments: Any) -> Any:
+        leader = chosen(drafts, *arguments)
         circumstances = arguments[-1]
-        return leader if leader != NO_NODE else next((each for each in draft.replicas if circumstances.is_live(each)), NO_NODE)
+        return leader if leader != NO_NODE else next((each for each in drafts[0].replicas if circumstances.is_live(each)), NO_NODE)
 
     return [(moving, "_chosen", choose)]
 

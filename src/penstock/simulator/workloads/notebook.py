@@ -10,9 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 from zlib import crc32
 
+from penstock.queues.headers import SOURCE
 from penstock.simulator.checkers import Violation
 from penstock.simulator.diary import Diary, Outcome, Read
 from penstock.simulator.menu import TopicPlan
+from penstock.simulator.queue_diary import Told
 from penstock.simulator.transaction_diary import Ending
 from penstock.simulator.workloads.values import identity_of, what_is_wrong
 from penstock.vocabulary import TopicId, TopicPartition
@@ -66,6 +68,9 @@ class Notebook:
             "partitions gained": sum(len(member.tenures) for member in diary.memberships.members),
             "offsets committed": sum(commit.outcome is Outcome.ACKNOWLEDGED for commit in diary.commits),
             "topics": len(self.lives),
+            "messages sent": sum(send.outcome is Told.ACKNOWLEDGED for send in diary.queues.sends),
+            "messages lent": len(diary.queues.deliveries),
+            "dead letters": sum(SOURCE in each.headers for each in diary.queues.deliveries),
         })  # fmt: skip
 
     def excuse_weak_topics(self) -> None:

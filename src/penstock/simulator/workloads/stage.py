@@ -10,6 +10,7 @@ from penstock.peers.routing import ClientSettings
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import TopicPlan
 from penstock.simulator.workloads.notebook import Notebook
+from penstock.simulator.workloads.queue_desk import Desk
 from penstock.vocabulary import TopicId, TopicPartition
 
 NODE = "node"
@@ -26,6 +27,7 @@ class Stage:
     is_over: bool = False  # Clients finish what they are at, and end.
     at_rest: dict[str, dict[str, bool]] = field(default_factory=dict)  # For each group, whether each member's part of it moves no more.
     provoke: Callable[[], None] = lambda: None  # A tender moment: the nemesis is told.
+    desk: Desk | None = None  # Where queues are asked.
 
     def client(self, env: SimEnv, name: str) -> Client:
         return Client(env, self.bootstrap(name), client_id=name, settings=self.patience)
@@ -43,6 +45,10 @@ class Stage:
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for index in range(self.topics[topic].partitions)]
+
+    def surprises(self) -> list[str]:
+        """What calls to queues raised that no door could have foreseen."""
+        return [] if self.desk is None else self.desk.surprises
 
     async def breathe(self, env: SimEnv, seconds: float) -> None:
         """A pause around this long; a short one once the bell has rung."""

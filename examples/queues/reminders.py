@@ -1,0 +1,40 @@
+"""Reminders: messages for later, which can be taken back until somebody has them.
+
+    python examples/queues/reminders.py [http://127.0.0.1:8080]
+
+A delay may be of any length, and `at=` takes a moment instead. It is kept with the message on the disks of the cluster, so that neither a
+restart nor a lost node forgets it.
+"""
+
+import sys
+from datetime import UTC, datetime, timedelta
+
+from penstock.client import Queue
+
+
+def main(url: str = "http://127.0.0.1:8080") -> None:
+    reminders = Queue("reminders", url=url)
+    reminders.ensure()
+
+    reminders.send("water the plants", delay=1)
+    reminders.send("book the train", at=datetime.now(UTC) + timedelta(seconds=1.5))
+    far = reminders.send("renew the passport", delay=timedelta(days=3650))
+    dentist = reminders.send("call the dentist", delay=timedelta(seconds=1))
+
+    assert reminders.cancel(dentist)  # It called back.
+    print(f"{reminders.counts().delayed} reminders wait, the passport's until {_year(reminders, far)}")
+
+    for message in reminders.messages(idle=2):
+        with message:
+            print(f"now: {message.text}")
+    reminders.cancel(far)
+
+
+def _year(reminders: Queue, id: str) -> int:
+    found = reminders.find(id)
+    assert found is not None and found.ready_at is not None
+    return found.ready_at.year
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,150 @@
+"""Calls of other nodes about partitions that this one leads: read, carried out, answered.
+
+Each runs beside the others and may wait long. It ends when its asker tells that nobody waits any more, or is gone: what was being lent by
+then is given back.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.queues import looking, ordering, sending, taking
+from penstock.broker.queues.asking import Place
+from penstock.broker.queues.calls import Code, QueueRefusal, State
+from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.lines import Wish
+from penstock.broker.queues.packing import (
+    pack_counts,
+    pack_lent,
+    pack_peeked,
+    pack_sent,
+    pack_verdicts,
+    unpack_drafts,
+    unpack_orders,
+)
+from penstock.broker.shares.ledger_calls import SHARE_OPERATIONS
+from penstock.errors import DiskFailed
+from penstock.links.door import Asked
+from penstock.links.queue_calls import NOT_HERE, QueueAnswer, QueueCall, read_call, read_over, write_answer
+from penstock.queues.ids import Handle
+from penstock.vocabulary import NodeId
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+Operation = Callable[[QueuePartition, QueueCall], Awaitable[QueueAnswer]]
+
+
+class Answering:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._under_way: dict[tuple[NodeId, int], asyncio.Task[Any]] = {}
+
+    def asked(self, asked: Asked) -> None:
+        """Raises MalformedInput."""
+        self._node.spawn(self._answer(asked, read_call(asked.body)))
+
+    def over(self, sender: NodeId, body: memoryview) -> None:
+        """Nobody waits for the answer to this call any more."""
+        task = self._under_way.get((sender, read_over(body)))
+        if task is not None:
+            task.cancel()
+
+    async def _answer(self, asked: Asked, call: QueueCall) -> None:
+        task, key = asyncio.current_task(), (asked.node, call.number)
+        assert task is not None
+        self._under_way[key] = task
+        asked.parked = _Parked(task)
+        try:
+            asked.answer(write_answer(await self._carry_out(call)))
+        finally:
+            del self._under_way[key]
+
+    async def _carry_out(self, call: QueueCall) -> QueueAnswer:
+        queue = self._node.queues.asking.here(Place(call.topic_id, call.partition))
+        operation = _OPERATIONS.get(call.operation)
+        try:
+            if queue is None:
+                raise NotHere
+            if operation is None:
+                raise QueueRefusal(Code.NOT_AVAILABLE, f"the queue's leader is of an older version, and knows no {call.operation!r}")
+            return await operation(queue, call)
+        except NotHere:
+            return QueueAnswer(NOT_HERE)
+        except QueueRefusal as refusal:
+            return QueueAnswer(str(refusal.code), refusal.words)
+        except DiskFailed as failure:
+            return QueueAnswer(str(Code.NOT_AVAILABLE), f"the queue's log cannot be read: {failure}")
+        except (TypeError, ValueError, KeyError) as wrong:
+            return QueueAnswer(str(Code.NOT_AVAILABLE), f"the call is not what it should be: {wrong}")
+
+
+class _Parked:
+    __slots__ = ("_task",)
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        """Its asker is gone."""
+        self._task.cancel()
+
+
+async def _send(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    results = await sending.send(queue, unpack_drafts(call.fields["drafts"], call.blobs))
+    return QueueAnswer("", fields={"sent": pack_sent(results)})
+
+
+async def _take(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    fields = call.fields
+    wish = Wish(str(fields["group"]), int(fields["count"]), fields["lease_ms"], str(fields["who"]), str(fields["attempt_id"]).encode())
+    rows, blobs = pack_lent(await taking.take([queue], wish, float(fields["wait_s"])))
+    return QueueAnswer("", fields={"lent": rows}, blobs=blobs)
+
+
+async def _settle(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    orders = unpack_orders(call.fields["orders"])
+    places = [(int(offset), int(lease)) for offset, lease in call.fields["places"]]
+    chosen = [(Handle(b"", queue.data.index, *place, 0), order) for place, order in zip(places, orders, strict=True)]
+    return QueueAnswer("", fields={"verdicts": pack_verdicts(await queue.settle(str(call.fields["group"]), chosen))})
+
+
+async def _counts(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    return QueueAnswer("", fields={"counts": pack_counts(await looking.counts(queue, str(call.fields["group"])))})
+
+
+async def _peek(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    fields = call.fields
+    states = [State(each) for each in fields["states"]]
+    rows, blobs = pack_peeked(await looking.peek(queue, str(fields["group"]), states, int(fields["first"]), int(fields["count"])))
+    return QueueAnswer("", fields={"peeked": rows}, blobs=blobs)
+
+
+async def _find(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    found = await looking.find(queue, str(call.fields["group"]), int(call.fields["offset"]))
+    rows, blobs = pack_peeked([] if found is None else [found])
+    return QueueAnswer("", fields={"peeked": rows}, blobs=blobs)
+
+
+async def _cancel(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    verdicts = await ordering.cancel(queue, str(call.fields["group"]), [int(each) for each in call.fields["offsets"]])
+    return QueueAnswer("", fields={"verdicts": pack_verdicts(verdicts)})
+
+
+async def _purge(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    return QueueAnswer("", fields={"count": await ordering.purge(queue, str(call.fields["group"]))})
+
+
+async def _pause(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    count = await ordering.pause(queue, str(call.fields["group"]), is_over=bool(call.fields["is_over"]))
+    return QueueAnswer("", fields={"count": count})
+
+
+async def _rewind(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    return QueueAnswer("", fields={"count": await ordering.rewind(queue, str(call.fields["group"]), int(call.fields["to_ms"]))})
+
+
+_OPERATIONS: dict[str, Operation] = {
+    "send": _send, "take": _take, "settle": _settle, "counts": _counts, "peek": _peek, "find": _find, "cancel": _cancel,
+    "purge": _purge, "pause": _pause, "rewind": _rewind, **SHARE_OPERATIONS,
+}  # fmt: skip

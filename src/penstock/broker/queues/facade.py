@@ -1,0 +1,345 @@
+"""Queues by their names, wherever their partitions are led: what every door of a node calls.
+
+Any node answers: it finds the leaders in its image, asks them over links where they are others, and looks for them again when one has
+changed (asking.py). Every method raises `QueueRefusal` (calls.py). A method that takes several messages answers for each of them, in order.
+A queue's own settings and life are in directory.py, moving dead letters back in redriving.py.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from penstock.broker.queues import looking, ordering, sending
+from penstock.broker.queues.answering import Answering
+from penstock.broker.queues.asking import Asking, Place, Question
+from penstock.broker.queues.burying import Burying
+from penstock.broker.queues.calls import (
+    COUNT_MAX,
+    QUEUE_GROUP,
+    WAIT_SECONDS_MAX,
+    Code,
+    Counts,
+    Draft,
+    Lent,
+    Order,
+    Outcome,
+    Peeked,
+    QueueRefusal,
+    QueueView,
+    Redrive,
+    RedriveTask,
+    Sent,
+    State,
+    Verdict,
+)
+from penstock.broker.queues.directory import Directory
+from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.lines import Wish
+from penstock.broker.queues.packing import (
+    pack_drafts,
+    pack_orders,
+    unpack_counts,
+    unpack_peeked,
+    unpack_sent,
+    unpack_verdicts,
+)
+from penstock.broker.queues.polling import Polling
+from penstock.broker.queues.redriving import Redriving
+from penstock.cluster.image import Topic
+from penstock.links.queue_calls import QueueAnswer
+from penstock.queues.headers import ID
+from penstock.queues.ids import Handle, read_handle, read_id
+from penstock.wire.murmur2 import partition_of_key
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+T = TypeVar("T")
+
+FOUND_AMONG_MAX = 10_000  # Messages that are looked through for an id that was brought along from another queue.
+PEEKED_AT_ONCE = 100
+
+
+class Queues:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.asking = Asking(node)
+        self.answering = Answering(node)
+        self.burying = Burying(node)
+        self._directory = Directory(node)
+        self._polling = Polling(self, node)
+        self._redriving = Redriving(self, node)
+        self._turn = 0  # Goes round the partitions.
+
+    # Queues
+
+    def names(self) -> list[str]:
+        """Of all queues, in order: topics with `queue.enabled`."""
+        return self._directory.names()
+
+    def describe(self, queue: str) -> QueueView:
+        return self._directory.describe(queue)
+
+    async def create(self, queue: str, settings: Mapping[str, str], *, partitions: int = 1, replicas: int | None = None) -> bool:
+        """Makes the queue; `queue.enabled` need not be among the settings. True: it is new. False: it is there with these settings.
+        Raises EXISTS_WITH_OTHER_SETTINGS where one of the given settings differs from what holds."""
+        return await self._directory.create(queue, settings, partitions=partitions, replicas=replicas)
+
+    async def configure(self, queue: str, settings: Mapping[str, str | None]) -> None:
+        """Sets some of the topic's settings; None puts one back to its default. The others stay."""
+        await self._directory.configure(queue, settings)
+
+    async def delete(self, queue: str) -> None:
+        """With all that is in it."""
+        await self._directory.delete(queue)
+
+    # Sending
+
+    async def send(self, queue: str, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
+        """Answers when all that were taken are durable. One of them may be refused (FULL, TOO_LARGE, INVALID) and the others sent."""
+        _check_count(len(drafts))
+        topic = self._directory.find(queue)
+        chosen: dict[int, list[int]] = {}
+        plain = self._next_partition(topic)
+        for at, draft in enumerate(drafts):
+            chosen.setdefault(self._partition_of(topic, draft, plain), []).append(at)
+        if len(chosen) == 1:
+            return await self._send(topic, next(iter(chosen)), drafts)
+        parts = {index: [drafts[at] for at in places] for index, places in chosen.items()}
+        sent = await _all(self._send_or_refuse(topic, index, part) for index, part in parts.items())
+        results: dict[int, Sent | QueueRefusal] = {}
+        for places, part_sent in zip(chosen.values(), sent, strict=True):
+            results.update(zip(places, part_sent, strict=True))
+        return [results[at] for at in range(len(drafts))]
+
+    async def _send_or_refuse(self, topic: Topic, index: int, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
+        try:
+            return await self._send(topic, index, drafts)
+        except QueueRefusal as refusal:  # Others may be sent all the same.
+            return [refusal] * len(drafts)
+
+    async def _send(self, topic: Topic, index: int, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
+        place = Place(topic.topic_id, index)
+        if (here := self.asking.here(place)) is not None:
+            with suppress(NotHere):
+                return await sending.send(here, drafts)
+        rows, blobs = pack_drafts(drafts)
+        question = Question("send", {"drafts": rows}, lambda answer: unpack_sent(answer.fields["sent"]), blobs, is_repeatable=False)
+        return await self.asking.ask(place, lambda here: sending.send(here, drafts), question)
+
+    def _partition_of(self, topic: Topic, draft: Draft, plain: int) -> int:
+        """By the group, so that its order holds; else by the key, as every Kafka client has it; else where it is this call's turn."""
+        if len(topic.partitions) == 1:
+            return 0
+        if draft.group:
+            return partition_of_key(draft.group.encode(), len(topic.partitions))
+        if draft.key is not None:
+            return partition_of_key(draft.key, len(topic.partitions))
+        return partition_of_key(draft.dedup.encode(), len(topic.partitions)) if draft.dedup else plain
+
+    def _next_partition(self, topic: Topic) -> int:
+        """Round the partitions that this node leads, or all of them where it leads none."""
+        led = self._led_here(topic) or [index for index, state in enumerate(topic.partitions) if state.leader >= 0] or [0]
+        self._turn += 1
+        return led[self._turn % len(led)]
+
+    def _led_here(self, topic: Topic) -> list[int]:
+        me = self._node.settings.node_id
+        return [index for index, state in enumerate(topic.partitions) if state.leader == me]
+
+    # Taking
+
+    async def take(
+        self, queue: str, count: int, *, lease_ms: int | None = None, wait_s: float = 0.0, who: str = "", attempt_id: str = "",
+        group: str = QUEUE_GROUP,
+    ) -> list[Lent]:  # fmt: skip
+        """Up to `count` messages under leases that are durable. Waits until there is at least one, or `wait_s` have passed.
+        Cancelling the call takes nothing away: what was being lent to nobody is given back. IN_FLIGHT_LIMIT: as many are lent as may
+        be, and nothing can be; FIFO queues give nothing then, and say nothing."""
+        _check_count(count)
+        if not 0 <= wait_s <= WAIT_SECONDS_MAX:
+            raise QueueRefusal(Code.INVALID, f"one can wait for up to {WAIT_SECONDS_MAX:g} s, not {wait_s:g}")
+        if lease_ms is not None and lease_ms < 0:
+            raise QueueRefusal(Code.INVALID, "a lease is not negative")
+        topic, wish = self._directory.find(queue), Wish(group, count, lease_ms, who, attempt_id.encode())
+        return await self._polling.take(topic, wish, wait_s)
+
+    # Settling
+
+    async def settle(self, queue: str, orders: Sequence[Order], *, group: str = QUEUE_GROUP) -> list[Verdict]:
+        _check_count(len(orders))
+        topic = self._directory.find(queue)
+        verdicts: dict[int, Verdict] = {}
+        chosen: dict[int, list[tuple[int, Handle]]] = {}
+        for at, order in enumerate(orders):
+            handle = read_handle(order.handle)
+            if handle is None or not handle.is_of(topic.topic_id, group) or handle.partition >= len(topic.partitions):
+                verdicts[at] = Verdict(Outcome.UNKNOWN, refusal=QueueRefusal(Code.INVALID_HANDLE, "this is no receipt handle of the queue"))
+            else:
+                chosen.setdefault(handle.partition, []).append((at, handle))
+        for index, part in chosen.items():
+            settled = await self._settle(Place(topic.topic_id, index), group, [(handle, orders[at]) for at, handle in part])
+            verdicts.update(zip((at for at, _ in part), settled, strict=True))
+        return [verdicts[at] for at in range(len(orders))]
+
+    async def _settle(self, place: Place, group: str, part: list[tuple[Handle, Order]]) -> list[Verdict]:
+        if (here := self.asking.here(place)) is not None:
+            with suppress(NotHere):
+                return await self._or_refused(here.settle(group, part), len(part))
+        fields = {
+            "group": group, "orders": pack_orders(order for _, order in part),
+            "places": [(handle.offset, handle.lease) for handle, _ in part],
+        }  # fmt: skip
+        question = Question("settle", fields, lambda answer: unpack_verdicts(answer.fields["verdicts"]))
+        return await self._or_refused(self.asking.ask(place, lambda here: here.settle(group, part), question), len(part))
+
+    async def _or_refused(self, settling: Awaitable[list[Verdict]], count: int) -> list[Verdict]:
+        """Those of other partitions may be settled all the same."""
+        try:
+            return await settling
+        except QueueRefusal as refusal:
+            return [Verdict(Outcome.UNKNOWN, refusal=refusal)] * count
+
+    # Looking
+
+    async def peek(
+        self, queue: str, *, states: Sequence[State] = (), count: int = 10, after: tuple[int, int] | None = None
+    ) -> list[Peeked]:
+        """Messages in the order of the log, partition by partition, from behind `after` (partition, offset) on. No states: all that are
+        not finished."""
+        _check_count(count)
+        topic, peeked = self._directory.find(queue), list[Peeked]()
+        first_partition, first = (0, 0) if after is None else (after[0], after[1] + 1)
+        for index in range(first_partition, len(topic.partitions)):
+            peeked += await self._peek(Place(topic.topic_id, index), states, first, count - len(peeked))
+            first = 0
+            if len(peeked) >= count:
+                break
+        return peeked
+
+    async def _peek(self, place: Place, states: Sequence[State], first: int, count: int) -> list[Peeked]:
+        fields = {"group": QUEUE_GROUP, "states": [str(each) for each in states], "first": first, "count": count}
+        question = Question("peek", fields, lambda answer: unpack_peeked(answer.fields["peeked"], answer.blobs))
+        return await self.asking.ask(place, lambda here: looking.peek(here, QUEUE_GROUP, states, first, count), question)
+
+    async def find(self, queue: str, message_id: str) -> Peeked | None:
+        """By the id that `send` gave. None: it was never here. A message that was moved here is found while it is not finished."""
+        topic, place = self._directory.find(queue), read_id(message_id)
+        if place is None:
+            raise QueueRefusal(Code.INVALID, "this is no id of a message")
+        if not place.is_of(topic.topic_id):
+            return await self._find_moved(queue, message_id)
+        if place.partition >= len(topic.partitions):
+            return None
+        fields = {"group": QUEUE_GROUP, "offset": place.offset}
+        question = Question("find", fields, lambda answer: next(iter(unpack_peeked(answer.fields["peeked"], answer.blobs)), None))
+        where = Place(topic.topic_id, place.partition)
+        return await self.asking.ask(where, lambda here: looking.find(here, QUEUE_GROUP, place.offset), question)
+
+    async def _find_moved(self, queue: str, message_id: str) -> Peeked | None:
+        wanted, after = (ID, message_id.encode()), None
+        for _ in range(0, FOUND_AMONG_MAX, PEEKED_AT_ONCE):
+            page = await self.peek(queue, count=PEEKED_AT_ONCE, after=after)
+            for each in page:
+                if wanted in each.headers:
+                    return each
+            if len(page) < PEEKED_AT_ONCE:
+                break
+            after = (page[-1].partition, page[-1].offset)
+        return None
+
+    async def counts(self, queue: str, *, group: str = QUEUE_GROUP) -> Counts:
+        question = Question("counts", {"group": group}, lambda answer: unpack_counts(answer.fields["counts"]))
+        every = await self._everywhere(self._directory.find(queue), lambda here: looking.counts(here, group), question)
+        oldest = [each.oldest_ms for each in every if each.oldest_ms]
+        return Counts(
+            sum(each.ready for each in every), sum(each.leased for each in every), sum(each.delayed for each in every),
+            sum(each.burying for each in every), min(oldest, default=0), sum(each.finished for each in every),
+            sum(each.dropped for each in every), any(each.is_paused for each in every),
+        )  # fmt: skip
+
+    # Ordering
+
+    async def cancel(self, queue: str, ids: Sequence[str]) -> list[Verdict]:
+        """Finishes messages that nobody holds: OK; GONE when it was finished, LOST when somebody holds it, UNKNOWN for what is no id."""
+        _check_count(len(ids))
+        topic, verdicts = self._directory.find(queue), dict[int, Verdict]()
+        chosen: dict[int, list[tuple[int, int]]] = {}
+        for at, message_id in enumerate(ids):
+            place = read_id(message_id)
+            if place is None or not place.is_of(topic.topic_id) or place.partition >= len(topic.partitions):
+                verdicts[at] = Verdict(Outcome.UNKNOWN)
+            else:
+                chosen.setdefault(place.partition, []).append((at, place.offset))
+        for index, part in chosen.items():
+            cancelled = await self.cancel_at(Place(topic.topic_id, index), [offset for _, offset in part])
+            verdicts.update(zip((at for at, _ in part), cancelled, strict=True))
+        return [verdicts[at] for at in range(len(ids))]
+
+    async def cancel_at(self, place: Place, offsets: Sequence[int]) -> list[Verdict]:
+        fields = {"group": QUEUE_GROUP, "offsets": list(offsets)}
+        question = Question("cancel", fields, lambda answer: unpack_verdicts(answer.fields["verdicts"]))
+        return await self.asking.ask(place, lambda here: ordering.cancel(here, QUEUE_GROUP, offsets), question)
+
+    async def purge(self, queue: str) -> None:
+        """Finishes everything that was sent before."""
+        question = Question("purge", {"group": QUEUE_GROUP}, _count)
+        await self._everywhere(self._directory.find(queue), lambda here: ordering.purge(here, QUEUE_GROUP), question)
+
+    async def pause(self, queue: str) -> None:
+        """Nothing is lent any more. What is lent may be settled; sends go on."""
+        await self._pause(queue, is_over=False)
+
+    async def resume(self, queue: str) -> None:
+        await self._pause(queue, is_over=True)
+
+    async def _pause(self, queue: str, *, is_over: bool) -> None:
+        question = Question("pause", {"group": QUEUE_GROUP, "is_over": is_over}, _count)
+        order = partial(ordering.pause, group=QUEUE_GROUP, is_over=is_over)
+        await self._everywhere(self._directory.find(queue), order, question)
+
+    async def rewind(self, queue: str, *, to_ms: int) -> int:
+        """Everything that was sent at that time or later is ready again, finished or not, apart from what is lent now. Only of queues
+        that keep what is done. Returns how many messages there are from there on, about."""
+        topic = self._directory.find(queue)
+        self._directory.check_keeps(topic)
+        question = Question("rewind", {"group": QUEUE_GROUP, "to_ms": to_ms}, _count)
+        return sum(await self._everywhere(topic, lambda here: ordering.rewind(here, QUEUE_GROUP, to_ms), question))
+
+    # Dead letters
+
+    async def redrive(self, queue: str, wish: Redrive) -> RedriveTask:
+        """Begins to send dead letters back; this node runs it. A dry run has ended when this returns. BUSY while another one runs here."""
+        self._directory.find(queue)
+        return await self._redriving.begin(queue, wish)
+
+    def tasks(self, queue: str) -> list[RedriveTask]:
+        """Of this node, the latest first: those that run and the last few that ended. They are forgotten when the node stops; what was
+        moved by then stays moved."""
+        self._directory.find(queue)
+        return self._redriving.of(queue)
+
+    def cancel_task(self, handle: str) -> RedriveTask:
+        """What was moved stays moved."""
+        return self._redriving.cancel(handle)
+
+    # Everywhere
+
+    async def _everywhere(self, topic: Topic, here: Callable[[QueuePartition], Awaitable[T]], there: Question) -> list[T]:
+        places = [Place(topic.topic_id, index) for index in range(len(topic.partitions))]
+        return await _all(self.asking.ask(place, here, there) for place in places)
+
+
+def _count(answer: QueueAnswer) -> int:
+    return int(answer.fields["count"])
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= COUNT_MAX:
+        raise QueueRefusal(Code.INVALID, f"one call is about 1 to {COUNT_MAX} messages, not {count}")
+
+
+async def _all(waits: Iterable[Awaitable[T]]) -> list[T]:
+    return list(await asyncio.gather(*waits))

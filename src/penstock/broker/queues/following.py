@@ -1,0 +1,135 @@
+"""How a ledger hears of messages: it follows its data partition up to the last stable offset.
+
+It stands among the partition's watchers, so a message is known to the ledger before its sender is told that it is durable. What is in
+memory is read at once; what is not, or is much, is read beside everything else, and whoever wants messages waits a little longer.
+Where the log begins later than the ledger thinks (DeleteRecords, retention), the ledger is told (`Trimmed`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.broker.patience import Patience
+from penstock.broker.queues.scanning import entries_of
+from penstock.errors import DiskFailed
+from penstock.log.faults import OffsetOutOfRange
+from penstock.partition.partition import Partition
+from penstock.queues.state import LedgerState
+from penstock.settings import KIB
+from penstock.vocabulary import Buffer, Offset
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+READ_BYTES = 256 * KIB
+READS_AT_ONCE = 4  # A megabyte of small messages takes some milliseconds.
+
+
+class Following:
+    def __init__(self, node: "Node", data: Partition, on_news: Callable[[], None], on_trimmed: Callable[[int], None]) -> None:
+        self._node = node
+        self._data = data
+        self._state: LedgerState | None = None
+        self._on_news = on_news  # There may be something to be taken.
+        self._on_trimmed = on_trimmed  # The log begins there now.
+        self._start = 0  # As the ledger knows it.
+        self._is_reading = False
+        self._moved = asyncio.Event()  # The watermark did, or the leadership.
+
+    async def catch_up(self, state: LedgerState) -> int:
+        """Teaches a state that is being loaded all that there is now: all that an earlier leader may have lent. Returns how many bytes it
+        has read for that. Raises DiskFailed."""
+        patience, data, read_bytes = Patience(self._node.env), self._data, 0
+        data.watchers[self] = None
+        while data.leader is not None and not data.is_deleted:
+            self._moved.clear()
+            while self._is_behind(state):
+                content = await self._read_later(state)
+                self._learn(state, content)
+                read_bytes += len(content)
+                await patience.pause_if_over()
+            if data.leader is None or data.leader.may_tell_end:
+                break
+            await self._moved.wait()
+        return read_bytes
+
+    def begin(self, state: LedgerState) -> None:
+        """The state answers from now on."""
+        self._state = state
+        self._data.watchers[self] = None
+        self.advanced(self._data, 0)
+
+    def end(self) -> None:
+        self._state = None
+        self._moved.set()
+        self._data.watchers.pop(self, None)
+
+    def advanced(self, partition: Partition, grown_bytes: int) -> None:
+        state = self._state
+        self._moved.set()
+        if state is None or partition.is_deleted or partition.leader is None:
+            return
+        self.look_at_start()
+        if self._is_reading or not self._is_behind(state):
+            return
+        for _ in range(READS_AT_ONCE):
+            content = self._read_now(state)
+            if content is None:
+                break
+            self._learn(state, content)
+            if not self._is_behind(state):
+                self._on_news()
+                return
+        self._is_reading = True
+        self._node.spawn(self._read_on(state))
+
+    def look_at_start(self) -> None:
+        """Retention tells nobody."""
+        start = int(self._data.log.start_offset)
+        if self._state is not None and start > self._start:
+            self._start = start
+            self._on_trimmed(start)
+
+    async def _read_on(self, state: LedgerState) -> None:
+        try:
+            while state is self._state and not self._data.is_deleted and self._data.leader is not None and self._is_behind(state):
+                content = await self._read_later(state)
+                if state is self._state:
+                    self._learn(state, content)
+                    self._on_news()
+        except DiskFailed as failure:
+            self._node.report(f"the messages of {self._data.topic}-{self._data.index} cannot be read: {failure}")
+        finally:
+            self._is_reading = False
+
+    # Reading
+
+    def _is_behind(self, state: LedgerState) -> bool:
+        return state.learned_end < self._data.last_stable_offset
+
+    def _read_now(self, state: LedgerState) -> Buffer | None:
+        try:
+            return self._data.log.read(state.learned_end, bytes_max=READ_BYTES, end_offset=self._data.last_stable_offset)
+        except (OffsetOutOfRange, DiskFailed):
+            return None  # Read again beside everything else, where there is room to say what is wrong.
+
+    async def _read_later(self, state: LedgerState) -> Buffer:
+        data = self._data
+        if state.learned_end < data.log.start_offset:
+            state.learn((), int(data.log.start_offset))
+        if not self._is_behind(state):
+            return b""
+        try:
+            return await data.log.read_later(Offset(state.learned_end), bytes_max=READ_BYTES, end_offset=data.last_stable_offset)
+        except OffsetOutOfRange:
+            return b""  # It was trimmed meanwhile.
+
+    def _learn(self, state: LedgerState, content: Buffer) -> None:
+        first = state.learned_end
+        if not content:
+            if self._data.log.start_offset <= first < self._data.last_stable_offset:
+                state.learn((), int(self._data.last_stable_offset))  # Compaction took all that was left.
+            return
+        aborted = self._data.aborted(first, self._data.last_stable_offset) if self._data.has_aborted_after(first) else ()
+        entries, end_offset = entries_of(content, first, aborted)
+        state.learn(entries, end_offset)

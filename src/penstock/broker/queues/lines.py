@@ -1,0 +1,91 @@
+"""Those who wait for messages, in the order in which they came.
+
+A waiter stands in the lines of all partitions from which it would take, and leaves all of them at once when one of them serves it, when its
+time is up, or when nobody wants its answer any more. So it costs nothing while nothing happens, and nothing is lent on its behalf twice.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.queues.replies import Taken
+
+if TYPE_CHECKING:
+    from penstock.broker.queues.leading import QueuePartition
+
+LINE_LENGTH_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a taker wants."""
+
+    group: str
+    count: int
+    lease_ms: int | None = None
+    who: str = ""
+    attempt_id: bytes = b""
+
+
+class Served(NamedTuple):
+    queue: "QueuePartition"
+    taken: Taken
+
+
+class Waiter:
+    """One take, as its partitions see it. `heard` resolves when it is served with something, or there is nothing to wait for."""
+
+    __slots__ = ("heard", "lines", "places", "waits", "wish")
+
+    def __init__(self, wish: Wish, places: Sequence["QueuePartition"], *, waits: bool) -> None:
+        self.wish = wish
+        self.places = places
+        self.waits = waits  # It stands in line when there is nothing.
+        self.lines: list[Line] = []
+        self.heard: asyncio.Future[Served | None] = asyncio.get_running_loop().create_future()
+
+    def stand(self) -> None:
+        """In the lines of all its places; at the front of those where it was before."""
+        for place in self.places:
+            line = place.line(self.wish.group)
+            line.add(self)
+            self.lines.append(line)
+
+    def leave(self) -> None:
+        lines, self.lines = self.lines, []
+        for line in lines:
+            line.remove(self)
+
+    def time_is_up(self) -> None:
+        """Whoever is being served hears of it as soon as that is durable."""
+        self.waits = False
+        if self.lines:
+            self.leave()
+            if not self.heard.done():
+                self.heard.set_result(None)
+
+
+class Line:
+    """Of one group at one partition."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def first(self) -> Waiter | None:
+        return next(iter(self._waiters), None)
+
+    def add(self, waiter: Waiter) -> None:
+        self._waiters[waiter] = None
+
+    def remove(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter, None)
+
+    def everybody(self) -> list[Waiter]:
+        return list(self._waiters)

@@ -1,0 +1,47 @@
+"""Orders to a partition's ledger that are not about messages somebody holds: cancel, purge, pause, resume, rewind."""
+
+from collections.abc import Sequence
+
+from penstock.broker.queues.calls import Outcome, Verdict
+from penstock.broker.queues.leading import QueuePartition
+from penstock.queues.commands import Cancel, Pause, Purge, Resume, Rewind
+from penstock.queues.replies import Done
+from penstock.queues.states import State
+from penstock.queues.views import MessageView
+
+
+async def cancel(queue: QueuePartition, group: str, offsets: Sequence[int]) -> list[Verdict]:
+    """In one decision. What becomes of each is seen just before it, in the same turn of the loop."""
+    wall_ms = queue.node.env.wall_ms()
+    views = {offset: queue.state.find(group, offset, wall_ms) for offset in offsets}
+    await queue.ask(lambda asker: Cancel(asker, group, tuple(views)))
+    return [_cancelled(views[offset]) for offset in offsets]
+
+
+def _cancelled(view: MessageView | None) -> Verdict:
+    if view is None:
+        return Verdict(Outcome.UNKNOWN)
+    if view.state in (State.READY, State.DELAYED):
+        return Verdict(Outcome.OK)
+    return Verdict(Outcome.GONE) if view.state is State.DONE else Verdict(Outcome.LOST, view.when_ms)
+
+
+async def purge(queue: QueuePartition, group: str) -> int:
+    done: Done = await queue.ask(lambda asker: Purge(asker, group))
+    return done.count
+
+
+async def pause(queue: QueuePartition, group: str, *, is_over: bool) -> int:
+    done: Done = await queue.ask(lambda asker: Resume(asker, group) if is_over else Pause(asker, group))
+    return done.count
+
+
+async def rewind(queue: QueuePartition, group: str, to_ms: int) -> int:
+    """Returns how many offsets there are from there on."""
+    data = queue.data
+    found = await data.log.find_timestamp(to_ms, data.high_watermark)
+    offset = int(data.high_watermark) if found is None else max(int(found.offset), int(data.log.start_offset))
+    end_offset = queue.state.learned_end
+    await queue.ask(lambda asker: Rewind(asker, group, offset))
+    queue.following.advanced(data, 0)  # It knows of none of them any more.
+    return max(0, end_offset - offset)

@@ -1,0 +1,49 @@
+"""Taking messages of one or several partitions that this node leads.
+
+Whoever comes while something is ready, and nobody waits before them, is served at once; otherwise they stand in line at all of the
+partitions, and the first that has something serves them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.broker.queues.calls import Code, Lent, QueueRefusal
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.lines import Served, Waiter, Wish
+from penstock.queues.replies import Delivery
+
+
+async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> list[Lent]:
+    """What can be lent, once that is durable; nothing, when there was nothing for so long. The first place is asked first.
+
+    Raises NotHere where the leadership ends meanwhile, or QueueRefusal.
+    """
+    waiter = Waiter(wish, places, waits=wait_s > 0)
+    place = next((each for each in places if each.is_ready(wish.group)), None)
+    timer = asyncio.get_running_loop().call_later(wait_s, waiter.time_is_up) if wait_s > 0 else None
+    try:
+        (place or places[0]).serve(waiter)  # Also where nothing seems ready: only the ledger can tell why.
+        served = await waiter.heard
+    finally:
+        waiter.leave()
+        waiter.heard.cancel()
+        if timer is not None:
+            timer.cancel()
+    if served is None:
+        return []
+    _check_limit(served)
+    return await served.queue.lend(wish.group, _still_lent(served, wish))
+
+
+def _still_lent(served: Served, wish: Wish) -> Sequence[Delivery]:
+    """A lease that was over before it was durable is nobody's: the message may be somebody else's by now. One of no length never was."""
+    queue, wall_ms = served.queue, served.queue.node.env.wall_ms()
+    lease_ms = queue.policy_of(wish.group).lease_ms if wish.lease_ms is None else wish.lease_ms
+    return [each for each in served.taken.deliveries if each.deadline_ms > wall_ms or not lease_ms]
+
+
+def _check_limit(served: Served) -> None:
+    """As SQS has it, where the queue says so: a standard queue complains, a FIFO queue has nothing more to give."""
+    config = served.queue.data.config
+    if served.taken.is_over_limit and not served.taken.deliveries and config.queue_inflight_refuse and not config.queue_fifo:
+        raise QueueRefusal(Code.IN_FLIGHT_LIMIT, "as many messages of the queue are lent as may be: finish some first")

@@ -1,0 +1,98 @@
+"""What a member says of records that it holds: accepted, released, rejected, or that it needs more time (KIP-932, KIP-1222).
+
+The ranges of one partition become one command to its ledger, so that all of them are durable at once, and done or not done as a whole: a
+record that the member does not hold (any more) makes it INVALID_RECORD_STATE. Only what has more than a thousand runs of one type is more
+than one command.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+
+from penstock.broker.askers import WaitingTask
+from penstock.broker.queues.leading import QueuePartition
+from penstock.errors import ErrorCode, Refusal
+from penstock.queues.commands import ANY_LEASE, COUNT_MAX, RANGE_MAX, Settle, Settlement, Verb
+from penstock.queues.replies import Code, Fault, Settled
+from penstock.wire.share_requests import Acknowledged
+
+
+class AcknowledgeType(IntEnum):
+    GAP = 0  # An offset at which the member found no record.
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+_VERBS = {
+    AcknowledgeType.GAP: Verb.DONE,
+    AcknowledgeType.ACCEPT: Verb.DONE,
+    AcknowledgeType.RELEASE: Verb.RELEASE,
+    AcknowledgeType.REJECT: Verb.REJECT,
+    AcknowledgeType.RENEW: Verb.EXTEND,
+}
+
+_NOT_HELD = "some records are not held by this member: their lock has lapsed, or they are done"
+
+
+def check(ranges: Sequence[Acknowledged], *, renews: bool) -> None:
+    """Raises Refusal with INVALID_REQUEST where the ranges of a partition make no sense, whoever holds what."""
+    end, records = -1, 0
+    for first, last, types in ranges:
+        records += last - first + 1
+        faults = (
+            (not 0 <= first <= last, "a range of acknowledged records ends before it begins"),
+            (first < end, "ranges of acknowledged records overlap, or are out of order"),
+            (len(types) not in (1, last - first + 1), "a range needs one type of acknowledgement, or one for each record"),
+            (any(each > AcknowledgeType.RENEW for each in types), "there is no such type of acknowledgement"),
+            (AcknowledgeType.RENEW in types and not renews, "a request that renews must say so"),
+            (records > RANGE_MAX, f"more than {RANGE_MAX} records are acknowledged at once"),
+        )
+        for is_wrong, reason in faults:
+            if is_wrong:
+                raise Refusal(ErrorCode.INVALID_REQUEST, reason)
+        end = last + 1
+
+
+class Acknowledging:
+    """The acknowledgements of one partition, decided; `outcome` waits until that is durable."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, queue: QueuePartition, group: str, who: str, ranges: Sequence[Acknowledged], lock_ms: int) -> None:
+        items = [
+            Settlement(first, ANY_LEASE, _VERBS[kind], lock_ms if kind is AcknowledgeType.RENEW else 0, who=who, end_offset=end)
+            for first, end, kind in runs_of(ranges)
+        ]
+        self._asked: list[WaitingTask] = []
+        for at in range(0, len(items), COUNT_MAX):
+            asker = WaitingTask()
+            queue.coordinator.submit(Settle(asker, group, tuple(items[at : at + COUNT_MAX]), is_whole=True), asker)
+            self._asked.append(asker)
+
+    async def outcome(self) -> None:
+        """Raises Refusal."""
+        replies: list[Settled] = [await asker.heard for asker in self._asked]
+        if any(reply.fault is Fault.NO_SUCH_GROUP for reply in replies):
+            raise Refusal(ErrorCode.INVALID_RECORD_STATE, "the group has taken no records of this partition")
+        if any(reply.fault is not Fault.NONE for reply in replies):
+            raise Refusal(ErrorCode.INVALID_REQUEST, "more is acknowledged at once than may be")
+        if any(outcome.code is not Code.OK for reply in replies for outcome in reply.outcomes):
+            raise Refusal(ErrorCode.INVALID_RECORD_STATE, _NOT_HELD)
+
+
+def runs_of(ranges: Sequence[Acknowledged]) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    """(first, end, type), side by side ones of a type as one."""
+    start, end, kind = 0, -1, -1
+    for first, last, types in ranges:
+        each_by_itself = ((first + at, first + at + 1, each) for at, each in enumerate(types))
+        pieces = ((first, last + 1, types[0]),) if len(types) == 1 else each_by_itself
+        for piece_start, piece_end, each in pieces:
+            if each == kind and piece_start == end:
+                end = piece_end
+                continue
+            if end >= 0:
+                yield start, end, AcknowledgeType(kind)
+            start, end, kind = piece_start, piece_end, each
+    if end >= 0:
+        yield start, end, AcknowledgeType(kind)

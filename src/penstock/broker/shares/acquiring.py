@@ -1,0 +1,126 @@
+"""Records taken for a member of a share group: leases of whole runs, and the batches that hold them.
+
+What is ready at several partitions is taken from all of them at once, a fair part from each; where nothing is, the member stands in line at
+all of them, and the first that has something serves it. Never more records are taken than were asked for, which suits both of Kafka's
+acquire modes. What then does not fit into the reply, or was being taken for one who is gone, is given back, which is no failure.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.broker.askers import Nobody
+from penstock.broker.queues.calls import QueueRefusal
+from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.lines import Served, Waiter, Wish
+from penstock.broker.shares.batches import likely_count, read_batches
+from penstock.queues.commands import COUNT_MAX, Settle, Settlement, Verb
+from penstock.queues.replies import Delivery
+from penstock.vocabulary import Buffer
+from penstock.wire.share_responses import Acquired
+
+DELIVERY_COUNT_MAX = 2**15 - 1
+
+
+class Lot(NamedTuple):
+    """What one partition gives."""
+
+    queue: QueuePartition
+    records: list[Buffer]
+    acquired: list[Acquired]
+    size: int
+
+
+class Taking:
+    """Decided, where something was ready; `lots` waits for the rest."""
+
+    def __init__(self, queues: Sequence[QueuePartition], group: str, who: str, *, count: int, bytes_max: int, wait_s: float) -> None:
+        self._group = group
+        self._bytes_max = bytes_max
+        queues = [queue for queue in queues if queue.coordinator.state is not None]  # Leadership may have ended while others were opened.
+        ready = [queue for queue in queues if queue.is_ready(group)][:count]
+        self._waiters: list[Waiter] = []
+        self._read_to = 0  # What those before it were given is read, or given back.
+        self._timer: asyncio.TimerHandle | None = None
+        for queue in ready:
+            part = max(1, min(count // len(ready), likely_count(queue.data, bytes_max // len(ready)), COUNT_MAX))
+            self._waiters.append(Waiter(Wish(group, part, None, who), (queue,), waits=False))
+            queue.serve(self._waiters[-1])
+        if not ready and queues and wait_s > 0:
+            part = max(1, min(count, likely_count(queues[0].data, bytes_max), COUNT_MAX))
+            waiter = Waiter(Wish(group, part, None, who), queues, waits=True)
+            try:
+                waiter.stand()
+            except QueueRefusal:  # Too many stand there: it may come again.
+                waiter.leave()
+                return
+            self._waiters.append(waiter)
+            for queue in queues:
+                queue.look_soon()
+            self._timer = asyncio.get_running_loop().call_later(wait_s, waiter.time_is_up)
+
+    async def lots(self) -> list[Lot]:
+        """Raises DiskFailed where a log cannot be read. A partition whose ledger is gone meanwhile gives nothing: its member hears of that
+        when it asks again."""
+        lots: list[Lot] = []
+        try:
+            for at, waiter in enumerate(self._waiters):
+                served = await _heard(waiter)
+                self._read_to = at
+                if served is not None and served.taken.deliveries:
+                    lots.append(await self._lot(served, self._bytes_max - sum(lot.size for lot in lots), is_first=not lots))
+                self._read_to = at + 1
+        finally:
+            self._end()
+        return [lot for lot in lots if lot.acquired]
+
+    def _end(self) -> None:
+        """Whatever was taken and is not read goes back."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiter in self._waiters[self._read_to :]:
+            waiter.leave()
+            heard = waiter.heard
+            if not heard.cancel() and not heard.cancelled() and heard.exception() is None and (served := heard.result()) is not None:
+                served.queue.give_back(self._group, served.taken.deliveries)
+
+    async def _lot(self, served: Served, bytes_max: int, *, is_first: bool) -> Lot:
+        queue, deliveries = served.queue, sorted(served.taken.deliveries, key=lambda each: each.offset)
+        found = await read_batches(queue.data, [each.offset for each in deliveries], bytes_max, is_first=is_first)
+        queue.give_back(self._group, deliveries[found.unread :])
+        kept = deliveries[: found.unread]
+        if found.gone:
+            lost = frozenset(found.gone)
+            _finish(queue, self._group, [each for each in kept if each.offset in lost])
+            kept = [each for each in kept if each.offset not in lost]
+        return Lot(queue, found.pieces, ranges(kept), found.size)
+
+
+async def _heard(waiter: Waiter) -> Served | None:
+    try:
+        return await waiter.heard
+    except (NotHere, QueueRefusal):
+        return None
+
+
+def ranges(deliveries: Sequence[Delivery]) -> list[Acquired]:
+    """Side by side records of the same delivery count as one."""
+    found: list[Acquired] = []
+    first = last = count = -1
+    for each in deliveries:
+        if each.offset == last + 1 and each.attempt == count:
+            last = each.offset
+            continue
+        if count >= 0:
+            found.append(Acquired(first, last, min(count, DELIVERY_COUNT_MAX)))
+        first, last, count = each.offset, each.offset, each.attempt
+    if count >= 0:
+        found.append(Acquired(first, last, min(count, DELIVERY_COUNT_MAX)))
+    return found
+
+
+def _finish(queue: QueuePartition, group: str, gone: Sequence[Delivery]) -> None:
+    """Their records are not in the log any more: nobody can work on them."""
+    if gone and queue.coordinator.state is not None:
+        items = tuple(Settlement(each.offset, each.lease, Verb.DONE) for each in gone)
+        queue.coordinator.order(Settle(Nobody(), group, items))

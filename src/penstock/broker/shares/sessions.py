@@ -1,0 +1,124 @@
+"""Share sessions: a member of a share group names its partitions once and then only what changes.
+
+A session belongs to one member of one group, and to the connection that it last came on. It is opened by epoch 0, goes on with 1, 2, … and
+is closed by -1; whoever closes it, or whose connection goes, gives back what it held. A session is never written down: after a restart of
+the node the member opens another one, and still holds what it held, for leases are durable.
+Opening one that is there begins it anew. Past the bound nobody is let in (SHARE_SESSION_LIMIT_REACHED); none is thrown out for another.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from penstock.errors import ErrorCode, Refusal
+from penstock.queues.commands import WHO_BYTES_MAX
+from penstock.vocabulary import TopicId
+
+if TYPE_CHECKING:
+    from penstock.broker.connection import Connection
+
+OPENS, CLOSES = 0, -1
+EPOCH_MAX = 2**31 - 1  # After which comes 1.
+PARTITIONS_MAX = 10_000  # Of one session.
+
+Place = tuple[TopicId, int]
+
+
+@dataclass(eq=False, slots=True)
+class ShareSession:
+    group: str
+    member_id: str
+    connection: "Connection"
+    who: str  # As which the member stands in ledgers.
+    epoch: int = 1  # That it must come with next.
+    places: dict[Place, None] = field(default_factory=dict)  # In the order in which they are looked at.
+    ever: dict[Place, None] = field(default_factory=dict)  # The same and those that were forgotten: the member may hold records there.
+
+    def change(self, wanted: Iterable[Place], forgotten: Iterable[Place]) -> None:
+        for place in wanted:
+            self.places.setdefault(place)
+            self.ever.setdefault(place)
+        for place in forgotten:
+            self.places.pop(place, None)
+        if len(self.ever) > PARTITIONS_MAX:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"a share session has at most {PARTITIONS_MAX} partitions")
+
+    def turn(self) -> list[Place]:
+        """Its partitions, beginning with another one each time, so that none is forgotten for the others."""
+        places = list(self.places)
+        if len(places) > 1:
+            del self.places[places[0]]
+            self.places[places[0]] = None
+        return places
+
+
+class ShareSessions:
+    def __init__(self, sessions_max: Callable[[], int], released: Callable[[ShareSession], None]) -> None:
+        """`released` hears of each session that is over: what its member holds is to be given back."""
+        self._sessions_max = sessions_max
+        self._released = released
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._by_connection: dict[Connection, dict[ShareSession, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, group: str, member_id: str, connection: "Connection", wanted: Iterable[Place]) -> ShareSession:
+        known = self._sessions.get((group, member_id))
+        if known is None and len(self._sessions) >= self._sessions_max():
+            reason = "as many share sessions are open on this node as may be (setting group.share.max.share.sessions)"
+            raise Refusal(ErrorCode.SHARE_SESSION_LIMIT_REACHED, reason)
+        session = ShareSession(group, member_id, connection, who_of(member_id))
+        session.change(wanted, ())
+        if known is not None:
+            self._forget(known)
+        self._sessions[group, member_id] = session
+        self._by_connection.setdefault(connection, {})[session] = None
+        return session
+
+    def resume(self, group: str, member_id: str, epoch: int, connection: "Connection") -> ShareSession:
+        """The session for its next request; CLOSES is always next."""
+        session = self._sessions.get((group, member_id))
+        if session is None:
+            raise Refusal(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {member_id!r} of group {group!r} has no share session here: open one")
+        if epoch != CLOSES:
+            if epoch != session.epoch:
+                reason = f"the share session's epoch is {session.epoch}, not {epoch}: open a new one"
+                raise Refusal(ErrorCode.INVALID_SHARE_SESSION_EPOCH, reason)
+            session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        if session.connection is not connection:
+            self._leave(session)
+            session.connection = connection
+            self._by_connection.setdefault(connection, {})[session] = None
+        return session
+
+    def close(self, session: ShareSession) -> None:
+        if self._sessions.get((session.group, session.member_id)) is session:
+            self._forget(session)
+            self._released(session)
+
+    def connection_closed(self, connection: "Connection") -> None:
+        for session in list(self._by_connection.get(connection, ())):
+            self.close(session)
+
+    def forget_all(self) -> None:
+        """The node stops: its members come back soon, to this node or the next, and hold what they hold."""
+        self._sessions.clear()
+        self._by_connection.clear()
+
+    def _forget(self, session: ShareSession) -> None:
+        del self._sessions[session.group, session.member_id]
+        self._leave(session)
+
+    def _leave(self, session: ShareSession) -> None:
+        beside = self._by_connection.get(session.connection, {})
+        beside.pop(session, None)
+        if not beside:
+            self._by_connection.pop(session.connection, None)
+
+
+def who_of(member_id: str) -> str:
+    """How a ledger names the member. Ids of any client fit; others are told apart by their hash."""
+    encoded = member_id.encode()
+    return member_id if len(encoded) <= WHO_BYTES_MAX else blake2b(encoded, digest_size=WHO_BYTES_MAX // 2).hexdigest()

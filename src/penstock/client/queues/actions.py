@@ -1,0 +1,215 @@
+"""The door's actions for one queue: what is asked, and what its answers mean.
+
+Which of them may be sent twice: all that only look, all that say how things shall be, sends with a dedup id, receives (the attempt id of
+those that are not large gives the same messages again; others find what was lost with their answer when its lease has lapsed), and
+settlements, whose second copy finds the work done. Not: a redrive, and a send without a dedup id.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from penstock.client.queues.caller import Caller, Wish
+from penstock.client.queues.failures import LeaseLost, QueueError, Refused, refusal
+from penstock.client.queues.redriving import Progress, Wanted
+from penstock.client.queues.shapes import (
+    counts_of,
+    delivery_of,
+    draft_as_json,
+    found_of,
+    progress_of,
+    view_of,
+    wanted_as_json,
+)  # fmt: skip
+from penstock.client.queues.spans import moment
+from penstock.client.queues.values import Counts, Delivery, Draft, Found, QueueView
+
+COUNT_MAX = 1_000  # Messages of one request, as the door has it.
+REQUEST_BYTES_MAX = 6 << 20  # Of the 8 MiB that the door takes; the rest is for quotation marks and base64.
+WAIT_SECONDS_MAX = 20.0  # Of one receive; a longer wait is several. Nobody between here and the node should take it for dead.
+LEASE_MS_DEFAULT = 30_000
+LEASE_SETTING = "queue.lease.ms"
+IDS_MAX = 100_000  # Of one redrive.
+REPEATED_MAX = 100  # Messages of a receive whose answer, if it is lost, is had again: the node keeps the list of them for some minutes.
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    receipt: str
+    verb: str  # done, release, reject, extend
+    delay_ms: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    ends_at: datetime | None = None  # Of the lease, after extend.
+    failure: QueueError | None = None
+
+
+class Actions:
+    def __init__(self, caller: Caller, queue: str) -> None:
+        self.queue = queue
+        self._caller = caller
+        self._lease_ms: int | None = None  # The queue's own, once it was asked for.
+
+    # Messages
+
+    async def send(self, drafts: Sequence[Draft]) -> list[str | QueueError]:
+        """An id for each, or why it was not taken."""
+        outcomes: list[str | QueueError] = []
+        is_safe = all(draft.dedup for draft in drafts)
+        for batch in _batches([draft_as_json(draft) for draft in drafts]):
+            told = await self._ask("Send", {"Messages": batch}, is_safe=is_safe)
+            outcomes += [self._sent(each) for each in told["Results"]]
+        return outcomes
+
+    async def receive(self, count: int, lease_ms: int | None, wait_seconds: Callable[[], float], worker: str) -> list[Delivery]:
+        """`wait_seconds` says at each try how long is left."""
+        lent_for = await self._own_lease_ms() if lease_ms is None else lease_ms
+        same: dict[str, Any] = {"Queue": self.queue, "Max": count, "Who": worker}
+        same |= ({} if lease_ms is None else {"LeaseMs": lease_ms}) | ({"AttemptId": uuid4().hex} if count <= REPEATED_MAX else {})
+
+        def wish() -> Wish:
+            return {**same, "WaitMs": max(0, round(min(WAIT_SECONDS_MAX, wait_seconds()) * 1000))}
+
+        told = await self._caller.call("Penstock.Receive", wish, queue=self.queue, wait_seconds=WAIT_SECONDS_MAX)
+        return [delivery_of(each, lent_for) for each in told.answer.get("Messages") or ()]
+
+    async def settle(self, orders: Sequence[Order], worker: str) -> list[Verdict]:
+        wire = [_order_as_json(order) for order in orders]
+        told = await self._caller.call("Penstock.Settle", {"Queue": self.queue, "Orders": wire, "Who": worker}, queue=self.queue)
+        verdicts = told.answer["Verdicts"]
+        return [self._verdict(order, each, is_second=told.tries > 1) for order, each in zip(orders, verdicts, strict=True)]
+
+    async def cancel(self, id: str) -> bool:
+        (verdict,) = (await self._ask("Cancel", {"Ids": [id]}))["Verdicts"]
+        if "Code" in verdict:
+            raise refusal(verdict["Code"], verdict["Message"], self.queue)
+        if verdict["Outcome"] == "unknown":
+            raise Refused(f"queue {self.queue!r} has no message {id}", "use the id that send() gave", "unknown")
+        return bool(verdict["Outcome"] == "ok")
+
+    async def find(self, id: str) -> Found | None:
+        told = (await self._ask("Find", {"Id": id})).get("Message")
+        return None if told is None else found_of(told)
+
+    async def peek(self, count: int, states: Sequence[str], after: str) -> list[Found]:
+        wish = {"Max": count} | ({"States": list(states)} if states else {}) | ({"After": after} if after else {})
+        return [found_of(each) for each in (await self._ask("Peek", wish))["Messages"]]
+
+    # The queue
+
+    async def create(self, settings: dict[str, str], partitions: int | None, replicas: int | None) -> bool:
+        wish: dict[str, Any] = {"Settings": settings}
+        wish |= ({} if partitions is None else {"Partitions": partitions}) | ({} if replicas is None else {"Replicas": replicas})
+        return bool((await self._ask("CreateQueue", wish))["IsNew"])
+
+    async def configure(self, settings: dict[str, str]) -> None:
+        self._lease_ms = None
+        await self._ask("ConfigureQueue", {"Settings": settings})
+
+    async def describe(self) -> QueueView:
+        return view_of(await self._ask("DescribeQueue", {}))
+
+    async def delete(self) -> None:
+        await self._ask("DeleteQueue", {})
+
+    async def counts(self) -> Counts:
+        return counts_of(await self._ask("Counts", {}))
+
+    async def purge(self) -> None:
+        await self._ask("Purge", {})
+
+    async def pause(self) -> None:
+        await self._ask("Pause", {})
+
+    async def resume(self) -> None:
+        await self._ask("Resume", {})
+
+    async def rewind(self, to_ms: int) -> int:
+        return int((await self._ask("Rewind", {"ToMs": to_ms}))["Count"])
+
+    # Dead letters
+
+    async def redrive(self, wanted: Wanted) -> Progress:
+        if len(wanted.ids) > IDS_MAX:
+            raise ValueError(f"ids may be {IDS_MAX} at a time, not {len(wanted.ids)}: redrive them in several goes")
+        return progress_of((await self._ask("Redrive", wanted_as_json(wanted), is_safe=wanted.is_dry_run))["Task"])
+
+    async def redrive_progress(self, handle: str) -> Progress:
+        tasks = (await self._ask("RedriveTasks", {}))["Tasks"]
+        found = [progress_of(task) for task in tasks if task["Handle"] == handle]
+        if not found:
+            raise Refused("the node that was redriving has forgotten it: it was stopped", "what was moved stays moved: begin again")
+        return found[0]
+
+    async def cancel_redrive(self, handle: str) -> Progress:
+        told = await self._caller.call("Penstock.CancelRedrive", {"Handle": handle}, queue=self.queue)
+        return progress_of(told.answer["Task"])
+
+    async def _ask(self, action: str, wish: Wish, *, is_safe: bool = True) -> dict[str, Any]:
+        return (await self._caller.call(f"Penstock.{action}", {"Queue": self.queue, **wish}, queue=self.queue, is_safe=is_safe)).answer
+
+    async def _own_lease_ms(self) -> int:
+        """A message does not say how long it is lent for, only until when, and by another clock than ours."""
+        if self._lease_ms is None:
+            self._lease_ms = int((await self.describe()).settings.get(LEASE_SETTING, LEASE_MS_DEFAULT))
+        return self._lease_ms
+
+    def _sent(self, told: dict[str, Any]) -> str | QueueError:
+        return refusal(told["Code"], told["Message"], self.queue) if "Code" in told else str(told["Id"])
+
+    def _verdict(self, order: Order, told: dict[str, Any], *, is_second: bool) -> Verdict:
+        if "Code" in told:
+            return Verdict(failure=refusal(told["Code"], told["Message"], self.queue))
+        outcome, ends_ms = told["Outcome"], told.get("DeadlineMs")
+        if outcome == "ok" or (outcome == "gone" and order.verb == "done"):
+            return Verdict(moment(ends_ms) if ends_ms else None)
+        if is_second and order.verb != "extend" and outcome in ("gone", "lost"):
+            return Verdict()  # What our first try did, whose answer was lost.
+        return Verdict(failure=_lost(self.queue, outcome))
+
+
+async def names_of(caller: Caller) -> list[str]:
+    """Of all queues, in order."""
+    names: list[str] = []
+    while True:
+        told = (await caller.call("Penstock.ListQueues", {"Max": COUNT_MAX} | ({"After": names[-1]} if names else {}))).answer
+        names += told["Queues"]
+        if not told.get("HasMore") or not told["Queues"]:
+            return names
+
+
+def _lost(queue: str, outcome: str) -> QueueError:
+    advice = "take longer leases (lease=), or keep them (heartbeat=True and `with message:`); what was done must bear being done again"
+    match outcome:
+        case "gone":
+            return LeaseLost(f"a message of queue {queue!r} is finished already: by another worker, or by a purge", advice, outcome)
+        case "lost":
+            return LeaseLost(
+                f"the lease of a message of queue {queue!r} has lapsed: another worker has it, or will have it", advice, outcome
+            )
+        case _:
+            return Refused(f"queue {queue!r} never lent that message", "settle messages on the queue that they came from", outcome)
+
+
+def _order_as_json(order: Order) -> dict[str, Any]:
+    wire: dict[str, Any] = {"Handle": order.receipt, "Verb": order.verb}
+    return wire | ({} if order.delay_ms is None else {"DelayMs": order.delay_ms}) | ({"Reason": order.reason} if order.reason else {})
+
+
+def _batches(messages: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """As many as go into one request."""
+    batches: list[list[dict[str, Any]]] = []
+    size = REQUEST_BYTES_MAX
+    for message in messages:
+        own = sum(len(str(value)) for value in message.values())
+        if size + own > REQUEST_BYTES_MAX or len(batches[-1]) == COUNT_MAX:
+            batches.append([])
+            size = 0
+        batches[-1].append(message)
+        size += own
+    return batches

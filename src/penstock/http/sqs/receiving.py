@@ -1,0 +1,143 @@
+"""ReceiveMessage.
+
+The answer has no `Messages` where there are none. What an attribute's digest covers is what is returned.
+A record that came through another door may have a body that is no text: it is given in base64, and an attribute says so. Its own headers
+show as attributes, as far as AWS's ten allow.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.broker.queues.calls import Lent
+from penstock.http.sqs.addresses import ACCOUNT, queue_arn
+from penstock.http.sqs.answers import Answer, messages_answer
+from penstock.http.sqs.bytes_as_text import base64_text, text_of
+from penstock.http.sqs.desk import Call, Desk
+from penstock.http.sqs.errors import invalid
+from penstock.http.sqs.message_attributes import (
+    ATTRIBUTES_MAX,
+    Attribute,
+    Attributes,
+    NameFilter,
+    body_digest,
+    digest,
+    shown,
+    unpack_attributes,
+)
+from penstock.http.sqs.queue_records import SqsQueue
+from penstock.http.sqs.sending import TRACE_HEADER, WRONG_QUEUE_TYPE, sequence_number
+from penstock.http.sqs.texts import MESSAGES_MAX, VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX, check_name, number_of
+from penstock.queues import headers as names
+
+BODY_ENCODING = "penstock.body-encoding"
+_OWN_PREFIXES = ("penstock.", "sqs.")
+
+
+async def receive_message(desk: Desk, call: Call) -> Answer:
+    queue, body = desk.queue_of(call), call.body
+    count = body.get("MaxNumberOfMessages")
+    if count is not None and not 1 <= count <= MESSAGES_MAX:
+        raise invalid("MaxNumberOfMessages", count, f"Must be between 1 and {MESSAGES_MAX}, if provided.")
+    wait_s = number_of(body, "WaitTimeSeconds", 0, WAIT_SECONDS_MAX)
+    lease_s = number_of(body, "VisibilityTimeout", 0, VISIBILITY_SECONDS_MAX)
+    lent = await _take(
+        desk,
+        call,
+        queue,
+        count or 1,
+        wait_s=queue.wait_s if wait_s is None else wait_s,
+        lease_ms=None if lease_s is None else lease_s * 1_000,
+        attempt_id=_attempt_id(queue, body),
+    )
+    if not lent:
+        return {}
+    system = frozenset((*body.get("AttributeNames", ()), *body.get("MessageSystemAttributeNames", ())))
+    picked = NameFilter(body.get("MessageAttributeNames", ()))
+    size = sum(len(each.body) for each in lent)
+    return await messages_answer(desk.env, lent, lambda each: _message(queue, each, system, picked), size=size)
+
+
+async def _take(
+    desk: Desk, call: Call, queue: SqsQueue, count: int, *, wait_s: int, lease_ms: int | None, attempt_id: str
+) -> list[Lent]:  # fmt: skip
+    taking = desk.queues.take(queue.name, count, lease_ms=lease_ms, wait_s=wait_s, who=call.who, attempt_id=attempt_id)
+    return await (desk.waiting(call, taking) if wait_s else taking)
+
+
+def _attempt_id(queue: SqsQueue, body: Mapping[str, Any]) -> str:
+    attempt_id: str | None = body.get("ReceiveRequestAttemptId")
+    if attempt_id is None:
+        return ""
+    if not queue.is_fifo:
+        raise invalid("ReceiveRequestAttemptId", attempt_id, WRONG_QUEUE_TYPE)
+    check_name("ReceiveRequestAttemptId", attempt_id)
+    return attempt_id
+
+
+def _message(queue: SqsQueue, lent: Lent, system: frozenset[str], picked: NameFilter) -> dict[str, Any]:
+    text = text_of(lent.body)
+    body = base64_text(lent.body) if text is None else text
+    message: dict[str, Any] = {
+        "MessageId": lent.id,
+        "ReceiptHandle": lent.handle,
+        "MD5OfBody": body_digest(lent.body if text is not None else body.encode()),
+        "Body": body,
+    }
+    if system:
+        attributes = _system_attributes(queue, lent)
+        is_all = any(name.lower() == "all" for name in system)
+        if wanted := attributes if is_all else {name: value for name, value in attributes.items() if name in system}:
+            message["Attributes"] = wanted
+    own = picked.pick(_attributes(lent)) if lent.headers else {}
+    if text is None:
+        own = {**own, BODY_ENCODING: Attribute("String", "base64")}
+    if own:
+        message["MessageAttributes"] = shown(own)
+        message["MD5OfMessageAttributes"] = digest(own)
+    return message
+
+
+def _system_attributes(queue: SqsQueue, lent: Lent) -> dict[str, str]:
+    texts = {name: text_of(content) or "" for name, content in lent.headers if content is not None and name.startswith(_OWN_PREFIXES)}
+    found = {
+        "SenderId": texts.get(names.SQS_SENDER, ACCOUNT),
+        "SentTimestamp": str(lent.sent_ms),
+        "ApproximateReceiveCount": str(lent.attempt + _attempts_before(texts)),
+        "ApproximateFirstReceiveTimestamp": str(lent.first_taken_ms),
+    }
+    if queue.is_fifo:
+        found["SequenceNumber"] = sequence_number(lent.offset)
+        if dedup := texts.get(names.DEDUP):
+            found["MessageDeduplicationId"] = dedup
+    if group := texts.get(names.GROUP):
+        found["MessageGroupId"] = group
+    if trace := texts.get(names.SQS_SYSTEM):
+        found[TRACE_HEADER] = trace
+    if source := texts.get(names.SOURCE):
+        found["DeadLetterQueueSourceArn"] = queue_arn(source)
+    return found
+
+
+def _attempts_before(texts: Mapping[str, str]) -> int:
+    """How often a dead letter was received before it became one: the count goes on."""
+    if names.SOURCE not in texts or names.ATTEMPTS not in texts:
+        return 0
+    try:
+        count = json.loads(texts[names.ATTEMPTS])["count"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0  # Anybody may write headers.
+    return count if isinstance(count, int) else 0
+
+
+def _attributes(lent: Lent) -> Attributes:
+    attributes: Attributes = {}
+    for name, content in lent.headers:
+        if content is None:
+            continue
+        if name == names.SQS_ATTRIBUTES:
+            attributes |= unpack_attributes(content)
+        elif not name.startswith(_OWN_PREFIXES) and content and len(attributes) < ATTRIBUTES_MAX:
+            text = text_of(content)
+            attributes[name] = Attribute("Binary", content) if text is None else Attribute("String", text)
+    return attributes

@@ -1,0 +1,153 @@
+"""What may be wanted of a ledger: orders, freed of doors and bytes.
+
+Each carries the token of whom to answer, which is answered once, and the group whose ledger is meant. All times are wall milliseconds.
+Not here: what the answers look like (replies.py).
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+QUEUE_GROUP = "$queue"  # Whose ledger the SQS door and the Python door share. It is there without a `Start`, from the log's first message.
+
+Token = Hashable
+
+COUNT_MAX = 1_000  # Messages of one Take, and items of one Settle: what one decision writes fits into a batch, and holds nobody up.
+RANGE_MAX = 10_000  # Messages of all ranges of one Settle, and of one ReleaseAll.
+GROUP_BYTES_MAX = 249  # Of a group's name.
+WHO_BYTES_MAX = 64  # Longer names of workers are cut.
+REASON_BYTES_MAX = 200  # Longer reasons are cut.
+ATTEMPT_ID_BYTES_MAX = 128
+ATTEMPT_ID_MS = 300_000  # For how long the same attempt id gets the same batch, as SQS has it.
+
+EARLIEST, LATEST = -2, -1  # For `Start`, by the numbers of ListOffsets.
+ANY_LEASE = 0  # In a settlement: whoever holds it must be `who`.
+
+
+class Verb(IntEnum):
+    DONE = 1
+    RELEASE = 2  # It failed: ready again after `delay_ms`, or after the policy's backoff where that is None.
+    REJECT = 3  # It can never succeed: buried at once.
+    EXTEND = 4  # The lease ends `delay_ms` from now. 0 gives it back at once, which is no failure.
+    UNDO = 5  # Nobody has seen it, or worked on it: back at once, and the delivery does not count.
+
+
+class Settlement(NamedTuple):
+    """Of one message; or, with an `end_offset`, of all in [offset, end_offset) that were delivered, all of them or none."""
+
+    offset: int
+    lease: int  # Which delivery of it, or ANY_LEASE.
+    verb: Verb
+    delay_ms: int | None = None
+    reason: str = ""
+    who: str = ""
+    end_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    token: Token
+    group: str
+    count: int
+    lease_ms: int | None  # None: the policy's.
+    who: str
+    attempt_id: bytes = b""  # Who asks again with the same one within five minutes gets the same batch and leases again.
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    token: Token
+    group: str
+    items: tuple[Settlement, ...]
+    is_whole: bool = False  # Unless all of it can be done, nothing is.
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAll:
+    """Whatever `who` holds goes back at once, as by UNDO: a member of a share group has left, or its connection is gone."""
+
+    token: Token
+    group: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Finishes messages that nobody holds: ready or delayed ones."""
+
+    token: Token
+    group: str
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Finishes all that is there now: ready, delayed and in flight. The queue's own purge (QUEUE_GROUP) also forgets dedup ids."""
+
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """All from `to_offset` on is to be done again, apart from what is in flight. Whoever runs the ledger must teach it those anew."""
+
+    token: Token
+    group: str
+    to_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A ledger for a group, from an offset, EARLIEST or LATEST on. One that is there begins anew: all leases are void."""
+
+    token: Token
+    group: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """The second step of a dead letter: it is safe in the other queue. Nothing happens to messages that are not being buried."""
+
+    token: Token
+    group: str
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """The data log begins at `to_offset` now: what was before it is gone, for all groups."""
+
+    token: Token
+    to_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The asker has hung up. Every decision answers at once, so there is nothing to forget."""
+
+    token: Token
+
+
+OfLedger = Take | Settle | ReleaseAll | Cancel | Purge | Pause | Resume | Rewind | Forget | Buried  # One that is there.
+Command = OfLedger | Start | Trimmed | Abandoned

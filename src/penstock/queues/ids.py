@@ -1,0 +1,101 @@
+"""Names of messages and of leases, as people and programs carry them about.
+
+A *message id* looks like a UUID (version 8, which RFC 9562 leaves to whoever makes it) and says where the message is: the beginning of its
+topic's id, the partition and the offset. So looking a message up needs no index. A *receipt handle* also says which delivery it is, so that
+one that has lapsed is told from the one that counts; its checksum tells a handle from garbage. It is no secret.
+"""
+
+import binascii
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
+from typing import NamedTuple
+
+from penstock.vocabulary import TopicId
+
+PARTITION_MAX = (1 << 20) - 1
+OFFSET_MAX = (1 << 48) - 1  # A million messages a second for nine years.
+LEASE_MAX = (1 << 63) - 1
+
+_VERSION, _VARIANT = 8, 0b10
+_TOPIC_BYTES = 6  # Of a topic's id: enough to tell the topics of a cluster apart.
+_HANDLE = struct.Struct(">B6sIqqI")  # version, topic, partition, offset, lease, group's hash; the checksum is behind it
+_CHECKSUM = struct.Struct(">I")
+_HANDLE_VERSION = 1
+_HANDLE_CHARACTERS = 48
+_PARTITIONS_MAX, _GROUPS_MAX = 10_000, 1_000  # Of which something is remembered: ids are made and read for every message.
+
+
+class MessageId(NamedTuple):
+    topic: bytes  # The first six bytes of the topic's id.
+    partition: int
+    offset: int
+
+    def is_of(self, topic_id: TopicId) -> bool:
+        return topic_id[:_TOPIC_BYTES] == self.topic
+
+
+class Handle(NamedTuple):
+    topic: bytes
+    partition: int
+    offset: int
+    lease: int
+    group_hash: int
+
+    def is_of(self, topic_id: TopicId, group: str) -> bool:
+        return topic_id[:_TOPIC_BYTES] == self.topic and group_hash(group) == self.group_hash
+
+
+def message_id(topic_id: TopicId, partition: int, offset: int) -> str:
+    """48 bits of the topic, the version, 12 bits of the partition, the variant, its other 8 bits and the offset in 54."""
+    front, back = _of_partition(topic_id, partition)
+    rest = f"{back | offset:016x}"
+    return f"{front}-{rest[:4]}-{rest[4:]}"
+
+
+@lru_cache(_PARTITIONS_MAX)
+def _of_partition(topic_id: TopicId, partition: int) -> tuple[str, int]:
+    """What all ids of a partition have in common: their first three groups, and the bits above the offset."""
+    text = f"{int.from_bytes(topic_id[:_TOPIC_BYTES], 'big') << 16 | _VERSION << 12 | partition >> 8:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:]}", _VARIANT << 62 | (partition & 0xFF) << 54
+
+
+def read_id(text: str) -> MessageId | None:
+    """None: it is none of ours."""
+    digits = text.replace("-", "")
+    if len(text) != 36 or len(digits) != 32:
+        return None
+    try:
+        number = int(digits, 16)
+    except ValueError:
+        return None
+    partition = (number >> 64 & 0xFFF) << 8 | (number >> 54 & 0xFF)
+    found = MessageId((number >> 80).to_bytes(_TOPIC_BYTES, "big"), partition, number & (1 << 54) - 1)
+    is_ours = number >> 76 & 0xF == _VERSION and number >> 62 & 0b11 == _VARIANT and found.offset <= OFFSET_MAX
+    return found if is_ours else None
+
+
+@lru_cache(_GROUPS_MAX)
+def group_hash(group: str) -> int:
+    return binascii.crc32(group.encode())
+
+
+def receipt_handle(topic_id: TopicId, partition: int, offset: int, lease: int, group: str) -> str:
+    content = _HANDLE.pack(_HANDLE_VERSION, topic_id[:_TOPIC_BYTES], partition, offset, lease, group_hash(group))
+    return urlsafe_b64encode(content + _CHECKSUM.pack(binascii.crc32(content))).decode().rstrip("=")
+
+
+def read_handle(text: str) -> Handle | None:
+    """None: it is none of ours."""
+    if len(text) > _HANDLE_CHARACTERS * 2 or not text.isascii():
+        return None
+    try:
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    if len(raw) != _HANDLE.size + _CHECKSUM.size:
+        return None
+    content = raw[: _HANDLE.size]
+    version, topic, partition, offset, lease, hashed = _HANDLE.unpack(content)
+    is_ours = version == _HANDLE_VERSION and _CHECKSUM.unpack(raw[_HANDLE.size :])[0] == binascii.crc32(content)
+    return Handle(topic, partition, offset, lease, hashed) if is_ours else None

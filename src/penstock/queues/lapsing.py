@@ -1,0 +1,98 @@
+"""What the passing of time causes: leases lapse, messages grow too old, and duplicates that came by the log's door are finished.
+
+Each call does a bounded piece. A lease whose lapse could not be recorded is looked at again a second later.
+"""
+
+from itertools import islice
+
+from penstock.queues.draft import Draft
+from penstock.queues.history import LAPSED
+from penstock.queues.ledger import Ledger
+from penstock.queues.messages import Messages
+from penstock.queues.ready import Ready
+from penstock.queues.rows import read
+from penstock.queues.states import State
+
+LAPSES_MAX = 2_000  # Of one call: some milliseconds.
+AGAIN_MS = 1_000
+
+
+def lapse_leases(ready: Ready, draft: Draft) -> None:
+    rows, last = draft.ledger.rows, None
+    for _ in range(LAPSES_MAX):
+        found = ready.leases.pop(draft.wall_ms)
+        if found is None:
+            return
+        offset = found[1]
+        packed = rows.get(offset)
+        if found == last or packed is None or packed[0] != State.LEASED:
+            continue
+        last, row = found, read(packed)
+        if row.when > draft.wall_ms:
+            ready.leases.add(row.when, offset)  # It was extended.
+        else:
+            ready.leases.add(draft.wall_ms + AGAIN_MS, offset)
+            if offset not in draft.settled:
+                draft.give_back(offset, row, delay_ms=None, is_failure=True, who=b"", reason=LAPSED)
+
+
+def expire(messages: Messages, drafts: list[Draft]) -> None:
+    """Messages whose own time is up, in all ledgers. One that somebody has is left to them; it expires when it comes back."""
+    for _ in range(LAPSES_MAX):
+        wall_ms = drafts[0].wall_ms
+        found = messages.expiries.pop(wall_ms)
+        if found is None:
+            return
+        offset = found[1]
+        if not 0 < messages.options(offset).expires_at <= wall_ms:
+            continue  # All are done with it.
+        if any([finish_unheld(offset, draft) for draft in drafts]):
+            messages.expiries.add(wall_ms + AGAIN_MS, offset)
+
+
+def sweep(draft: Draft) -> None:
+    """Messages that are older than the queue keeps them."""
+    ledger, messages, policy = draft.ledger, draft.messages, draft.policy
+    start = max(ledger.swept_to, ledger.done.base)
+    if not policy.ttl_ms:
+        return
+    end = min(messages.written_before(draft.wall_ms - policy.ttl_ms + 1, start), messages.learned_end)
+    first_open, count = end, 0
+    for run_start, run_end in ledger.done.gaps(start, end):
+        if not ledger.rows:
+            draft.finish_run(run_start, run_end)
+            first_open = min(first_open, run_start)
+            continue
+        for offset in range(run_start, min(run_end, run_start + LAPSES_MAX - count)):
+            if finish_unheld(offset, draft):
+                first_open = min(first_open, offset)
+        count += run_end - run_start
+        if count >= LAPSES_MAX:
+            first_open = min(first_open, run_end - (count - LAPSES_MAX))
+            break
+    ledger.swept_to = first_open  # Only past those that are done or held: the others count when it is recorded.
+
+
+def finish_duplicates(messages: Messages, draft: Draft) -> None:
+    messages.duplicates_ms = draft.wall_ms + AGAIN_MS
+    for offset in islice(messages.duplicates, LAPSES_MAX):
+        finish_unheld(offset, draft)
+
+
+def sweep_ms(ledger: Ledger, messages: Messages, ttl_ms: int) -> int | None:
+    """When the next sweep finds something, at the earliest."""
+    start = max(ledger.swept_to, ledger.done.base)
+    if not ttl_ms or start >= messages.learned_end:
+        return None
+    written_ms = messages.written_ms(start)
+    return written_ms + ttl_ms if written_ms else None
+
+
+def finish_unheld(offset: int, draft: Draft) -> bool:
+    """Finishes a message unless it is done, somebody has it, or it is being buried."""
+    packed = draft.ledger.rows.get(offset)
+    is_held = packed is not None and packed[0] != State.READY
+    if is_held or offset in draft.ledger.done or offset in draft.settled:
+        return False
+    draft.finish(offset, State.READY)
+    return True

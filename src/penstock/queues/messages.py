@@ -1,0 +1,133 @@
+"""What the data log tells of messages, for all groups: how far it is known, options of unfinished messages, and when they were written.
+
+Plain messages take nothing here. A delay costs 16 bytes and a bit, other options some two hundred bytes, until all groups are done with the
+message. Nothing of this is recorded by the companion log's decisions: it is learned from the data log again, from the last checkpoint on.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.queues.bits import Bits, DoneSet
+from penstock.queues.headers import PRIORITY_DEFAULT, Traits
+from penstock.queues.schedule import Schedule
+
+_TRAITS = struct.Struct("<Bq")  # priority, expiry; then the group
+_MARK_MS = 10_000  # How exactly it is known when plain messages were written.
+
+
+class Kept(NamedTuple):
+    """What has to be remembered of a message's options once it is in line."""
+
+    priority: int = PRIORITY_DEFAULT
+    expires_at: int = 0
+    group: bytes = b""
+
+
+PLAIN = Kept()
+
+
+class Messages:
+    def __init__(self) -> None:
+        self.learned_end = 0  # Every message below this is known.
+        self.kept: dict[int, bytes] = {}  # Options of messages that are not plain, packed.
+        self.delays = Schedule()  # Those that their senders have delayed...
+        self.waiting = Bits()  # ...and whose time has not come: what is not in here does not count there.
+        self.expiries = Schedule()
+        self.duplicates: dict[int, None] = {}  # Came by the log's door with an id that is taken; to be finished.
+        self.duplicates_ms = 0  # When.
+        self.exempt = DoneSet()  # Never taken for duplicates: who begins anew gets what lies in the log, and a purge forgets all ids.
+        self._mark_offsets: list[int] = []  # Messages below this offset (and not below the one before)...
+        self._mark_times: list[int] = []  # ...were written at this time, at the latest.
+
+    def options(self, offset: int) -> Kept:
+        packed = self.kept.get(offset)
+        return PLAIN if packed is None else unpack(packed)
+
+    def keep(self, offset: int, traits: Traits) -> bool:
+        """Whether anything has to be remembered of it."""
+        if traits.expires_at:
+            self.expiries.add(traits.expires_at, offset)
+        if traits.priority == PRIORITY_DEFAULT and not traits.expires_at and not traits.group:
+            return False
+        self.kept[offset] = pack(Kept(traits.priority, traits.expires_at, traits.group))
+        return True
+
+    def delay(self, offset: int, until_ms: int) -> None:
+        self.waiting.add(offset)
+        self.delays.add(until_ms, offset)
+
+    def forget(self, offset: int) -> None:
+        """All groups are done with it."""
+        self.kept.pop(offset, None)
+        self.duplicates.pop(offset, None)
+        self.waiting.discard(offset)
+
+    def forget_where(self, is_done: Callable[[int], bool]) -> None:
+        """All groups may be done with many."""
+        for offset in [offset for offset in self.kept if is_done(offset)]:
+            del self.kept[offset]
+        for offset in [offset for offset in self.duplicates if is_done(offset)]:
+            del self.duplicates[offset]
+        for offset in [offset for offset in self.waiting.offsets() if is_done(offset)]:
+            self.waiting.discard(offset)
+
+    def exempt_from_dedup(self, start: int, end: int) -> None:
+        self.exempt.add_range(start, end)
+        for offset in [offset for offset in self.duplicates if start <= offset < end]:
+            del self.duplicates[offset]
+
+    def unlearn(self, end: int, is_kept: Callable[[int], bool]) -> None:
+        """Messages from here on will be learned of anew; options of some of them are needed meanwhile."""
+        if end >= self.learned_end:
+            return
+        for offset in [offset for offset in self.kept if offset >= end and not is_kept(offset)]:
+            del self.kept[offset]
+        self.waiting.discard_range(end, self.learned_end)
+        while self._mark_offsets and self._mark_offsets[-1] > end:
+            del self._mark_offsets[-1], self._mark_times[-1]
+        self.learned_end = end
+
+    # When they were written
+
+    def mark(self, end: int, written_ms: int) -> None:
+        """Messages up to here were written by then."""
+        times = self._mark_times
+        if times and written_ms < times[-1] // _MARK_MS * _MARK_MS + _MARK_MS:
+            times[-1] = max(times[-1], written_ms)
+            self._mark_offsets[-1] = end
+        else:
+            self._mark_offsets.append(end)
+            times.append(written_ms)
+
+    def written_ms(self, offset: int) -> int:
+        """At the latest; 0: nothing is known of it."""
+        at = bisect_right(self._mark_offsets, offset)
+        return self._mark_times[at] if at < len(self._mark_times) else 0
+
+    def written_before(self, time_ms: int, start: int) -> int:
+        """The end of those from `start` on that were written before this time."""
+        at = bisect_right(self._mark_offsets, start)
+        while at < len(self._mark_times) and self._mark_times[at] < time_ms:
+            start = self._mark_offsets[at]
+            at += 1
+        return start
+
+    def unmark(self, base: int) -> None:
+        """Nobody will ask for messages below this."""
+        at = bisect_right(self._mark_offsets, base)
+        if at > len(self._mark_offsets) // 2 + 64:
+            del self._mark_offsets[:at], self._mark_times[:at]
+
+    def marks(self) -> list[tuple[int, int]]:
+        return list(zip(self._mark_offsets, self._mark_times, strict=True))
+
+
+def pack(kept: Kept) -> bytes:
+    return _TRAITS.pack(kept.priority, kept.expires_at) + kept.group
+
+
+def unpack(packed: bytes) -> Kept:
+    priority, expires_at = _TRAITS.unpack_from(packed)
+    return Kept(priority, expires_at, packed[_TRAITS.size :])

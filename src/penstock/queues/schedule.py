@@ -1,0 +1,121 @@
+"""When something is due, over any number of messages and any length of time: near ones in a heap, later ones in buckets.
+
+A bucket is an array of (when, offset) pairs: 16 bytes for each, and nothing that the garbage collector looks at. There are buckets of a
+second, of ten minutes and of a day; when the clock comes to one, it is taken apart into smaller ones, the smallest into the heap. So an
+entry is moved three times at most, and only the next second of them is in order.
+Nothing is ever taken out before its time: an entry that does not count any more is told by whoever asked for it when it comes up.
+The days are behind `Buckets`, so that they might as well lie on a disk: they are derived from logs, appended to, and read once, whole.
+"""
+
+from array import array
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+OFFSET_BITS = 64
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
+WIDTHS_MS = (1_000, 600_000, 86_400_000)
+
+
+class Buckets:
+    """Entries by the time they are due, as coarse as `width_ms`."""
+
+    def __init__(self, width_ms: int) -> None:
+        self.width_ms = width_ms
+        self._entries: dict[int, array[int]] = {}
+        self._order: list[int] = []  # A heap of the numbers of buckets.
+
+    def add(self, when_ms: int, offset: int) -> None:
+        number = when_ms // self.width_ms
+        entries = self._entries.get(number)
+        if entries is None:
+            entries = self._entries[number] = array("q")
+            heappush(self._order, number)
+        entries.append(when_ms)
+        entries.append(offset)
+
+    @property
+    def first_ms(self) -> int | None:
+        """When the first bucket begins."""
+        return self._order[0] * self.width_ms if self._order else None
+
+    def take(self) -> "tuple[int, array[int]]":
+        """The end of the first bucket, and what was in it."""
+        number = heappop(self._order)
+        return (number + 1) * self.width_ms, self._entries.pop(number)
+
+    def copies(self) -> "list[array[int]]":
+        return [entries[:] for entries in self._entries.values()]
+
+
+class Schedule:
+    def __init__(self, days: Buckets | None = None) -> None:
+        self._near: list[int] = []  # A heap of (when << 64) + offset, due before `_ends[0]`.
+        self._levels = (Buckets(WIDTHS_MS[0]), Buckets(WIDTHS_MS[1]), days or Buckets(WIDTHS_MS[2]))
+        self._ends = [0, 0, 0]  # What is due before the end of a level is in a finer one. Ends rise from fine to coarse.
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, when_ms: int, offset: int) -> None:
+        self._size += 1
+        ends = self._ends
+        if when_ms < ends[0]:
+            heappush(self._near, (when_ms << OFFSET_BITS) + offset)
+        elif when_ms < ends[1]:
+            self._levels[0].add(when_ms, offset)
+        elif when_ms < ends[2]:
+            self._levels[1].add(when_ms, offset)
+        else:
+            self._levels[2].add(when_ms, offset)
+
+    def next_ms(self, wall_ms: int) -> int | None:
+        """When the next entry is due, or, where that is after now, up to a bucket earlier. None: there is none."""
+        self._expand(wall_ms)
+        if self._near:
+            return self._near[0] >> OFFSET_BITS
+        return next((level.first_ms for level in self._levels if level.first_ms is not None), None)
+
+    def pop(self, wall_ms: int) -> tuple[int, int] | None:
+        """The first entry that is due by now: (when, offset)."""
+        near = self._near
+        if not near or near[0] >> OFFSET_BITS > wall_ms:
+            self._expand(wall_ms)
+            if not near or near[0] >> OFFSET_BITS > wall_ms:
+                return None
+        entry = heappop(near)
+        self._size -= 1
+        return entry >> OFFSET_BITS, entry & _OFFSET_MASK
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """All that are there now, in no order, whatever is added or popped meanwhile."""
+        near = self._near[:]
+        pieces = [piece for level in self._levels for piece in level.copies()]
+        return _entries(near, pieces)
+
+    def _expand(self, wall_ms: int) -> None:
+        """The heap gets the next second that has anything in it, if that has begun."""
+        while not self._near:
+            number = next((number for number, level in enumerate(self._levels) if level.first_ms is not None), None)
+            if number is None or (self._levels[number].first_ms or 0) > wall_ms:
+                return
+            self._take_apart(number)
+
+    def _take_apart(self, number: int) -> None:
+        end, entries = self._levels[number].take()
+        self._ends[number] = end
+        if number == 0:
+            self._near += [(entries[at] << OFFSET_BITS) + entries[at + 1] for at in range(0, len(entries), 2)]
+            heapify(self._near)
+            return
+        finer_level = self._levels[number - 1]
+        for at in range(0, len(entries), 2):
+            finer_level.add(entries[at], entries[at + 1])
+
+
+def _entries(near: list[int], pieces: "list[array[int]]") -> Iterator[tuple[int, int]]:
+    for entry in near:
+        yield entry >> OFFSET_BITS, entry & _OFFSET_MASK
+    for piece in pieces:
+        for at in range(0, len(piece), 2):
+            yield piece[at], piece[at + 1]

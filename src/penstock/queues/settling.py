@@ -1,0 +1,132 @@
+"""Settle, and what else ends a delivery: who holds a message says what is to become of it.
+
+Whether a lease still counts is told by its number and its deadline, whoever has noticed so far that the time is up. Where the policy is
+lenient, a lease that has lapsed may still finish its message, also when somebody else has it by now: work that is done is done.
+A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over.
+"""
+
+from penstock.queues.commands import ANY_LEASE, COUNT_MAX, RANGE_MAX, REASON_BYTES_MAX, WHO_BYTES_MAX, ReleaseAll, Settle, Settlement, Verb
+from penstock.queues.draft import Draft
+from penstock.queues.history import cut
+from penstock.queues.policy import LEASE_MS_MAX
+from penstock.queues.replies import Code, Done, Fault, Outcome, Settled
+from penstock.queues.rows import Row, read
+from penstock.queues.states import State
+
+OK, GONE, LOST, UNKNOWN = (Outcome(code) for code in (Code.OK, Code.GONE, Code.LOST, Code.UNKNOWN))
+
+
+def settle(draft: Draft, command: Settle) -> Settled:
+    spans = sum(max(item.end_offset - item.offset, 1) for item in command.items)
+    if not 1 <= len(command.items) <= COUNT_MAX or spans > RANGE_MAX:
+        return Settled((), Fault.INVALID)
+    if any(item.delay_ms is not None and item.delay_ms < 0 for item in command.items):
+        return Settled((), Fault.INVALID)
+    outcomes = tuple(_settle_range(draft, item) if item.end_offset else _settle_one(draft, item) for item in command.items)
+    if command.is_whole and any(outcome.code is not Code.OK for outcome in outcomes):
+        draft.drop()
+    return Settled(outcomes)
+
+
+def release_all(draft: Draft, command: ReleaseAll) -> Done:
+    """A bounded number of them: who hears that it was RANGE_MAX asks again."""
+    who, count = cut(command.who, WHO_BYTES_MAX), 0
+    for offset, packed in draft.ledger.rows.items():
+        if packed[0] == State.LEASED:
+            row = read(packed)
+            if row.who == who and row.when > draft.wall_ms:
+                draft.undo(offset, row)
+                count += 1
+                if count == RANGE_MAX:
+                    break
+    return Done(count)
+
+
+def _settle_one(draft: Draft, item: Settlement) -> Outcome:
+    row = _row(draft, item.offset)
+    if isinstance(row, Outcome):
+        return row
+    if row.state == State.LEASED:
+        if _holds(item, row) and row.when > draft.wall_ms:
+            return _carry_out(draft, item, item.offset, row)
+        is_held = row.when > draft.wall_ms
+        refusal = Outcome(Code.LOST, row.when) if is_held and not _holds(item, row) else LOST
+        before = State.LEASED
+    else:
+        refusal, before = LOST, State.READY
+    may_finish = draft.policy.forgives_lapses and item.verb is Verb.DONE and item.lease != ANY_LEASE and item.lease <= row.lease
+    if not may_finish or row.state == State.BURYING:
+        return refusal
+    draft.finish(item.offset, before)
+    return OK
+
+
+def _settle_range(draft: Draft, item: Settlement) -> Outcome:
+    held: list[tuple[int, Row]] = []
+    for offset in range(max(item.offset, draft.ledger.done.base), item.end_offset):
+        row = _row(draft, offset)
+        if isinstance(row, Row):
+            if row.state != State.LEASED or not _holds(item, row) or row.when <= draft.wall_ms:
+                return LOST
+            held.append((offset, row))
+        elif row.code is not Code.GONE:
+            return row
+    late = next((row for _, row in held if _is_too_long(draft, item, row)), None)
+    if late is not None:
+        return Outcome(Code.TOO_LONG, late.when)
+    outcomes = [_carry_out(draft, item, offset, row) for offset, row in held]
+    return outcomes[-1] if outcomes else GONE
+
+
+def _row(draft: Draft, offset: int) -> Row | Outcome:
+    """The message's row, as far as it can be settled."""
+    decided = draft.settled.get(offset)
+    if decided is State.DONE:
+        return GONE
+    if decided is not None and decided is not State.LEASED:
+        return LOST
+    packed = draft.ledger.rows.get(offset)  # What is done has none. After a rewind, it may be there before the message is known again.
+    if packed is not None:
+        return read(packed)
+    return GONE if offset in draft.ledger.done and 0 <= offset < draft.messages.learned_end else UNKNOWN
+
+
+def _holds(item: Settlement, row: Row) -> bool:
+    if item.lease == ANY_LEASE:
+        return row.who == cut(item.who, WHO_BYTES_MAX)
+    return item.lease == row.lease
+
+
+def _carry_out(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome:
+    who, reason = cut(item.who, WHO_BYTES_MAX), cut(item.reason, REASON_BYTES_MAX)
+    who = b"" if who == row.who else who  # Said once is enough.
+    match item.verb:
+        case Verb.DONE:
+            draft.finish(offset, State.LEASED)
+            return OK
+        case Verb.RELEASE:
+            state, when_ms = draft.give_back(offset, row, delay_ms=item.delay_ms, is_failure=True, who=who, reason=reason)
+            return Outcome(Code.OK, when_ms, is_buried=state is State.BURYING)
+        case Verb.REJECT:
+            return Outcome(Code.OK, is_buried=draft.bury(offset, who=who, reason=reason) is State.BURYING)
+        case Verb.EXTEND:
+            return _extend(draft, item, offset, row)
+        case Verb.UNDO:
+            draft.undo(offset, row)
+            return OK
+
+
+def _extend(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome:
+    delay_ms = draft.policy.lease_ms if item.delay_ms is None else item.delay_ms
+    if delay_ms == 0:
+        state, when_ms = draft.give_back(offset, row, delay_ms=0, is_failure=False, who=b"", reason=b"")
+        return Outcome(Code.OK, when_ms, is_buried=state is State.BURYING)
+    if _is_too_long(draft, item, row):
+        return Outcome(Code.TOO_LONG, row.when)
+    draft.extend(offset, draft.wall_ms + delay_ms)
+    return Outcome(Code.OK, draft.wall_ms + delay_ms)
+
+
+def _is_too_long(draft: Draft, item: Settlement, row: Row) -> bool:
+    delay_ms = draft.policy.lease_ms if item.delay_ms is None else item.delay_ms
+    return item.verb is Verb.EXTEND and draft.wall_ms + delay_ms > row.taken_ms + LEASE_MS_MAX

@@ -1,0 +1,73 @@
+"""What is done to a whole ledger, or to single messages of it by somebody who holds none of them."""
+
+from penstock.queues import commands
+from penstock.queues.commands import COUNT_MAX, EARLIEST, GROUP_BYTES_MAX, LATEST, QUEUE_GROUP, RANGE_MAX
+from penstock.queues.decision import Decision
+from penstock.queues.draft import Draft
+from penstock.queues.lapsing import finish_unheld
+from penstock.queues.ledger import Ledger
+from penstock.queues.records import Record, Turn, Turned
+from penstock.queues.replies import Done, Fault, Reply
+from penstock.queues.states import State
+
+GROUPS_MAX = 200  # Ledgers of one partition: each learns of every message.
+
+Turning = commands.Purge | commands.Pause | commands.Resume | commands.Rewind | commands.Forget
+
+
+def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
+    ledger, wall_ms, end = draft.ledger, draft.wall_ms, draft.messages.learned_end
+    group = ledger.group
+    match command:
+        case commands.Pause():
+            return ([] if ledger.is_paused else [Turned(group, wall_ms, Turn.PAUSED)]), Done()
+        case commands.Resume():
+            return ([Turned(group, wall_ms, Turn.RESUMED)] if ledger.is_paused else []), Done()
+        case commands.Purge():
+            unfinished = end - ledger.done.base - ledger.done.bits.count
+            return [Turned(group, wall_ms, Turn.PURGED, end)], Done(max(unfinished, 0))
+        case commands.Rewind():
+            if not 0 <= command.to_offset <= end:
+                return [], Done(fault=Fault.INVALID)
+            return [Turned(group, wall_ms, Turn.REWOUND, command.to_offset, end)], Done(end - command.to_offset)
+        case commands.Forget():
+            if group == QUEUE_GROUP:  # It is there without having been started.
+                return [Turned(group, wall_ms, Turn.STARTED, end, end)], Done()
+            return [Turned(group, wall_ms, Turn.FORGOTTEN)], Done()
+
+
+def start(ledgers: dict[str, Ledger], command: commands.Start, learned_end: int, wall_ms: int) -> tuple[list[Record], Reply]:
+    at = {EARLIEST: 0, LATEST: learned_end}.get(command.at, command.at)
+    if at < 0 or not command.group or len(command.group.encode()) > GROUP_BYTES_MAX:
+        return [], Done(fault=Fault.INVALID)
+    if command.group not in ledgers and len(ledgers) >= GROUPS_MAX:
+        return [], Done(fault=Fault.TOO_MANY_GROUPS)
+    return [Turned(command.group, wall_ms, Turn.STARTED, at, learned_end)], Done()
+
+
+def cancel(draft: Draft, command: commands.Cancel) -> Done:
+    if len(command.offsets) > COUNT_MAX:
+        return Done(fault=Fault.INVALID)
+    known = (offset for offset in command.offsets if 0 <= offset < draft.messages.learned_end)
+    return Done(sum([finish_unheld(offset, draft) for offset in known]))
+
+
+def buried(draft: Draft, command: commands.Buried) -> Done:
+    if len(command.offsets) > RANGE_MAX:
+        return Done(fault=Fault.INVALID)
+    count = 0
+    for offset in command.offsets:
+        if offset in draft.ledger.burying and offset not in draft.settled:
+            draft.finish(offset, State.BURYING)
+            count += 1
+    return Done(count)
+
+
+def trim(drafts: list[Draft], command: commands.Trimmed) -> Decision:
+    """Whatever was there, whoever had it: the log has lost it."""
+    found: list[Record] = []
+    for draft in drafts:
+        for run_start, run_end in draft.ledger.done.gaps(0, command.to_offset):
+            draft.finish_run(run_start, run_end)
+        found += draft.record(is_dropped=True)
+    return Decision(found, [(command.token, Done())])

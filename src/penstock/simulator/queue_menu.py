@@ -1,0 +1,116 @@
+"""What a seed chooses for a world of queues: the queues and their settings, senders, workers and keepers, and what is made small.
+
+Such a world has queues alone: the stories of everything else are told without them, so these come to more of theirs in the same time.
+Nodes, trouble and endings are what the seed draws for any world.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from penstock.simulator.clusters.menu import ClusterMenu
+from penstock.simulator.knobs import Turned, draw_queue_knobs
+from penstock.simulator.menu import ClientPlan, Menu, TopicPlan
+from penstock.simulator.workloads.queueing import DEEDS
+
+WINDOW_MS = 3_600_000  # In which a dedup id counts: longer than any run.
+DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    queues: tuple[TopicPlan, ...]
+    clients: tuple[ClientPlan, ...]
+    knobs: Turned
+
+
+def with_queues_alone(menu: Menu) -> Menu:
+    drawn = _draw(Random(f"{menu.seed}/queues"), brokers=1)
+    return replace(
+        menu, topics=(), queues=drawn.queues, clients=drawn.clients, knobs={**menu.knobs, **drawn.knobs}, rots=False, harms_caches=False,
+        offsets_topic=None,
+    )  # fmt: skip
+
+
+def cluster_with_queues_alone(menu: ClusterMenu) -> ClusterMenu:
+    drawn = _draw(Random(f"{menu.seed}/cluster queues"), brokers=len(menu.brokers))
+    return replace(
+        menu, topics=(), queues=drawn.queues, clients=drawn.clients, knobs={**menu.knobs, **drawn.knobs}, offsets_topic=None,
+        may_lose_a_disk=menu.may_lose_a_disk and all(queue.replication_factor > 1 for queue in drawn.queues),
+    )  # fmt: skip
+
+
+def draw_lost(seed: int) -> float:
+    """How many calls and answers of queues get lost."""
+    return Random(f"{seed}/lost calls").choice((0.0, 0.0, 0.02, 0.1))
+
+
+def _draw(rng: Random, *, brokers: int) -> Drawn:
+    kinds = rng.choice((("standard",), ("fifo",), ("standard", "fifo"), ("standard", "standard")))
+    queues = [_draw_queue(rng, f"{kind}-{number}", is_fifo=kind == "fifo", brokers=brokers) for number, kind in enumerate(kinds)]
+    clients = [client for queue in queues for client in _draw_clients(rng, queue)]
+    if any("queue.dead.letter" in queue.config for queue in queues):
+        queues.insert(0, _placed(rng, TopicPlan(DEAD, rng.choice((1, 2)), _common(rng)), brokers))
+    return Drawn(tuple(queues), tuple(clients), draw_queue_knobs(rng))
+
+
+def _draw_queue(rng: Random, name: str, *, is_fifo: bool, brokers: int) -> TopicPlan:
+    config = _common(rng) | {
+        "queue.fifo": str(is_fifo).lower(), "queue.backoff.min.ms": str(rng.choice((0, 0, 50, 500))), "queue.backoff.max.ms": "2000",
+        "queue.lenient": str(rng.random() < 0.5).lower(),
+    }  # fmt: skip
+    if rng.random() < 0.6:
+        config |= {"queue.deliveries.max": str(rng.choice((1, 2, 3, 5))), "queue.dead.letter": DEAD}
+    if rng.random() < 0.2:
+        config["queue.inflight.max"] = str(rng.choice((1, 5, 20)))
+    if rng.random() < 0.2:
+        config |= {"queue.ready.max": str(rng.choice((5, 30))), "queue.when.full": rng.choice(("refuse", "wait"))}
+    if not is_fifo and rng.random() < 0.2:
+        config["queue.fair"] = "true"
+    return _placed(rng, TopicPlan(name, rng.choice((1, 1, 2, 3)), config), brokers)
+
+
+def _common(rng: Random) -> dict[str, str]:
+    return {
+        "queue.enabled": "true", "segment.bytes": str(rng.choice((1024, 8192, 1 << 20))), "queue.dedup.window.ms": str(WINDOW_MS),
+        "queue.retention": rng.choice(("delete", "delete", "keep")),
+    }  # fmt: skip
+
+
+def _placed(rng: Random, plan: TopicPlan, brokers: int) -> TopicPlan:
+    replicas = min(brokers, rng.choice((2, 3, 3)))
+    if brokers == 1:
+        return plan
+    config = {**plan.config, "min.insync.replicas": str(min(replicas, rng.choice((1, 2, 2))))}
+    return replace(plan, replication_factor=replicas, config=config)
+
+
+def _draw_clients(rng: Random, queue: TopicPlan) -> list[ClientPlan]:
+    clients, is_fifo = list[ClientPlan](), queue.config["queue.fifo"] == "true"
+    sending = {
+        "pause": _between(rng, 0.02, 0.3), "burst": rng.choice((1, 3, 10)), "is_fifo": is_fifo,
+        "ids": queue.name if is_fifo or rng.random() < 0.5 else "", "groups": rng.choice((1, 3, 10)) if is_fifo else rng.choice((0, 0, 3)),
+        "priorities": (4,) if is_fifo or rng.random() < 0.5 else (0, 4, 4, 9),
+        "delays_ms": (0,) if is_fifo or rng.random() < 0.5 else (0, 0, 100, 1_500),
+    }  # fmt: skip
+    clients += [ClientPlan(f"{queue.name}-sender-{number}", "queue send", queue.name, sending) for number in range(rng.choice((1, 2)))]
+    for number in range(rng.randint(1, 4)):
+        clients.append(ClientPlan(f"{queue.name}-worker-{number}", "queue work", queue.name, _working(rng)))
+    if rng.random() < 0.25:
+        kinds = rng.choice((("pause",), ("purge",), ("pause", "purge")))
+        clients.append(ClientPlan(f"{queue.name}-keeper", "queue decree", queue.name, {"pause": _between(rng, 0.5, 4.0), "kinds": kinds}))
+    return clients
+
+
+def _working(rng: Random) -> dict[str, Any]:
+    usual = [10.0, *(rng.choice((0.0, 0.5, 3.0)) for _ in DEEDS[1:])]
+    return {
+        "pause": _between(rng, 0.01, 0.2), "lease_ms": rng.choice((150, 500, 2_000, 6_000)), "count": rng.choice((1, 3, 10, 50)),
+        "deeds": usual,
+    }  # fmt: skip
+
+
+def _between(rng: Random, low: float, high: float) -> float:
+    """Evenly over the orders of magnitude."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))

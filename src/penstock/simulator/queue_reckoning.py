@@ -1,0 +1,101 @@
+"""The reckoning of queues: when all trouble is over, every queue can be emptied, and what is left is written down.
+
+Whatever was lent to workers who are gone lapses, what is delayed comes due, dead letters arrive. Where clocks were set, that may be an hour
+from now: there, what is left at the end is looked at instead.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from penstock.broker.queues.calls import Counts, Peeked, QueueRefusal, Verb
+from penstock.broker.queues.facade import Queues
+from penstock.simulator.env import SimEnv
+from penstock.simulator.menu import TopicPlan
+from penstock.simulator.queue_diary import Left, Place, QueueTerms
+from penstock.simulator.workloads.queue_desk import Unanswered
+from penstock.simulator.workloads.queue_hand import Hand
+from penstock.simulator.workloads.stage import Stage
+from penstock.vocabulary import TopicPartition
+
+T = TypeVar("T")
+
+WORKER = "queue reckoning"
+_EMPTY_WITHIN_SECONDS = 90.0
+_SOME_SECONDS = 10.0  # Where clocks were set.
+_LEASE_MS, _COUNT = 5_000, 50
+_TRIES = 20
+
+
+async def make_queues(stage: Stage, env: SimEnv, plans: Sequence[TopicPlan]) -> None:
+    """Before the play: in peace."""
+    for plan in plans:
+        config = plan.config
+        stage.notebook.diary.queues.terms[plan.name] = QueueTerms(
+            plan.name,
+            is_fifo=config.get("queue.fifo") == "true",
+            deliveries_max=int(config.get("queue.deliveries.max", 0)),
+            dead_letter=config.get("queue.dead.letter", ""),
+            has_priorities=config.get("queue.fair") != "true",
+        )
+        settings, replicas = dict(config), plan.replication_factor
+        await insist(stage, env, partial(Queues.create, queue=plan.name, settings=settings, partitions=plan.partitions, replicas=replicas))
+
+
+async def insist(stage: Stage, env: SimEnv, work: Callable[[Queues], Awaitable[T]]) -> T:
+    """In the calm every call works, sooner or later. Raises what the last try raised."""
+    assert stage.desk is not None
+    for _ in range(_TRIES - 1):
+        try:
+            return await stage.desk.ask(env, work)
+        except (QueueRefusal, Unanswered):
+            await asyncio.sleep(0.5)
+    return await stage.desk.ask(env, work)
+
+
+class QueueReckoning:
+    def __init__(self, stage: Stage, env: SimEnv, *, clocks_are_right: bool) -> None:
+        self._stage = stage
+        self._env = env
+        self._told = stage.notebook.diary.queues
+        self._clocks_are_right = clocks_are_right
+
+    async def run(self) -> None:
+        names = sorted(self._told.terms, key=lambda name: not self._told.terms[name].dead_letter)  # What comes from others is last.
+        try:
+            if self._stage.desk is not None:
+                self._stage.desk.lost = 0.0
+            for name in names:
+                await insist(self._stage, self._env, partial(Queues.resume, queue=name))
+            for name in names:
+                await self._empty(name)
+            self._told.left = [left for name in names for left in await self._left(name)]
+        except (QueueRefusal, Unanswered) as failure:
+            self._find("(all)", f"in the calm a call does not work: {failure}")
+
+    async def _empty(self, name: str) -> None:
+        hand = Hand(self._stage, self._env, name, WORKER, lease_ms=_LEASE_MS, count=_COUNT)
+        until = self._env.now() + (_EMPTY_WITHIN_SECONDS if self._clocks_are_right else _SOME_SECONDS)
+        counts = Counts()
+        while self._env.now() < until:
+            if held := await hand.take(1.0):
+                await hand.settle(held, Verb.DONE)
+                continue
+            counts = await insist(self._stage, self._env, partial(Queues.counts, queue=name))
+            if not counts.ready + counts.leased + counts.delayed + counts.burying:
+                return
+        if self._clocks_are_right:
+            self._find(name, f"after {_EMPTY_WITHIN_SECONDS:g} s of calm there is still {counts}")
+
+    async def _left(self, name: str) -> list[Left]:
+        found, after = list[Peeked](), None
+        while True:
+            page = await insist(self._stage, self._env, partial(Queues.peek, queue=name, count=100, after=after))
+            found += page
+            if len(page) < 100:
+                return [Left(Place(name, each.partition, each.offset), each.id, str(each.state)) for each in found]
+            after = (page[-1].partition, page[-1].offset)
+
+    def _find(self, queue: str, story: str) -> None:
+        self._stage.notebook.find("in the calm queues are emptied", TopicPartition(queue, 0), story)

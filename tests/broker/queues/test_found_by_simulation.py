@@ -1,0 +1,24 @@
+"""What simulated worlds have found in queues, told again in order."""
+
+from unittest.mock import ANY
+
+from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
+from serving import Serving
+
+from penstock.broker.queues.calls import Counts, Draft
+from penstock.broker.trimming import trim
+from penstock.vocabulary import Offset
+
+
+async def test_what_is_unfinished_stays_where_the_log_begins_behind_ids_that_count(serving: Serving) -> None:
+    """The log's start was moved by hand; ids of what is gone still count. Upkeep took the last segment's start for the one to trim to."""
+    queues = await opened(serving, segment_bytes="1024")
+    await sent(queues, *[Draft(b"%d" % at + bytes(200), dedup=f"id-{at}") for at in range(5)])
+    await sent(queues, *[Draft(b"%d" % at + bytes(200), dedup=f"id-{at}") for at in range(5, 10)])
+    await sent(queues, *[Draft(b"%d" % at + bytes(200), dedup=f"id-{at}") for at in range(10, 15)])
+    ledger = ledger_of(serving)
+    await trim(serving.node, ledger.data, Offset(7))
+    for _ in range(3):
+        await serving.node.ledgers.look_at(ledger)
+    assert ledger.data.log.start_offset == 7
+    assert await queues.counts(QUEUE) == Counts(ready=8, dropped=7, finished=ANY, oldest_ms=ANY)

@@ -1,0 +1,112 @@
+"""Share groups in a cluster: members are sent to the leader, locks outlive it, and a coordinator asks leaders elsewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from serving import Line
+from serving_cluster import ServingCluster, create
+from share_members import ACCEPT, RELEASE, ShareMember, acquired, configure
+
+from penstock.broker.node import Node
+from penstock.errors import ErrorCode
+from penstock.wire.api_keys import ApiKey
+
+
+async def coordinator(cluster: ServingCluster, group: str = "g") -> Line:
+    """A line to the node that coordinates the group."""
+    line = await cluster.line(1)
+    while True:
+        answer = (await line.ask(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=[group])).coordinators[0]
+        if answer.error_code == 0:
+            return await cluster.line(answer.node_id)
+
+
+async def settled(ask: Callable[[], Any]) -> Any:
+    """The answer, once the coordinator is loaded."""
+    while True:
+        answer = await ask()
+        if answer.error_code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+            return answer
+
+
+def leads(node: int, topic: str, index: int) -> Callable[[Node], bool]:
+    def holds(each: Node) -> bool:
+        return topic in each.image.topics and each.image.topics[topic].partitions[index].leader == node
+
+    return holds
+
+
+async def offsets(line: Line) -> dict[int, tuple[int, int]]:
+    answer = (await line.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[{"group_id": "g", "topics": None}])).groups[0]
+    assert answer.error_code == 0, answer.error_message
+    return {row.partition_index: (row.start_offset, row.lag) for topic in answer.topics for row in topic.partitions}
+
+
+async def test_members_find_the_leader_and_locks_outlive_it(tmp_path: Path) -> None:
+    cluster = ServingCluster(tmp_path)
+    await cluster.open()
+    try:
+        first = await cluster.line(1)
+        await create(first, "t", (1, 2, 3), (2, 3, 1))
+        await configure(first, "g", {"share.auto.offset.reset": "earliest"})
+        await cluster.until(leads(1, "t", 0))
+        await cluster.until(leads(2, "t", 1))
+        topic_id = bytes(cluster.nodes[1].image.topics["t"].topic_id)
+        assert (await first.produce("t", b"held", b"released", b"done")).error_code == 0
+
+        astray = ShareMember(await cluster.line(3), topic_id)
+        answer = await astray.fetch()
+        row = answer.responses[0].partitions[0]
+        assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+        assert 1 in {each.node_id for each in answer.node_endpoints}
+
+        member = ShareMember(await cluster.line(1), topic_id)
+        assert sorted(await member.take(wait_ms=5_000)) == [0, 1, 2]
+        assert await member.outcomes((2, 2, [ACCEPT])) == ErrorCode.NONE
+        await cluster.stop(1)
+        await cluster.until(lambda node: node.image.topics["t"].partitions[0].leader in (2, 3))
+        leader = int(cluster.nodes[2].image.topics["t"].partitions[0].leader)
+        other, again = ShareMember(await cluster.line(leader), topic_id, "other"), ShareMember(await cluster.line(leader), topic_id)
+        assert await other.take(wait_ms=300) == {}, "what is lent is lent still"
+        assert await again.take() == {}
+        assert await again.take({0: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]}) == {1: (b"released", 2)}
+    finally:
+        await cluster.close()
+
+
+async def test_a_coordinator_asks_the_leaders_of_ledgers_wherever_they_are(tmp_path: Path) -> None:
+    cluster = ServingCluster(tmp_path)
+    await cluster.open()
+    try:
+        line = await cluster.line(1)
+        await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+        await configure(line, "g", {"share.auto.offset.reset": "earliest"})
+        for index in range(3):
+            await cluster.until(leads(index + 1, "t", index))
+        topic_id = bytes(cluster.nodes[1].image.topics["t"].topic_id)
+        home = await coordinator(cluster)
+        beat = {"group_id": "g", "member_id": "me"}
+        joined = await settled(lambda: home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, member_epoch=0, subscribed_topic_names=["t"], **beat))
+        assert joined.error_code == 0
+        for index in range(3):
+            at = await cluster.line(index + 1)
+            assert (await at.produce("t", b"a", b"b", partition=index)).error_code == 0
+            member = ShareMember(at, topic_id, partitions=(index,))
+            found = acquired((await member.fetch(wait_ms=5_000)).responses[0].partitions[0])
+            assert sorted(found) == [0, 1]
+            answer = await member.acknowledge({index: [(0, 0, [ACCEPT])]})
+            assert answer.responses[0].partitions[0].error_code == 0
+        assert await offsets(home) == {index: (1, 1) for index in range(3)}
+        await home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, member_epoch=-1, **beat)
+        starts = [{"partition_index": index, "start_offset": 0} for index in range(3)]
+        altered = await home.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, group_id="g", topics=[{"topic_name": "t", "partitions": starts}])
+        assert [row.error_code for row in altered.responses[0].partitions] == [0, 0, 0]
+        assert await offsets(home) == {index: (0, 2) for index in range(3)}
+        assert (await home.ask(ApiKey.DELETE_GROUPS, groups_names=["g"])).results[0].error_code == 0
+        for index in range(3):
+            queue = cluster.nodes[index + 1].ledgers.find(cluster.nodes[1].image.topics["t"].topic_id, index)
+            assert queue is not None
+            assert not queue.state.has("g")
+    finally:
+        await cluster.close()

@@ -1,0 +1,203 @@
+"""The queue door over plain HTTP: who is let in, what is too much, and who goes away while waiting."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_talk import Answered, Http, with_http
+from serving import Serving
+
+from penstock.http.sqs import desk, door
+
+
+async def ask(http: Http, action: str, body: object, path: str = "/", **headers: str) -> Answered:
+    return await http.post(path, body, x_amz_target=action if "." in action else f"AmazonSQS.{action}", **headers)
+
+
+async def make(http: Http, name: str = "q") -> str:
+    answer = await ask(http, "CreateQueue", {"QueueName": name})
+    assert answer.status == 200, answer.text
+    return str(answer.json["QueueUrl"])
+
+
+def error_of(answer: Answered) -> str:
+    assert "x-amzn-query-error" in answer.headers and "x-amzn-requestid" in answer.headers
+    return str(answer.json["__type"].partition("#")[2])
+
+
+def test_a_web_page_is_not_let_in_and_others_are_by_any_name(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        await make(http)
+        body = {"QueueName": "q"}
+        for mark in (
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"sec_fetch_site": "cross-site"},
+            {"sec_fetch_site": "same-origin"},
+        ):
+            answer = await ask(http, "GetQueueUrl", body, **mark)
+            assert (answer.status, error_of(answer)) == (403, "AccessDeniedException"), mark
+        rebound = {"host": "evil.example", "origin": "http://evil.example"}
+        assert (await ask(http, "GetQueueUrl", body, **rebound)).status == 403
+        tunnelled = await ask(http, "GetQueueUrl", body, host="sqs.tunnel.example:4566")
+        assert tunnelled.json == {"QueueUrl": "http://sqs.tunnel.example:4566/000000000000/q"}
+        preflight = await http.ask("OPTIONS", "/", origin="http://evil.example", access_control_request_headers="x-amz-target")
+        assert not any(name.startswith("access-control") for name in preflight.headers)
+
+    with_http(tmp_path, story)
+
+
+def test_other_pages_are_where_they_were(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        assert (await http.get("/health")).status == 200
+        assert (await http.post("/", {})).status == 405
+        assert (await http.ask("GET", "/health", x_amz_target="AmazonSQS.ListQueues")).status == 200
+
+    with_http(tmp_path, story)
+
+
+def test_answers_are_counted_by_action_and_code(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        for _ in range(2):
+            await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
+        await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": ""})
+        for name in ("Stranger.One", "Stranger.Two"):
+            await ask(http, name, {})
+        told = (await http.get("/metrics")).text
+        for line in (
+            'penstock_sqs_requests_total{action="AmazonSQS.SendMessage",code="OK"} 2',
+            'penstock_sqs_requests_total{action="AmazonSQS.SendMessage",code="MissingParameter"} 1',
+            'penstock_sqs_requests_total{action="unknown",code="InvalidAction"} 2',
+            "penstock_sqs_long_polls 0",
+        ):
+            assert line in told
+
+    with_http(tmp_path, story)
+
+
+def test_request_ids_differ(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        ids = {(await ask(http, "ListQueues", {})).headers["x-amzn-requestid"] for _ in range(5)}
+        assert len(ids) == 5 and all(len(each) == 36 for each in ids)
+
+    with_http(tmp_path, story)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"a":' * 5_000, b'{"MaxResults":' + b"1" * 5_000 + b"}", b"NaN"])
+def test_what_is_no_json_is_refused(tmp_path: Path, content: bytes):
+    async def story(serving: Serving, http: Http) -> None:
+        answer = await ask(http, "ListQueues", content)
+        assert (answer.status, error_of(answer)) == (400, "SerializationException")
+
+    with_http(tmp_path, story)
+
+
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        half = "\ud800"
+        attribute = {"DataType": "String", "StringValue": half}
+        for fields in ({"MessageBody": half}, {"MessageBody": "x", "MessageAttributes": {half: attribute}}, {"MessageBody": "x", half: 1}):
+            assert error_of(await ask(http, "SendMessage", {"QueueUrl": url, **fields})) == "SerializationException"
+        assert error_of(await ask(http, "TagQueue", {"QueueUrl": url, "Tags": {"tag": half}})) == "SerializationException"
+        assert error_of(await ask(http, "GetQueueUrl", {"QueueName": half})) == "SerializationException"
+        assert error_of(await ask(http, "Penstock.Send", {"Queue": "q", "Messages": [{"Body": half}]})) == "invalid"
+        assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "\U0001f600"})).status == 200, "a whole pair"
+
+    with_http(tmp_path, story)
+
+
+def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        too_much = b"x" * (door.BODY_BYTES_MAX + 1)
+        answer = await ask(http, "ListQueues", b"", content_length=str(len(too_much)))
+        assert (answer.status, error_of(answer)) == (413, "RequestEntityTooLargeException")
+        chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(too_much), too_much)
+        streamed = await ask(http, "ListQueues", chunk, content_length="", transfer_encoding="chunked")
+        assert streamed.status == 413
+
+    with_http(tmp_path, story)
+
+
+def test_all_bodies_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(door, "BODIES_BYTES_MAX", 1_000)
+
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        answer = await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 1_000})
+        assert (answer.status, error_of(answer)) == (403, "RequestThrottled")
+        for _ in range(20):  # What was refused, and what was answered, was given back.
+            assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 500})).status == 200
+
+    with_http(tmp_path, story)
+
+
+def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
+        queues = serving.node.queues
+        await until(lambda: waiters(serving) == 1)
+        waiting.cancel()
+        await until(lambda: waiters(serving) == 0)
+        await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
+        assert (await queues.counts("q")).ready == 1
+        received = await ask(http, "ReceiveMessage", {"QueueUrl": url, "AttributeNames": ["ApproximateReceiveCount"]})
+        assert received.json["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}
+
+    with_http(tmp_path, story)
+
+
+def test_long_polls_have_a_bound_and_short_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(desk, "LONG_POLLS_MAX", 1)
+
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
+        await until(lambda: waiters(serving) == 1)
+        second = await ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20})
+        assert (second.status, error_of(second)) == (403, "RequestThrottled")
+        assert (await ask(http, "ReceiveMessage", {"QueueUrl": url})).json == {}
+        await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
+        assert (await waiting).json["Messages"][0]["Body"] == "x"
+
+    with_http(tmp_path, story)
+
+
+def test_a_record_of_a_kafka_client_is_a_message(tmp_path: Path):
+    """Also one whose value is no text, or nothing at all."""
+
+    async def story(serving: Serving, http: Http) -> None:
+        url = await make(http)
+        drafts = [(b"\xff\x00", [("h", b"text"), ("b", b"\xff")]), (b"", [])]
+        for value, headers in drafts:
+            await serving.node.queues.send("q", [_draft(value, headers)])
+        wanted = {"QueueUrl": url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"]}
+        odd, empty = (await ask(http, "ReceiveMessage", wanted)).json["Messages"]
+        assert odd["Body"] == "/wA="
+        assert odd["MessageAttributes"] == {
+            "h": {"DataType": "String", "StringValue": "text"},
+            "b": {"DataType": "Binary", "BinaryValue": "/w=="},
+            "penstock.body-encoding": {"DataType": "String", "StringValue": "base64"},
+        }
+        assert empty["Body"] == ""
+
+    with_http(tmp_path, story)
+
+
+def _draft(value: bytes, headers: list[tuple[str, bytes]]) -> Any:
+    from penstock.broker.queues.calls import Draft
+
+    return Draft(value, headers=tuple(headers))
+
+
+def waiters(serving: Serving) -> int:
+    return sum(1 for task in asyncio.all_tasks() if "Queues.take" in repr(task.get_coro()))
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.005)

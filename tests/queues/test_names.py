@@ -1,0 +1,89 @@
+"""Options as headers, message ids and receipt handles: what is written reads back, and garbage is nothing."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.queues import headers
+from penstock.queues.headers import PRIORITY_DEFAULT, Traits
+from penstock.queues.ids import LEASE_MAX, OFFSET_MAX, PARTITION_MAX, message_id, read_handle, read_id, receipt_handle
+from penstock.vocabulary import TopicId
+
+texts = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=128).map(str.encode)
+times = st.integers(0, headers.TIME_MS_MAX)
+topics = st.binary(min_size=16, max_size=16).map(TopicId)
+partitions = st.integers(0, PARTITION_MAX)
+offsets = st.integers(0, OFFSET_MAX)
+
+
+@given(st.builds(Traits, st.integers(0, 9), times, times, texts, texts, times))
+def test_options_read_back_from_their_headers(traits: Traits) -> None:
+    assert headers.parse(headers.write(traits), traits.written_ms) == traits
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (headers.PRIORITY, b"10"), (headers.PRIORITY, b"-1"), (headers.PRIORITY, b"high"), (headers.PRIORITY, b""),
+        (headers.PRIORITY, None),
+        (headers.DELIVER_AT, b"9" * 15), (headers.DELIVER_AT, b"9" * 5_000), (headers.EXPIRES_AT, b"1.5"),
+        (headers.EXPIRES_AT, "²".encode()),
+        (headers.GROUP, b"x" * 129), (headers.GROUP, "é".encode()), (headers.DEDUP, b"\xff"), ("other", b"1"),
+    ],
+)  # fmt: skip
+def test_a_header_that_makes_no_sense_is_as_good_as_none(name: str, content: bytes | None) -> None:
+    assert headers.parse([(name, content)], 5) == Traits(written_ms=5)
+
+
+def test_the_last_header_of_a_name_counts() -> None:
+    assert headers.parse([(headers.PRIORITY, b"1"), (headers.PRIORITY, b"7")], 0).priority == 7
+
+
+@pytest.mark.parametrize(
+    ("traits", "word"),
+    [
+        (Traits(priority=10), "priority"), (Traits(priority=-1), "priority"), (Traits(deliver_at=-1), "delivery"),
+        (Traits(expires_at=headers.TIME_MS_MAX + 1), "expiry"), (Traits(group=b"x" * 129), "group"),
+        (Traits(dedup=b"\xff"), "deduplication"),
+    ],
+)  # fmt: skip
+def test_a_sender_hears_which_option_is_wrong(traits: Traits, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        headers.write(traits)
+
+
+def test_plain_messages_have_no_headers() -> None:
+    assert headers.write(Traits(PRIORITY_DEFAULT, written_ms=5)) == []
+
+
+@given(topics, partitions, offsets)
+def test_a_message_id_says_where_the_message_is_and_is_a_uuid(topic_id: TopicId, partition: int, offset: int) -> None:
+    text = message_id(topic_id, partition, offset)
+    found = read_id(text)
+    assert found is not None and (found.partition, found.offset) == (partition, offset)
+    assert found.is_of(topic_id)
+    assert str(uuid.UUID(text)) == text and uuid.UUID(text).version == 8
+
+
+@given(topics, partitions, offsets, st.integers(1, LEASE_MAX), st.text(max_size=20))
+def test_a_receipt_handle_reads_back(topic_id: TopicId, partition: int, offset: int, lease: int, group: str) -> None:
+    handle = read_handle(receipt_handle(topic_id, partition, offset, lease, group))
+    assert handle is not None and (handle.partition, handle.offset, handle.lease) == (partition, offset, lease)
+    assert handle.is_of(topic_id, group) and not handle.is_of(topic_id, group + "x")
+
+
+@given(st.one_of(st.text(max_size=100), st.uuids(version=4).map(str)))
+def test_garbage_is_neither(text: str) -> None:
+    assert read_id(text) is None
+    assert read_handle(text) is None
+
+
+@given(st.data())
+def test_a_handle_with_one_character_changed_is_none(data: st.DataObject) -> None:
+    text = receipt_handle(TopicId(bytes(range(16))), 3, 99, 7, "$queue")
+    at = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from("ABCXYZabcxyz0189-_").filter(lambda each: each != text[at]))
+    changed = text[:at] + other + text[at + 1 :]
+    assert read_handle(changed) is None or read_handle(changed) == read_handle(text), "unused bits of the last character may differ"

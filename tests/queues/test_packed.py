@@ -1,0 +1,89 @@
+"""Packed sets and schedules, held against plain ones."""
+
+from heapq import heapify
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.queues.bits import CHUNK, Bits, DoneSet
+from penstock.queues.lanes import in_order
+from penstock.queues.schedule import Schedule
+
+END = 3 * CHUNK + 50
+offsets = st.integers(0, END - 1)
+ranges = st.tuples(offsets, st.integers(0, 2 * CHUNK)).map(lambda pair: (pair[0], min(pair[0] + pair[1], END)))
+steps = st.lists(st.one_of(offsets, ranges, st.tuples(st.just("rewind"), offsets)), max_size=25)
+
+
+@given(steps)
+def test_a_done_set_is_a_set(taken: list[object]) -> None:
+    packed, plain = DoneSet(), set[int]()
+    for each in taken:
+        match each:
+            case int():
+                assert packed.add(each) == (each not in plain)
+                plain.add(each)
+            case ("rewind", to):
+                packed.rewind(to)
+                plain = {offset for offset in plain if offset < to}
+            case (start, end):
+                new = set(range(start, end)) - plain
+                assert packed.add_range(start, end) == len(new)
+                plain |= new
+        base = next(offset for offset in range(END + 1) if offset not in plain)
+        assert packed.base == base
+        assert packed.bits.count == len(plain) - base
+    assert [offset for offset in range(END) if offset in packed] == sorted(plain)
+    missing = [offset for start, end in packed.gaps(0, END) for offset in range(start, end)]
+    assert missing == [offset for offset in range(END) if offset not in plain]
+    runs = list(packed.gaps(0, END))
+    assert all(left[1] < right[0] for left, right in pairwise(runs)), "runs do not touch"
+
+
+@given(st.sets(offsets), ranges, st.sets(offsets), st.integers(0, END))
+def test_bits_are_a_set(first: set[int], gone: tuple[int, int], done: set[int], base: int) -> None:
+    packed, others = Bits(), DoneSet(base)
+    for offset in first:
+        packed.add(offset)
+    for offset in done:
+        others.add(offset)
+    removed = packed.discard_range(*gone)
+    left = first - set(range(*gone))
+    assert (removed, packed.count, list(packed.offsets())) == (len(first) - len(left), len(left), sorted(left))
+    assert packed.count_without(others) == len([offset for offset in left if offset not in others])
+
+
+moments = st.one_of(st.integers(0, 5_000), st.integers(0, 4_000_000), st.integers(0, 400 * 86_400_000))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), moments), max_size=60))
+def test_a_schedule_is_a_list_in_order(taken: list[tuple[bool, int]]) -> None:
+    packed, plain, now = Schedule(), list[tuple[int, int]](), 0
+    for number, (is_added, moment) in enumerate(taken):
+        if is_added:
+            packed.add(now + moment, number)
+            plain.append((now + moment, number))
+        else:
+            now += moment
+            due = []
+            while (found := packed.pop(now)) is not None:
+                due.append(found)
+            assert due == sorted(each for each in plain if each[0] <= now)
+            plain = [each for each in plain if each[0] > now]
+        next_ms = packed.next_ms(now)
+        first = min(plain, default=None)
+        assert (next_ms is None) == (first is None)
+        assert next_ms is None or first is None or (next_ms <= first[0] and (next_ms > now or first[0] <= now))
+        assert sorted(packed.entries()) == sorted(plain)
+        assert len(packed) == len(plain)
+
+
+@given(st.lists(st.integers(0, 1 << 70)))
+def test_a_heap_is_walked_in_order_and_stays_as_it_was(entries: list[int]) -> None:
+    heap = entries[:]
+    heapify(heap)
+    before = heap[:]
+    assert list(in_order(heap)) == sorted(entries)
+    assert heap == before

@@ -1,0 +1,201 @@
+"""Ledgers that are broken on purpose: each neglects one thing, and the books must notice every one of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.queues import checkpoint, draft, lapsing, learning, ledger, picking, settling
+from penstock.queues.bits import DoneSet
+from penstock.queues.dedup import DedupWindow
+from penstock.queues.ledger import Ledger
+from penstock.queues.message_groups import MessageGroup
+from penstock.queues.messages import Messages
+from penstock.queues.policy import Policy
+from penstock.queues.ready import Ready
+from penstock.queues.records import Changed, Leased
+from penstock.queues.rows import Row
+from penstock.queues.schedule import Schedule
+from penstock.queues.state import LedgerState
+
+Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
+
+
+def gives_a_lease_twice() -> Patches:
+    return [(Ready, "is_fresh", lambda self, offset: offset not in self._done)]
+
+
+def does_not_lock_groups() -> Patches:
+    return [(MessageGroup, "is_locked", property(lambda self: False))]
+
+
+def unlocks_a_group_with_the_first_one_that_is_done() -> Patches:
+    right = Ready.gone
+
+    def wrong(self: Ready, offset: int, **told: Any) -> None:
+        right(self, offset, **told)
+        group = self.group_of(offset)
+        if group is not None and told["was_leased"]:
+            group.in_flight = 0
+            self._list(group)
+
+    return [(Ready, "gone", wrong)]
+
+
+def forgets_locks_at_a_load() -> Patches:
+    right = Ledger.index
+
+    def wrong(self: Ledger, policy: Policy, wall_ms: int) -> None:
+        right(self, policy, wall_ms)
+        assert self.ready is not None
+        for group in self.ready.groups.values():
+            group.in_flight = group.waiting = 0
+            self.ready._list(group)
+
+    return [(Ledger, "index", wrong)]
+
+
+def delivers_early() -> Patches:
+    right = learning.come
+    return [(learning, "come", lambda state, wall_ms, count_max: right(state, wall_ms + 1_000, count_max))]
+
+
+def tries_again_early() -> Patches:
+    right = Ready.come
+    return [(Ready, "come", lambda self, wall_ms, count_max: right(self, wall_ms + 1_000, count_max))]
+
+
+def does_not_count_deliveries_after_a_failure() -> Patches:
+    return [(ledger, "ATTEMPTS_MAX", 1)]
+
+
+def _forgets_at_a_restore(part: checkpoint.Kind) -> Patches:
+    return [(checkpoint, "_READERS", {**checkpoint._READERS, part: lambda reader, content: None})]
+
+
+def forgets_dedup_ids_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.DEDUP)
+
+
+def forgets_leases_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.ROWS)
+
+
+def forgets_what_is_done_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.DONE)
+
+
+def forgets_failures_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.FAILURES)
+
+
+def forgets_delays_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.DELAYS)
+
+
+def forgets_options_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.KEPT)
+
+
+def forgets_dead_letters_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.BURYING)
+
+
+def takes_a_lapsed_lease_for_a_good_one() -> Patches:
+    right = settling._row
+
+    def wrong(given: draft.Draft, offset: int) -> Any:
+        row = right(given, offset)
+        return row._replace(when=max(row.when, given.wall_ms + 1)) if isinstance(row, Row) else row
+
+    return [(settling, "_row", wrong)]
+
+
+def takes_any_lease_for_the_last_one() -> Patches:
+    return [(settling, "_holds", lambda item, row: True)]
+
+
+def never_lapses() -> Patches:
+    return [(lapsing, "lapse_leases", lambda ready, given: None)]
+
+
+def buries_one_delivery_late() -> Patches:
+    right = draft.Draft.give_back
+
+    def wrong(self: draft.Draft, offset: int, row: Any, **told: Any) -> Any:
+        return right(self, offset, row._replace(attempts=row.attempts - 1), **told)
+
+    return [(draft.Draft, "give_back", wrong)]
+
+
+def ignores_priorities() -> Patches:
+    right = Messages.options
+    return [(Messages, "options", lambda self, offset: right(self, offset)._replace(priority=4))]
+
+
+def loses_priorities_on_retry() -> Patches:
+    right = Ledger.replay_changed
+
+    def wrong(self: Ledger, record: Changed) -> None:
+        for each in record.returned:
+            self._messages.kept.pop(each.offset, None)
+        right(self, record)
+
+    return [(Ledger, "replay_changed", wrong)]
+
+
+def gives_what_has_expired() -> Patches:
+    return [(picking._Picker, "_is_expired", lambda self, offset: False)]
+
+
+def counts_a_lost_lapse_as_recorded() -> Patches:
+    return [(lapsing, "AGAIN_MS", 1 << 40)]
+
+
+def forgets_the_attempts_of_who_comes_back() -> Patches:
+    right = Ledger.replay_leased
+
+    def wrong(self: Ledger, record: Leased) -> None:
+        for offset in record.offsets:
+            self.rows.pop(offset, None)
+        right(self, record)
+
+    return [(Ledger, "replay_leased", wrong)]
+
+
+def finishes_neighbours() -> Patches:
+    right = DoneSet.add_range
+    return [(DoneSet, "add_range", lambda self, start, end: right(self, start, end + 1))]
+
+
+def does_not_know_an_id_before_it_is_learned() -> Patches:
+    return [(LedgerState, "expect", lambda self, key, offset, wall_ms: None)]
+
+
+def lets_ids_count_too_long() -> Patches:
+    right = DedupWindow.find
+    return [
+        (DedupWindow, "find", lambda self, key, wall_ms: right(self, key, wall_ms - 10_000_000)),
+        (DedupWindow, "prune", lambda self, wall_ms, window_ms: None),
+    ]
+
+
+def rounds_times_down() -> Patches:
+    right = Schedule.add
+    return [(Schedule, "add", lambda self, when_ms, offset: right(self, when_ms // 1_000 * 1_000, offset))]
+
+
+def keeps_options_of_what_is_unlearned() -> Patches:
+    return [(Messages, "exempt_from_dedup", lambda self, start, end: None)]
+
+
+VARIANTS: dict[str, Callable[[], Patches]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        gives_a_lease_twice, does_not_lock_groups, unlocks_a_group_with_the_first_one_that_is_done, forgets_locks_at_a_load, delivers_early,
+        tries_again_early, does_not_count_deliveries_after_a_failure, forgets_dedup_ids_at_a_restore, forgets_leases_at_a_restore,
+        forgets_what_is_done_at_a_restore, forgets_failures_at_a_restore, forgets_delays_at_a_restore, forgets_options_at_a_restore,
+        forgets_dead_letters_at_a_restore, takes_a_lapsed_lease_for_a_good_one, takes_any_lease_for_the_last_one, never_lapses,
+        buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired, counts_a_lost_lapse_as_recorded,
+        forgets_the_attempts_of_who_comes_back, finishes_neighbours, does_not_know_an_id_before_it_is_learned, lets_ids_count_too_long,
+        rounds_times_down, keeps_options_of_what_is_unlearned,
+    )
+}  # fmt: skip
