@@ -54,8 +54,8 @@ class Lookup:
         return self._bound(self._options.end, subscribed, "ending")
 
     def not_older(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """The first record not older than this; None where there is none."""
-        found = self._list({where: max(0, timestamp_ms) for where in partitions})
+        """The first record not older than this, a time after 1970; None where there is none. Times before it mean other things to brokers."""
+        found = self._list({where: timestamp_ms for where in partitions})
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
 
     def _bound(self, bound: Bound, subscribed: Subscribed, side: str) -> Positions:
