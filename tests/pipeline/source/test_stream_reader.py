@@ -74,6 +74,33 @@ def test_a_checkpoint_of_sparks_kafka_source_is_read_on_from(topics: "Topics", a
     assert stream.at == {topic: {"0": 5, "1": 5}}, "and its form is kept where that is wanted"
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_place_behind_an_open_transaction_is_kept(topics: "Topics", asking: dict[str, str], fails: str) -> None:
+    """A query that read what was not committed, as Spark's Kafka source does, has come further than one that does not may see."""
+    topic = topics.create()
+    topics.write_values(topic, 10)
+    holding = topics.write_in_transaction(topic, [(None, b"open")] * 5, ends="open")
+    asking |= {"subscribe": topic, "failOnDataLoss": fails}
+    stream = Stream(asking, start={topic: {"0": 15}})
+    assert stream.values() == [] and stream.at == {topic: {"0": 15}}
+    ending = Stream(asking, start={topic: {"0": 15}})
+    ending.reader.prepareForTriggerAvailableNow()
+    assert ending.values() == [] and ending.at == {topic: {"0": 15}}
+    holding.commit_transaction(30)
+    topics.write_values(topic, 2, first=20)
+    assert stream.values() == numbers(20, 22), "no row comes again"
+
+
+def test_records_that_were_cut_off_behind_an_open_transaction_are_told(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 10)
+    holding = topics.write_in_transaction(topic, [(None, b"open")] * 5, ends="open")
+    asking |= {"subscribe": topic, "fetchOffset.numRetries": "1"}
+    with pytest.raises(DataLost, match=f"{topic}-0: offsets 10 to 19 are gone: the partition ends before them"):
+        Stream(asking, start={topic: {"0": 20}}).next()
+    holding.abort_transaction(30)
+
+
 def test_a_batch_takes_at_most_so_many_offsets_but_all_where_spark_says_so(topics: "Topics", asking: dict[str, str]) -> None:
     topic = topics.create(partitions=2)
     topics.write_values(topic, 90, partition=0)

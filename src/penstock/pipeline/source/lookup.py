@@ -41,10 +41,22 @@ class Lookup:
         """Where the partitions end for a reader. Asked again while one ends before an offset that is known to have been there."""
         for tries_left in reversed(range(self._options.lookup_tries)):
             found = self._list({where: LATEST for where in partitions})
-            if tries_left == 0 or all(end >= (known or {}).get(where, 0) for where, end in found.items()):
+            short = {where: known[where] for where, end in found.items() if end < known.get(where, 0)} if known else {}
+            found |= self._held_back(short)
+            if tries_left == 0 or all(found[where] >= offset for where, offset in short.items()):
                 break
             time.sleep(self._options.lookup_pause_s)
         return found
+
+    def _held_back(self, known: Mapping[TopicPartition, int]) -> Positions:
+        """Those of the offsets that are there, but behind a transaction that is open: whoever came to them saw what is not committed.
+
+        A query that read uncommitted records until now has come so far, and so has one of Spark's Kafka source: nothing was lost.
+        """
+        if not known or not self._options.fetching.is_committed_only:
+            return {}
+        ends = self._list({where: LATEST for where in known}, is_committed_only=False)
+        return {where: offset for where, offset in known.items() if offset <= ends[where]}
 
     def start(self, subscribed: Subscribed) -> Positions:
         """Where reading begins, as the options say."""
@@ -54,7 +66,7 @@ class Lookup:
         return self._bound(self._options.end, subscribed, "ending")
 
     def not_older(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """The first record not older than this, a time after 1970; None where there is none. Times before it mean other things to brokers."""
+        """The first record not older than this, a time after 1970; None where there is none. Other numbers are words to brokers."""
         found = self._list({where: timestamp_ms for where in partitions})
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
 
@@ -89,11 +101,12 @@ class Lookup:
         known = {where: committed[where].offset for where in partitions if where in committed}
         return known | self.earliest([where for where in partitions if where not in known])
 
-    def _list(self, wishes: Mapping[TopicPartition, int]) -> Positions:
+    def _list(self, wishes: Mapping[TopicPartition, int], *, is_committed_only: bool | None = None) -> Positions:
+        """With the isolation that the options ask for, unless another is named."""
         if not wishes:
             return {}
-        is_committed_only = self._options.fetching.is_committed_only
-        found = self.broker.run(self.broker.client.list_offsets(wishes, is_committed_only=is_committed_only))
+        is_stable = self._options.fetching.is_committed_only if is_committed_only is None else is_committed_only
+        found = self.broker.run(self.broker.client.list_offsets(wishes, is_committed_only=is_stable))
         return {where: each.offset for where, each in found.items()}
 
     def _resolve(self, leaves_out_missing: bool) -> Subscribed:
