@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lake_rows import rows, table_at, write
 
 from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.lake.layout import StagedFile
 from penstock.pipeline.lake.pacing import BUCKET_SECONDS, Pace
 from penstock.pipeline.lake.positions import Span, Times, ends_of, spans_of, topics_of
 from penstock.pipeline.lake.reading import advance, read_wish
@@ -36,6 +37,16 @@ def test_times_choose_the_records_and_not_only_the_days(tmp_path: Path) -> None:
     found = spans_of(table.snapshot(), "orders", Times(from_ms=second_noon, until_ms=second_noon + 1))
     assert [(span.first, span.end, span.rows) for span in found] == [(1, 29, 10)]
     assert spans_of(table.snapshot(), "orders", Times(from_ms=second_noon + 1, until_ms=second_noon + 2)) == []
+
+
+def test_a_directory_whose_date_is_none_or_the_outermost_may_hold_any_time() -> None:
+    def file_of(day: str) -> StagedFile:
+        return StagedFile("path", (("topic", "orders"), ("date", day)), 1, 1)
+
+    far_ms = 10**15
+    for day in ("<value out of range: -106751992>", "10000-01-01", "0001-01-01", "9999-12-31"):
+        is_held = [Times(from_ms=far_ms).may_hold(file_of(day)), Times(until_ms=-far_ms).may_hold(file_of(day))]
+        assert is_held == [day != "0001-01-01", day != "9999-12-31"]
 
 
 dense = st.lists(st.integers(1, 50), min_size=1, max_size=6)

@@ -330,6 +330,25 @@ def test_partition_values_may_be_anything(table: Table) -> None:
     assert sorted((row["offset"], row["topic"]) for row in found) == [(at, odd if at < 3 else "orders") for at in range(6)]
 
 
+@pytest.mark.parametrize("day", [-106_751_992, -719_163, 2_932_897, 106_751_991])  # Of -2**63, year 0, year 10000 and 2**63 - 1.
+def test_a_date_that_cannot_be_read_back_is_refused_before_anything_counts(table: Table, day: int) -> None:
+    write(table, [rows(0, 10)])
+    odd = rows(10, 2)
+    days = pa.array([20_000, day], pa.int32()).cast(pa.date32())
+    odd = odd.set_column(odd.schema.get_field_index("date"), "date", days)
+    with pytest.raises(PipelineComplaint, match="that no directory can be named after"):
+        write(table, [odd], batch=1)
+    assert write(table, [rows(10, 5)], batch=1) and held(table) == list(range(15)), "the table is no longer usable"
+
+
+@pytest.mark.parametrize("day", [-719_162, -1, 2_932_896])
+def test_the_first_and_the_last_date_are_read_back(table: Table, day: int) -> None:
+    few = rows(0, 2)
+    write(table, [few.set_column(few.schema.get_field_index("date"), "date", pa.array([day] * 2, pa.int32()).cast(pa.date32()))])
+    assert held(table) == [0, 1]
+    assert [dict(file.partition)["date"] for file in table.snapshot().files] == [str(pa.scalar(day, pa.int32()).cast(pa.date32()).as_py())]
+
+
 def test_a_null_stands_where_hive_puts_it(tmp_path: Path) -> None:
     table = table_at(tmp_path, "parquet")
     nameless = rows(0, 2).set_column(SCHEMA.get_field_index("date"), SCHEMA.field("date"), pa.array([None, NOON.date()], pa.date32()))
