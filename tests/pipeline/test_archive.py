@@ -76,6 +76,7 @@ def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "Spark
     run_job(archive.JOB, spark, topics.bootstrap, str(tmp_path / "first"), topics=topic, to=target, rows="20", compact_every="2")
     topics.write_values(topic, 10, partition=0, first=50)
     topics.write_values(topic, 5, partition=1, first=60)
+    (tmp_path / "second" / archive.STAGE / "offsets").mkdir(parents=True)  # As of a start that was killed before it noted any.
     run_job(archive.JOB, spark, topics.bootstrap, str(tmp_path / "second"), topics=topic, to=target, rows="20")
     assert sorted(int(row["value"]) for row in everything(target)) == list(range(65))
     assert spark.read.parquet(target).count() == 65
@@ -83,6 +84,15 @@ def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "Spark
         "struct<key:binary,value:binary,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
         "headers:array<struct<key:string,value:binary>>,topic:string,date:date>"
     )
+
+
+def test_a_checkpoint_has_begun_when_it_notes_offsets(tmp_path: Path) -> None:
+    assert not archive.has_begun(str(tmp_path)) and not archive.has_begun("hdfs://somewhere/checkpoint")
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / ".0.1234.tmp").touch()
+    assert not archive.has_begun(str(tmp_path)), "a start that was killed before its first note counts as one that goes on"
+    (tmp_path / "offsets" / "0").touch()
+    assert archive.has_begun(str(tmp_path))
 
 
 def test_any_timestamp_has_a_date_that_readers_know(spark: "SparkSession", tmp_path: Path) -> None:

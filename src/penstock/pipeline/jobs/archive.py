@@ -69,7 +69,7 @@ def records(context: Context) -> "DataFrame":
         "maxOffsetsPerTrigger": context.options["rows"],
         "groupId": f"{context.pipeline}.{context.stage}",
     }
-    if not os.path.exists(os.path.join(context.checkpoint, "offsets")):
+    if not has_begun(context.checkpoint):
         told |= _after_what_is_held(context)
     return context.spark.readStream.format("penstock").options(**told).load()
 
@@ -89,6 +89,15 @@ def _between(number: "Column", low: int, high: int) -> "Column":
     from pyspark.sql import functions as F
 
     return F.greatest(F.lit(low), F.least(F.lit(high), number))
+
+
+def has_begun(checkpoint: str) -> bool:
+    """Whether Spark has noted offsets there and goes by them. It makes the directory first: one that is empty says nothing.
+
+    Of a checkpoint at an address (hdfs://…) nothing is known here; asking the archive is never wrong, since Spark goes by its notes anyway.
+    """
+    directory = os.path.join(checkpoint, "offsets")
+    return os.path.isdir(directory) and any(name.isdigit() for name in os.listdir(directory))
 
 
 def _after_what_is_held(context: Context) -> dict[str, str]:
