@@ -234,6 +234,47 @@ def test_a_topic_that_is_deleted_ends_the_stream_or_is_left_out(topics: "Topics"
     assert lenient.values() == numbers(20, 22), "should it come back, it is read from its beginning"
 
 
+def test_a_batch_whose_topic_was_deleted_since_it_was_written_down(
+    topics: "Topics", asking: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restarted query is asked for the ranges of the batch first: the topic may have gone while it was down."""
+    monkeypatch.setattr("penstock.pipeline.source.lookup.GONE_S", 0.2)
+    topic, other, dead = topics.create(), topics.create(), topics.create()
+    topics.write_values(topic, 3)
+    topics.write_values(other, 3, first=10)
+    asking |= {"subscribe": f"{topic},{other}"}
+    planned = Stream(asking)
+    start = planned.at
+    planned.next()
+    topics.delete(topic)
+    lenient = asking | {"failOnDataLoss": "false", "deadLetterTopic": dead}
+    again = Stream(lenient, start=start)
+    assert [row["value"] for row in again.between(start, planned.at)] == numbers(10, 13)
+    (gap,) = topics.read(dead)
+    assert (dict(gap.headers)["penstock.offset"], dict(gap.headers)["penstock.end_offset"]) == (b"0", b"3")
+    came_later = {name: places for name, places in start.items() if name == other}
+    assert [row["value"] for row in Stream(lenient, start=start).between(came_later, planned.at)] == numbers(10, 13)
+    with pytest.raises(DataLost, match=f"{topic}-0: offsets 0 to 2 are gone: the topic or the partition was deleted"):
+        Stream(asking, start=start).between(start, planned.at)
+
+
+def test_a_run_that_ends_goes_on_without_a_topic_that_is_gone(topics: "Topics", asking: dict[str, str]) -> None:
+    topic, other = topics.create(), topics.create()
+    topics.write_values(topic, 3)
+    topics.write_values(other, 3, first=10)
+    asking |= {"subscribe": f"{topic},{other}", "failOnDataLoss": "false"}
+    first = Stream(asking)
+    first.next()
+    topics.write_values(other, 2, first=13)
+    topics.delete(topic)
+    again = Stream(asking, start=first.at)
+    again.reader.prepareForTriggerAvailableNow()
+    assert again.values() == numbers(13, 15) and again.values() == []
+    in_its_first_batch = Stream(asking)  # Spark asks such a one again where it begins.
+    in_its_first_batch.reader.prepareForTriggerAvailableNow()
+    assert in_its_first_batch.values() == numbers(10, 15)
+
+
 def test_a_topic_that_was_made_again_is_told_from_the_old_one(topics: "Topics", asking: dict[str, str]) -> None:
     """It has more records than were read of the old one: only its id tells that they are others."""
     topic = topics.create()
