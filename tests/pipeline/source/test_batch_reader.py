@@ -103,6 +103,17 @@ def test_topics_by_name_by_pattern_and_by_partition(topics: "Topics", asking: di
         Batch(asking | {"assign": f'{{"{name}": [7]}}'})
 
 
+def test_a_pattern_matches_no_books_and_no_dead_letters(topics: "Topics", asking: dict[str, str]) -> None:
+    """A query that reads its own ledger, or what it has set aside, would find something new for ever."""
+    name = topics.create()
+    ledger, dead = topics.create(f"__{name}"), topics.create(f"{name}-dead")
+    for topic in (name, ledger, dead):
+        topics.write(topic, [(None, topic.encode())])
+    asking |= {"valueFormat": "utf8", "deadLetterTopic": dead}
+    assert Batch(asking | {"subscribePattern": f".*{name}"}).values() == [name.encode()]
+    assert Batch(asking | {"subscribe": f"{ledger},{dead}"}).values() == [ledger.encode(), dead.encode()], "who names them reads them"
+
+
 def test_from_offsets_to_offsets(topics: "Topics", asking: dict[str, str]) -> None:
     topic = topics.create(partitions=2)
     for partition in range(2):

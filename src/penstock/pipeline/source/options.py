@@ -181,7 +181,8 @@ def _subscription(options: Options) -> Subscription:
                 raise WrongOption(f"subscribePattern is {text!r}: {wrong}", "write a regular expression") from None
             if not text.strip():
                 raise WrongOption("subscribePattern is empty", "write a regular expression, for example orders-.*")
-            return Pattern(text.strip())
+            dead_letters = options.text("deadLetterTopic", None)
+            return Pattern(text.strip(), frozenset() if dead_letters is None else frozenset({dead_letters}))
         case _:
             return Assigned(tuple(read_partitions("assign", text)))
 
