@@ -37,6 +37,7 @@ from penstock.pipeline.lake.staging import open_directory
 from penstock.pipeline.lake.table import FORMATS, open_table
 from penstock.pipeline.options import Options, WrongOption
 
+OPTIONS = ("path", "tableFormat", "topic", "rowsPerSecond", "rowsPerBatch", "startingTimestamp", "endingTimestamp")
 ROWS_PER_BATCH = 100_000
 ROWS_PER_ARROW_BATCH = 10_000  # More at a time were measured to gain nothing.
 LOOK_SECONDS = 1.0  # Between two looks at whether more was archived.
@@ -68,6 +69,7 @@ class Part(InputPartition):
 
 def read_wish(given: Mapping[str, str]) -> Wish:
     options = Options(given)
+    options.refuse_misspelled(OPTIONS, of_whom="the lake")
     path = options.text("path", None)
     if not path:
         raise WrongOption("the option path is missing", "say where the archive is: .option('path', '/data/archive')")

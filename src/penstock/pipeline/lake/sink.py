@@ -41,6 +41,7 @@ from penstock.pipeline.lake.table import FORMATS, Table, open_table, retain_of
 from penstock.pipeline.options import Options, WrongOption
 
 FILE_BYTES_MIN = 64 * 1024
+OPTIONS = ("path", "tableFormat", "partitionBy", "fileBytes", "compactEvery", "retain", "writeId")
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Staged(WriterCommitMessage):
 
 def read_plan(given: Mapping[str, str]) -> Plan:
     options = Options(given)
+    options.refuse_misspelled(OPTIONS, of_whom="the lake")
     path = options.text("path", None)
     if not path:
         raise WrongOption("the option path is missing", "say where the table is: .option('path', '/data/orders')")
