@@ -13,12 +13,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from lake_rows import NOON, SCHEMA, held, rows, seen, staged, table_at, write
+from pyspark.sql.types import LongType, StructType
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import NULL_PARTITION, FileNames, StagedFile, directory_of, partition_of
 from penstock.pipeline.lake.log import CHECKPOINT_EVERY, Log
 from penstock.pipeline.lake.parquet_table import ParquetTable
+from penstock.pipeline.lake.sink import LakeBatchWriter, Staged
 from penstock.pipeline.lake.staging import OPEN_FILES_MAX, stage
 from penstock.pipeline.lake.table import Table
 
@@ -360,6 +363,34 @@ def test_a_null_stands_where_hive_puts_it(tmp_path: Path) -> None:
 def test_a_parquet_table_needs_a_file_system() -> None:
     with pytest.raises(PipelineComplaint, match="hard links"):
         ParquetTable("s3://bucket/table")
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_files_of_a_commit_whose_answer_was_lost_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    """The step was taken, and then answered with a refusal: by a file server that was asked twice, or by an object store."""
+    where, name, refusal = (os, "link", FileExistsError(17, "exists")) if format == "parquet" else (
+        DeltaTable, "create_write_transaction", CommitFailedError("no answer"))  # fmt: skip
+    real, refused = getattr(where, name), []
+
+    def lossy(*given: object, **more: object) -> None:
+        real(*given, **more)
+        if not refused:
+            refused.append(given)
+            raise refusal
+
+    schema = StructType().add("n", LongType())
+    writer = LakeBatchWriter({"path": str(tmp_path), "tableFormat": format}, schema)
+    table, own = writer.plan.table(), pa.schema([("n", pa.int64())])
+    rows_of_batch = [pa.record_batch([pa.array(range(10), pa.int64())], schema=own)]
+    for attempt, is_lossy in enumerate((True, False)):
+        files = stage(rows_of_batch, table.directory, names=FileNames(query="q", batch=0, task=0, attempt=attempt))
+        with monkeypatch.context() as lost:
+            if is_lossy:
+                lost.setattr(where, name, lossy)
+            writer.publish([Staged("q", files)], query="q", batch=0)
+        assert os.path.exists(os.path.join(table.directory, files[0].path)) == is_lossy
+    assert refused and table.snapshot().rows == 10
+    assert [pq.read_metadata(path).num_rows for path in table.snapshot().locations()] == [10], "a file that counts was deleted"
 
 
 def test_of_two_writers_at_one_number_one_is_told(tmp_path: Path) -> None:
