@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from penstock.testing.brokers import Broker
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
 def cutter(topic: str | None = "t", partitions: int = 3, *, turn: int = 0) -> Cutter:
     return Cutter(topic, lambda topic: partitions, turn=turn, includes_timestamp=False)
 
@@ -69,6 +72,17 @@ def test_a_slice_of_an_arrow_batch_is_cut_like_any_other() -> None:
 def test_rows_that_have_no_place_are_refused_with_the_reason(columns: dict[str, object], problem: str) -> None:
     with pytest.raises(SinkFailure, match=problem):
         cutter(None).cut(pa.RecordBatch.from_pydict(columns))
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"v"}])
+def test_a_header_without_a_name_is_refused_with_the_column(header: dict[str, bytes | None] | None) -> None:
+    good = {"key": "n", "value": None}
+    batch = pa.RecordBatch.from_pydict(
+        {"value": [b"0", b"1", b"2", b"3"], "headers": pa.array([[good], None, [], [good, header]], HEADERS)},
+    )
+    with pytest.raises(SinkFailure, match=r"its column headers holds a null, or a struct whose key is null\n.*filter\(headers"):
+        cutter().cut(batch)
+    assert cutter().cut(batch.slice(0, 3)), "rows outside of the slice do not count"
 
 
 def test_small_batches_are_put_together_and_none_is_empty() -> None:

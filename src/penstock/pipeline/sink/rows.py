@@ -155,9 +155,19 @@ def _headers(array: Any) -> HeadersColumn:
     if not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     structs = array.values
+    _check_names(array, structs)
     names, contents = (_shifted(_binary(structs.field(name)), structs.offset) for name in ("key", "value"))
     validity, offsets = array.buffers()[:2]
     return HeadersColumn(_view(validity), memoryview(offsets), names, contents, first=array.offset)
+
+
+def _check_names(array: Any, structs: Any) -> None:
+    """Kafka has no header without a name. What stands behind a list that is null, or outside of a slice, does not count."""
+    if (structs.null_count or structs.field("key").null_count) and pc.struct_field(array.flatten(), "key").null_count:
+        raise SinkFailure(
+            "a row has a header without a name: its column headers holds a null, or a struct whose key is null",
+            "leave such headers out, for example with filter(headers, h -> h.key is not null)",
+        )
 
 
 def _shifted(column: BinaryColumn, first: int) -> BinaryColumn:
