@@ -16,6 +16,7 @@ from penstock.peers.failures import Refused
 from penstock.peers.partitioner import partition_of_key
 from penstock.pipeline.sink.failures import SinkFailure
 from penstock.pipeline.sink.rows import GATHER_BYTES, Cutter, gathered
+from penstock.wire.columns import encode_records
 
 if TYPE_CHECKING:
     from penstock.testing.brokers import Broker
@@ -72,6 +73,16 @@ def test_a_slice_of_an_arrow_batch_is_cut_like_any_other() -> None:
 def test_rows_that_have_no_place_are_refused_with_the_reason(columns: dict[str, object], problem: str) -> None:
     with pytest.raises(SinkFailure, match=problem):
         cutter(None).cut(pa.RecordBatch.from_pydict(columns))
+
+
+def test_headers_that_are_a_slice_of_others_are_those_of_the_slice() -> None:
+    """Arrow slices the fields of a struct with it."""
+    structs = pa.array([{"key": f"k{number}", "value": b"v%d" % number} for number in range(6)], HEADERS.value_type)
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2, 4], pa.int32()), structs.slice(2))
+    (cut,) = cutter(partitions=1).cut(pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c"], "headers": headers}))
+    payload = bytes(encode_records(cut.columns, cut.rows, bytes_max=1_000, wall_ms=0).payload)
+    assert [number for number in range(6) if b"k%d" % number in payload] == [2, 3, 4, 5]
+    assert b"v2" in payload[: payload.index(b"k3")], "the first header is with the first row"
 
 
 @pytest.mark.parametrize("header", [None, {"key": None, "value": b"v"}])
