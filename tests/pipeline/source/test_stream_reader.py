@@ -226,6 +226,8 @@ def test_a_topic_that_is_deleted_ends_the_stream_or_is_left_out(topics: "Topics"
     topics.delete(topic)
     with pytest.raises(DataLost, match=rf"{topic}-0: what follows offset 3 is gone: the topic or the partition was deleted"):
         strict.next()
+    with pytest.raises(DataLost, match="take it out of the subscription and start the query with a new checkpoint"):
+        Stream(asking | {"subscribe": other}, start=strict.at).next()  # The old checkpoint still knows of it.
     topics.write_values(other, 2, first=13)
     assert lenient.values() == numbers(13, 15)
     assert topic not in lenient.at
