@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from job_runs import run_job
 from pipeline_topics import Topics
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.jobs import archive
+from penstock.pipeline.stage import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +76,7 @@ def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "Spark
     run_job(archive.JOB, spark, topics.bootstrap, str(tmp_path / "first"), topics=topic, to=target, rows="20", compact_every="2")
     topics.write_values(topic, 10, partition=0, first=50)
     topics.write_values(topic, 5, partition=1, first=60)
+    (tmp_path / "second" / archive.STAGE / "offsets").mkdir(parents=True)  # As of a start that was killed before it noted any.
     run_job(archive.JOB, spark, topics.bootstrap, str(tmp_path / "second"), topics=topic, to=target, rows="20")
     assert sorted(int(row["value"]) for row in everything(target)) == list(range(65))
     assert spark.read.parquet(target).count() == 65
@@ -81,6 +84,39 @@ def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "Spark
         "struct<key:binary,value:binary,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
         "headers:array<struct<key:string,value:binary>>,topic:string,date:date>"
     )
+
+
+def test_a_checkpoint_has_begun_when_it_notes_offsets(tmp_path: Path) -> None:
+    assert not archive.has_begun(str(tmp_path)) and not archive.has_begun("hdfs://somewhere/checkpoint")
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / ".0.1234.tmp").touch()
+    assert not archive.has_begun(str(tmp_path)), "a start that was killed before its first note counts as one that goes on"
+    (tmp_path / "offsets" / "0").touch()
+    assert archive.has_begun(str(tmp_path))
+
+
+def test_any_timestamp_has_a_date_that_readers_know(spark: "SparkSession", tmp_path: Path) -> None:
+    micros = {
+        -(2**63): "0001-01-01",  # What the source makes of -2**63 and -2**62 milliseconds.
+        -1: "1970-01-01",
+        ms(2026, 11, 14, 23, 30) * 1000: "2026-11-15",
+        253_402_300_799_999_999: "9999-12-31",
+        253_402_300_800_000_000: "9999-12-31",  # The year 10000.
+        2**63 - 1: "9999-12-31",
+    }
+    told = {"time-zone": "Europe/Vienna"}
+    made = spark.createDataFrame(list(enumerate(micros)), "offset long, us long")
+    columns = ["offset", "timestamp_micros(us) timestamp", *(f"'' {name}" for name in ("key", "value", "topic", "headers"))]
+    columns += ["0 partition", "0 timestampType"]
+    dated = archive.dated(made.selectExpr(*columns), Context(spark, "", "archive", archive.STAGE, told, ""))
+    for format in ("parquet", "delta"):
+        target = str(tmp_path / format)
+        wanted = {"path": target, "tableFormat": format, "partitionBy": ",".join(archive.PARTITION_BY)}
+        for _ in range(2):  # What has such dates can be written to again.
+            dated.write.format("penstock-lake").mode("append").options(**wanted).save()
+        read = DeltaTable(target).to_pyarrow_dataset() if format == "delta" else ds.dataset(target, format="parquet", partitioning="hive")
+        found = sorted((row["offset"], str(row["date"])) for row in read.to_table(["offset", "date"]).to_pylist())
+        assert found == sorted([*enumerate(micros.values())] * 2)
 
 
 def test_wrong_options_are_refused_before_anything_starts() -> None:

@@ -59,6 +59,18 @@ def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("spark")
+def test_a_java_that_ends_at_once_is_told_in_words(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho too old >&2\nexit 3\n")
+    java.chmod(0o755)
+    told = penstock("run", "orders", "--directory", str(tmp_path), cwd=tmp_path, JAVA_HOME=str(tmp_path))
+    assert told.returncode == 1 and "Traceback" not in told.stderr, told.stderr
+    assert "the start of Spark failed" in told.stderr and f"{tmp_path}/orders/spark.log" in told.stderr
+    assert "too old" in (tmp_path / "orders" / "spark.log").read_text()
+
+
+@pytest.mark.needs("spark")
 def test_a_job_is_refused_by_name_before_spark_starts(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP + "number = 7\n")
     directory = ("--directory", str(tmp_path / "state"))
@@ -84,7 +96,8 @@ def test_what_was_never_run_has_no_status_and_cannot_be_stopped(tmp_path: Path) 
     assert told.returncode == 1 and "was ever run" in told.stderr and "penstock pipeline run orders" in told.stderr
     assert "does not run" in penstock("stop", "orders", "--directory", str(tmp_path), cwd=tmp_path).stderr
     listed = json.loads(penstock("list", "--json", "--directory", str(tmp_path), cwd=tmp_path).stdout)
-    assert {row["name"]: row["state"] for row in listed} == dict.fromkeys(("orders", "archive", "replay", "snapshot", "traffic"), "-")
+    shipped = ("orders", "archive", "replay", "snapshot", "traffic", "dead-letters")
+    assert {row["name"]: row["state"] for row in listed} == dict.fromkeys(shipped, "-")
 
 
 HOLDER = """

@@ -29,6 +29,8 @@ def test_a_report_is_read_from_its_options() -> None:
         ({"window": "500ms"}, "window is '500ms'\n  write whole seconds"),
         ({"expected": "many"}, "expected is 'many', not a number"),
         ({"expected": "0"}, "expected is '0'\n  write a number above 0"),
+        ({"report": "/no/dir/x.html"}, "report is '/no/dir/x.html', and there is no directory /no/dir\n  make the directory"),
+        ({"report": "/"}, "report is '/', which cannot be written"),
         ({"keys": "0"}, "keys is 0\n  write a whole number from 1 on"),
     ],
 )

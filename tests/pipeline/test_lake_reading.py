@@ -1,17 +1,20 @@
 """Which offsets an archive holds and how far a reader may go: the arithmetic behind `replay`, without Spark's session."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lake_rows import rows, table_at, write
 
 from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.lake.layout import StagedFile
 from penstock.pipeline.lake.pacing import BUCKET_SECONDS, Pace
 from penstock.pipeline.lake.positions import Span, Times, ends_of, spans_of, topics_of
-from penstock.pipeline.lake.reading import advance, read_wish
+from penstock.pipeline.lake.reading import Part, advance, read_rows, read_wish
 
 pytestmark = pytest.mark.needs("spark")
 
@@ -36,6 +39,16 @@ def test_times_choose_the_records_and_not_only_the_days(tmp_path: Path) -> None:
     found = spans_of(table.snapshot(), "orders", Times(from_ms=second_noon, until_ms=second_noon + 1))
     assert [(span.first, span.end, span.rows) for span in found] == [(1, 29, 10)]
     assert spans_of(table.snapshot(), "orders", Times(from_ms=second_noon + 1, until_ms=second_noon + 2)) == []
+
+
+def test_a_directory_whose_date_is_none_or_the_outermost_may_hold_any_time() -> None:
+    def file_of(day: str) -> StagedFile:
+        return StagedFile("path", (("topic", "orders"), ("date", day)), 1, 1)
+
+    far_ms = 10**15
+    for day in ("<value out of range: -106751992>", "10000-01-01", "0001-01-01", "9999-12-31"):
+        is_held = [Times(from_ms=far_ms).may_hold(file_of(day)), Times(until_ms=-far_ms).may_hold(file_of(day))]
+        assert is_held == [day != "0001-01-01", day != "9999-12-31"]
 
 
 dense = st.lists(st.integers(1, 50), min_size=1, max_size=6)
@@ -79,6 +92,22 @@ def test_no_second_sees_more_rows_than_asked_for() -> None:
     assert pace.rows_at(1000.0) == 100 * BUCKET_SECONDS, "a long pause is made up for"
     pace.take(500)
     assert pace.rows_at(1000.4) == 0
+
+
+def test_rows_of_a_part_come_in_order_and_few_at_a_time_where_they_are_large(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "parquet")
+    large = rows(0, 60)
+    values = pa.array([os.urandom(10_000) for _ in range(60)], pa.binary())
+    large = large.set_column(large.schema.get_field_index("value"), "value", values)
+    write(table, [large.slice(30, 30)], batch=0)
+    write(table, [large.slice(0, 30)], batch=1)
+    wish = read_wish({"path": str(tmp_path)})
+    paths = tuple(file.path for file in table.snapshot().files)
+    for held_bytes, most in ((100_000, 10), (1, 1), (1 << 30, 55)):
+        parts = list(read_rows(Part(0, 3, 58, paths), wish, held_bytes=held_bytes))
+        assert 0 < max(part.num_rows for part in parts) <= most
+        assert [offset for part in parts for offset in part["offset"].to_pylist()] == list(range(3, 58))
+        assert pa.concat_tables(parts)["value"].to_pylist() == values.to_pylist()[3:58]
 
 
 def test_an_archive_of_several_topics_asks_which(tmp_path: Path) -> None:

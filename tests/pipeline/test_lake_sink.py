@@ -7,8 +7,11 @@ import pytest
 from lake_rows import held
 
 from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.lake.reading import read_wish
 from penstock.pipeline.lake.sink import read_plan
 from penstock.pipeline.lake.table import open_table
+from penstock.pipeline.sink.options import OPTIONS as SINK_OPTIONS
+from penstock.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,3 +57,14 @@ def test_wrong_options_are_refused_by_name() -> None:
             read_plan({"path": "/tmp/x", name: value})
     with pytest.raises(PipelineComplaint, match="path is missing"):
         read_plan({})
+    for misspelled, meant in (("compactEvry", "compactEvery"), ("partitonBy", "partitionBy")):
+        with pytest.raises(PipelineComplaint, match=f"did you mean {meant}"):
+            read_plan({"path": "/tmp/x", misspelled: "5"})
+    with pytest.raises(PipelineComplaint, match="did you mean rowsPerSecond"):
+        read_wish({"path": "/tmp/x", "rowsPerSec": "5"})
+
+
+def test_options_of_spark_and_of_other_ends_are_let_pass() -> None:
+    plain = read_plan({"path": "/tmp/x"})
+    for name in ("checkpointLocation", "mergeSchema", "queryName", "compression", *SOURCE_OPTIONS, *SINK_OPTIONS):
+        assert read_plan({"path": "/tmp/x", name: "x"}) == plain, name

@@ -13,12 +13,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from lake_rows import NOON, SCHEMA, held, rows, seen, staged, table_at, write
+from pyspark.sql.types import LongType, StructType
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import NULL_PARTITION, FileNames, StagedFile, directory_of, partition_of
 from penstock.pipeline.lake.log import CHECKPOINT_EVERY, Log
 from penstock.pipeline.lake.parquet_table import ParquetTable
+from penstock.pipeline.lake.sink import LakeBatchWriter, Staged
 from penstock.pipeline.lake.staging import OPEN_FILES_MAX, stage
 from penstock.pipeline.lake.table import Table
 
@@ -330,6 +333,25 @@ def test_partition_values_may_be_anything(table: Table) -> None:
     assert sorted((row["offset"], row["topic"]) for row in found) == [(at, odd if at < 3 else "orders") for at in range(6)]
 
 
+@pytest.mark.parametrize("day", [-106_751_992, -719_163, 2_932_897, 106_751_991])  # Of -2**63, year 0, year 10000 and 2**63 - 1.
+def test_a_date_that_cannot_be_read_back_is_refused_before_anything_counts(table: Table, day: int) -> None:
+    write(table, [rows(0, 10)])
+    odd = rows(10, 2)
+    days = pa.array([20_000, day], pa.int32()).cast(pa.date32())
+    odd = odd.set_column(odd.schema.get_field_index("date"), "date", days)
+    with pytest.raises(PipelineComplaint, match="that no directory can be named after"):
+        write(table, [odd], batch=1)
+    assert write(table, [rows(10, 5)], batch=1) and held(table) == list(range(15)), "the table is no longer usable"
+
+
+@pytest.mark.parametrize("day", [-719_162, -1, 2_932_896])
+def test_the_first_and_the_last_date_are_read_back(table: Table, day: int) -> None:
+    few = rows(0, 2)
+    write(table, [few.set_column(few.schema.get_field_index("date"), "date", pa.array([day] * 2, pa.int32()).cast(pa.date32()))])
+    assert held(table) == [0, 1]
+    assert [dict(file.partition)["date"] for file in table.snapshot().files] == [str(pa.scalar(day, pa.int32()).cast(pa.date32()).as_py())]
+
+
 def test_a_null_stands_where_hive_puts_it(tmp_path: Path) -> None:
     table = table_at(tmp_path, "parquet")
     nameless = rows(0, 2).set_column(SCHEMA.get_field_index("date"), SCHEMA.field("date"), pa.array([None, NOON.date()], pa.date32()))
@@ -341,6 +363,34 @@ def test_a_null_stands_where_hive_puts_it(tmp_path: Path) -> None:
 def test_a_parquet_table_needs_a_file_system() -> None:
     with pytest.raises(PipelineComplaint, match="hard links"):
         ParquetTable("s3://bucket/table")
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_files_of_a_commit_whose_answer_was_lost_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    """The step was taken, and then answered with a refusal: by a file server that was asked twice, or by an object store."""
+    where, name, refusal = (os, "link", FileExistsError(17, "exists")) if format == "parquet" else (
+        DeltaTable, "create_write_transaction", CommitFailedError("no answer"))  # fmt: skip
+    real, refused = getattr(where, name), []
+
+    def lossy(*given: object, **more: object) -> None:
+        real(*given, **more)
+        if not refused:
+            refused.append(given)
+            raise refusal
+
+    schema = StructType().add("n", LongType())
+    writer = LakeBatchWriter({"path": str(tmp_path), "tableFormat": format}, schema)
+    table, own = writer.plan.table(), pa.schema([("n", pa.int64())])
+    rows_of_batch = [pa.record_batch([pa.array(range(10), pa.int64())], schema=own)]
+    for attempt, is_lossy in enumerate((True, False)):
+        files = stage(rows_of_batch, table.directory, names=FileNames(query="q", batch=0, task=0, attempt=attempt))
+        with monkeypatch.context() as lost:
+            if is_lossy:
+                lost.setattr(where, name, lossy)
+            writer.publish([Staged("q", files)], query="q", batch=0)
+        assert os.path.exists(os.path.join(table.directory, files[0].path)) == is_lossy
+    assert refused and table.snapshot().rows == 10
+    assert [pq.read_metadata(path).num_rows for path in table.snapshot().locations()] == [10], "a file that counts was deleted"
 
 
 def test_of_two_writers_at_one_number_one_is_told(tmp_path: Path) -> None:

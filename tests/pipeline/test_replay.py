@@ -137,6 +137,19 @@ def test_any_table_goes_to_a_topic_in_the_order_asked_for(
         ]
 
 
+def test_keys_may_be_numbers_and_the_first_line_of_a_csv_names_its_columns(spark: "SparkSession", tmp_path: Path) -> None:
+    from penstock.pipeline.lake.spool import as_records
+
+    frame = spark.createDataFrame([(7, bytearray(b"\xff\x00"))], "customer_id bigint, raw binary")
+    for key, value, expected in (("customer_id", "raw", (b"7", b"\xff\x00")), ("raw", "customer_id + 1", (b"\xff\x00", b"8"))):
+        row = as_records(frame, key=key, value=value).collect()[0]
+        assert (bytes(row.key), bytes(row.value)) == expected
+    (tmp_path / "table.csv").write_text("customer_id,name\n7,Ada\n")
+    named = replay.table_rows(spark, "csv", str(tmp_path / "table.csv"))
+    row = as_records(named, key="customer_id", value=None).collect()[0]
+    assert (bytes(row.key), bytes(row.value)) == (b"7", b'{"customer_id":"7","name":"Ada"}')
+
+
 def test_an_empty_table_and_a_column_that_is_not_there_are_told(
     spark: "SparkSession", topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:

@@ -164,6 +164,8 @@ def test_what_cannot_work_is_refused_before_anything_starts(spark, node, topics,
         run_with(Stage("a", FromTopic(raw), reasoned, ToTopic(f"{raw}.c")))
     with pytest.raises(PipelineComplaint, match="stage 'a' of the pipeline 'refused' failed: maxOffsetsPerTrigger is 'some'"):
         run_with(Stage("a", FromTopic(raw, options={"maxOffsetsPerTrigger": "some"}), lambda frame, context: frame, ToTopic(f"{raw}.d")))
+    with pytest.raises(PipelineComplaint, match="every 'banana', which is no span of time"):
+        run_with(Stage("a", FromTopic(raw), lambda frame, context: frame, ToTopic(f"{raw}.e"), trigger="banana"))
     assert not spark.streams.active
 
 

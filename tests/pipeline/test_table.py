@@ -121,7 +121,7 @@ def test_what_is_kept_has_a_bound(node, topics, tables, monkeypatch: pytest.Monk
     assert len(rows(node, names[0])) == 2, "a table that is not kept is read all the same"
 
 
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp"])
 def test_a_table_is_all_that_the_topic_holds(node, option: str) -> None:
     from penstock.pipeline.options import WrongOption
 

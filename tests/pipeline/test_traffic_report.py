@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from pipeline.traffic_example import START, WINDOW_S, findings
 
-from penstock.pipeline.reports.plots import Curve, bars, curves
-from penstock.pipeline.traffic.findings import LagRow, WindowRow, topic_findings
+from penstock.pipeline.reports.plots import Curve, bars, clock, curves
+from penstock.pipeline.traffic.findings import WINDOWS_MAX, Findings, LagRow, WindowRow, all_starts, topic_findings
 from penstock.pipeline.traffic.page import page
 from penstock.pipeline.traffic.skew import judge
 
@@ -40,6 +40,22 @@ def test_windows_without_records_count_as_nothing_and_the_cut_off_ones_are_not_j
     assert (len(late.starts), late.last_lags) == (41, {"g": 5}), "a look long after the last record does not push it out of sight"
     given = topic_findings("t", 10, windows, skew=judge([1, 1], [], {2: [1, 1]}), lags=lags, delays={}, expected_rate=40.0)
     assert [(one.first, one.end, one.oddity.value) for one in given.anomalies] == [(1, 20, "drop"), (20, 21, "silence"), (21, 40, "drop")]
+
+
+def test_times_that_cannot_be_are_counted_apart() -> None:
+    wild = [-(2**63) // 10**6, -1, START + 10**9, 2**63 // 10**6]
+    windows = [WindowRow("t", 0, start, 5, 1_000) for start in [*wild, START, START + 10]]
+    found = topic_findings("t", 10, windows, skew=judge([1], [], {1: [1]}), lags={}, delays={}, now_s=START + 60.0)
+    assert (found.starts, found.records, found.strays) == ([START, START + 10], [5, 5], 20)
+    assert "20 records have a time before 1970 or in the future" in page(Findings("here", START + 60.0, [found]))
+
+
+def test_the_newest_windows_are_told_however_long_ago_the_first_was() -> None:
+    starts = all_starts([0, 10 * 10**12], [], 1)  # To list them all would take more memory than there is.
+    assert (len(starts), starts[-1]) == (WINDOWS_MAX, 10 * 10**12)
+    assert all_starts([20, 0], [30], 10) == [0, 10, 20, 30]
+    assert all_starts([], [], 10) == []
+    assert clock(0) == "00:00:00" and clock(253_402_300_800) == "253402300800 s" and clock(-62_135_596_801).endswith(" s")
 
 
 def test_a_curve_has_gaps_where_nothing_is_known_and_names_are_escaped() -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from penstock.pipeline.complaints import PipelineComplaint
+from penstock.pipeline.failures import told_by
 from penstock.pipeline.metrics import MetricsServer, metrics_text
 from penstock.pipeline.pipeline import BatchContext, Job, Pipeline
 from penstock.pipeline.progress import DONE, FAILED, STOPPED, PipelineProgress
@@ -137,14 +139,19 @@ class _Launched:
 
 @contextmanager
 def _spark(name: str, how: Launch, log: Path) -> Iterator["SparkSession"]:
-    with _output_to(log):  # The JVM and its Python workers keep for life what they get here.
-        spark = session(
-            name,
-            master=how.master,
-            remote=how.remote,
-            value_bytes_max=how.value_bytes_max or VALUE_BYTES_MAX,
-            settings=how.settings,
-        )
+    try:
+        with _output_to(log):  # The JVM and its Python workers keep for life what they get here.
+            spark = session(
+                name,
+                master=how.master,
+                remote=how.remote,
+                value_bytes_max=how.value_bytes_max or VALUE_BYTES_MAX,
+                settings=how.settings,
+            )
+    except PipelineComplaint:
+        raise
+    except Exception as failure:
+        raise PipelineComplaint(f"the start of Spark failed: {told_by(failure)[0]}", f"its own account stands in {log}") from failure
     try:
         yield spark
     finally:

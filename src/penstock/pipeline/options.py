@@ -6,6 +6,7 @@ Not here: which options there are (source/options.py, sink/options.py, and for t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TypeVar
 
 from penstock.pipeline.complaints import PipelineComplaint
@@ -15,6 +16,7 @@ KAFKA = "kafka."  # What stands before the settings of Kafka's clients.
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")  # As Spark writes durations.
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _TRUTHS = {"true": True, "false": False}
+_NEARLY = 0.85  # How like an option a name must be to be taken for it, misspelled.
 _WHOLE_MAX = (1 << 63) - 1
 
 T = TypeVar("T")
@@ -89,3 +91,16 @@ class Options:
             setting = given.removeprefix(KAFKA)
             advice = elsewhere.get(setting) or f"leave it out; {of_whom} takes {', '.join(KAFKA + name for name in sorted(known))}"
             raise WrongOption(f"{of_whom} does not know the setting {given}", advice)
+
+    def refuse_misspelled(self, known: Iterable[str], *, of_whom: str) -> None:
+        """Refuses a name that is no option, but nearly one: nobody would carry it out, and something else than was meant would happen.
+
+        Any other name is let pass: it may be Spark's own, or that of the other end of the query.
+        """
+        names = {name.lower(): name for name in known}
+        for given in self.names():
+            if given.startswith(KAFKA) or given in names:
+                continue
+            near = get_close_matches(given, names, n=1, cutoff=_NEARLY)
+            if near:
+                raise WrongOption(f"{of_whom} has no option {given!r}", f"did you mean {names[near[0]]}?")

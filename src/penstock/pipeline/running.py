@@ -28,6 +28,7 @@ from penstock.pipeline.topics import make_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 TRIGGER = "1 second"  # Shorter ones fill two cores with four stages; a batch takes some 50 ms of work that does not shrink.
 LOOK_SECONDS = 0.2
@@ -103,12 +104,19 @@ class Run:
         self._take_turns(stage)
         writer = whole_stage(stage, self.pipeline, context).queryName(self.pipeline.group(stage)).option("checkpointLocation", checkpoint)
         interval = stage.trigger or self.plan.trigger
-        writer = writer.trigger(availableNow=True) if self.plan.is_once else writer.trigger(processingTime=interval)
         try:
-            self._queries[stage.name] = writer.start()
+            self._queries[stage.name] = self._triggered(writer, interval).start()
         except Exception as failure:
             raise self._failed(stage.name, failure) from failure
         self.progress.stages[stage.name].state = RUNNING
+
+    def _triggered(self, writer: "DataStreamWriter", interval: str) -> "DataStreamWriter":
+        try:
+            return writer.trigger(availableNow=True) if self.plan.is_once else writer.trigger(processingTime=interval)
+        except Exception as failure:
+            raise PipelineComplaint(
+                f"batches should follow each other every {interval!r}, which is no span of time", "write one like 10 seconds or 5 minutes"
+            ) from failure
 
     def _take_turns(self, stage: Stage) -> None:
         """Queries of different pools share the cores evenly. A Connect session has no context to say so to, and its server decides."""

@@ -6,10 +6,12 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import ArrayType, DataType, StructType
 
+from penstock.pipeline.lake.sink import OPTIONS as LAKE_OPTIONS
 from penstock.pipeline.options import WrongOption
-from penstock.pipeline.sink.options import Deliver, LostBatch, NewCheckpoint, SinkOptions, sink_options
+from penstock.pipeline.sink.options import OPTIONS, Deliver, LostBatch, NewCheckpoint, SinkOptions, sink_options
 from penstock.pipeline.sink.runs import ACTION
 from penstock.pipeline.sink.schema import check_schema
+from penstock.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
 from penstock.wire.compression import Codec
 
 BROKERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -51,11 +53,22 @@ def test_every_option_is_read() -> None:
         ({"kafka.key.serializer": "X"}, "as the column's bytes"),
         ({"kafka.no.such.setting": "1"}, "kafka.no.such.setting"),
         ({"kafka.bootstrap.servers": "nowhere"}, "host:port"),
+        ({"transactionTimeout": "5000"}, "the sink has no option 'transactiontimeout'\n.*did you mean transactionTimeoutMs?"),
+        ({"delivery": "at-least-once"}, "did you mean deliver?"),
+        ({"includeTimestamps": "true"}, "did you mean includeTimestamp?"),
+        ({"onNewCheckpoints": "append"}, "did you mean onNewCheckpoint?"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name_with_what_is_allowed(given: dict[str, str], words: str) -> None:
     with pytest.raises(WrongOption, match=words):
         sink_options(BROKERS | given, is_stream=True)
+
+
+def test_options_of_spark_and_of_the_other_end_are_let_pass() -> None:
+    sparks = ("path", "checkpointLocation", "mergeSchema", "queryName", "outputMode", "overwriteSchema", "maxRecordsPerFile", "compression")
+    for name in (*sparks, *SOURCE_OPTIONS, *LAKE_OPTIONS):
+        if name not in OPTIONS:
+            assert sink_options(BROKERS | {name: "x"}, is_stream=True) == SinkOptions(), name
 
 
 def test_a_batch_write_is_named_by_both_options_or_by_none() -> None:

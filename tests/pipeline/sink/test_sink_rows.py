@@ -16,9 +16,13 @@ from penstock.peers.failures import Refused
 from penstock.peers.partitioner import partition_of_key
 from penstock.pipeline.sink.failures import SinkFailure
 from penstock.pipeline.sink.rows import GATHER_BYTES, Cutter, gathered
+from penstock.wire.columns import encode_records
 
 if TYPE_CHECKING:
     from penstock.testing.brokers import Broker
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def cutter(topic: str | None = "t", partitions: int = 3, *, turn: int = 0) -> Cutter:
@@ -69,6 +73,27 @@ def test_a_slice_of_an_arrow_batch_is_cut_like_any_other() -> None:
 def test_rows_that_have_no_place_are_refused_with_the_reason(columns: dict[str, object], problem: str) -> None:
     with pytest.raises(SinkFailure, match=problem):
         cutter(None).cut(pa.RecordBatch.from_pydict(columns))
+
+
+def test_headers_that_are_a_slice_of_others_are_those_of_the_slice() -> None:
+    """Arrow slices the fields of a struct with it."""
+    structs = pa.array([{"key": f"k{number}", "value": b"v%d" % number} for number in range(6)], HEADERS.value_type)
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2, 4], pa.int32()), structs.slice(2))
+    (cut,) = cutter(partitions=1).cut(pa.RecordBatch.from_pydict({"value": [b"a", b"b", b"c"], "headers": headers}))
+    payload = bytes(encode_records(cut.columns, cut.rows, bytes_max=1_000, wall_ms=0).payload)
+    assert [number for number in range(6) if b"k%d" % number in payload] == [2, 3, 4, 5]
+    assert b"v2" in payload[: payload.index(b"k3")], "the first header is with the first row"
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"v"}])
+def test_a_header_without_a_name_is_refused_with_the_column(header: dict[str, bytes | None] | None) -> None:
+    good = {"key": "n", "value": None}
+    batch = pa.RecordBatch.from_pydict(
+        {"value": [b"0", b"1", b"2", b"3"], "headers": pa.array([[good], None, [], [good, header]], HEADERS)},
+    )
+    with pytest.raises(SinkFailure, match=r"its column headers holds a null, or a struct whose key is null\n.*filter\(headers"):
+        cutter().cut(batch)
+    assert cutter().cut(batch.slice(0, 3)), "rows outside of the slice do not count"
 
 
 def test_small_batches_are_put_together_and_none_is_empty() -> None:

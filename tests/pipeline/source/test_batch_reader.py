@@ -11,9 +11,11 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.types import StructType
 from source_queries import Batch
 
+from penstock.pipeline.brokers import brokers
 from penstock.pipeline.options import WrongOption
 from penstock.pipeline.source.loss import DataLost
 from penstock.pipeline.source.reading import ROWS_MAX
+from penstock.wire.batches import Record, encode_batch
 
 if TYPE_CHECKING:
     from pipeline_topics import Topics
@@ -99,6 +101,17 @@ def test_topics_by_name_by_pattern_and_by_partition(topics: "Topics", asking: di
     assert Batch(asking | {"assign": f'{{"{name}": [1]}}'}).values() == [b"10", b"11"]
     with pytest.raises(WrongOption, match=f"assign names {name}-7, and the topic has no such partition"):
         Batch(asking | {"assign": f'{{"{name}": [7]}}'})
+
+
+def test_a_pattern_matches_no_books_and_no_dead_letters(topics: "Topics", asking: dict[str, str]) -> None:
+    """A query that reads its own ledger, or what it has set aside, would find something new for ever."""
+    name = topics.create()
+    ledger, dead = topics.create(f"__{name}"), topics.create(f"{name}-dead")
+    for topic in (name, ledger, dead):
+        topics.write(topic, [(None, topic.encode())])
+    asking |= {"valueFormat": "utf8", "deadLetterTopic": dead}
+    assert Batch(asking | {"subscribePattern": f".*{name}"}).values() == [name.encode()]
+    assert Batch(asking | {"subscribe": f"{ledger},{dead}"}).values() == [ledger.encode(), dead.encode()], "who names them reads them"
 
 
 def test_from_offsets_to_offsets(topics: "Topics", asking: dict[str, str]) -> None:
@@ -193,6 +206,21 @@ def test_a_filter_on_time_seeks(topics: "Topics", asking: dict[str, str]) -> Non
     assert Batch(asking | {"subscribe": topic}, filters=(never,)).planned == {}
 
 
+def test_records_of_before_1970_and_of_no_time_are_not_missed_by_a_filter_on_time(topics: "Topics", asking: dict[str, str]) -> None:
+    """Brokers are asked by times after 1970 only: a record of none has -1, which Spark shows as the last moment of 1969."""
+    topic = topics.create()
+    broker = brokers(asking)
+    for value, timestamp_ms in ((b"1965", -157_766_400_000), (b"none", -1), (b"now", NOW_MS)):
+        broker.run(broker.client.produce(topic, 0, encode_batch([Record(None, value, timestamp_ms=timestamp_ms)])))
+    asking |= {"subscribe": topic}
+    since_1960 = GreaterThanOrEqual(("timestamp",), datetime(1960, 1, 1, tzinfo=UTC))
+    assert Batch(asking, filters=(since_1960,)).values() == [b"1965", b"none", b"now"]
+    since_1966 = GreaterThanOrEqual(("timestamp",), datetime(1966, 1, 1, tzinfo=UTC))
+    assert [value for value in Batch(asking, filters=(since_1966,)).values() if value != b"1965"] == [b"none", b"now"]
+    since_1970 = GreaterThanOrEqual(("timestamp",), datetime(1970, 1, 1, tzinfo=UTC))
+    assert Batch(asking, filters=(since_1970,)).values()[-1:] == [b"now"]
+
+
 def test_a_late_record_behind_younger_ones_is_not_missed_by_a_filter_on_time(topics: "Topics", asking: dict[str, str]) -> None:
     """Times in a log go up and down: only where to begin follows from them, never where to end."""
     topic = topics.create()
@@ -200,6 +228,9 @@ def test_a_late_record_behind_younger_ones_is_not_missed_by_a_filter_on_time(top
         topics.write(topic, [(None, b"%d" % number)], timestamp=NOW_MS + number)
     before = LessThan(("timestamp",), datetime.fromtimestamp((NOW_MS + 2) / 1000, UTC))
     assert {b"0", b"1"} <= set(Batch(asking | {"subscribe": topic}, filters=(before,)).values())
+    since = GreaterThanOrEqual(("timestamp",), datetime.fromtimestamp((NOW_MS + 3) / 1000, UTC))
+    both = Batch(asking | {"subscribe": topic}, filters=(since, LessThan(("timestamp",), datetime.fromtimestamp((NOW_MS + 9) / 1000, UTC))))
+    assert both.planned == {0: [(1, 5)]} and {b"3", b"8"} <= set(both.values())
 
 
 def test_ranges_are_cut_as_asked(topics: "Topics", asking: dict[str, str]) -> None:

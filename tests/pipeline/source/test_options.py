@@ -110,6 +110,10 @@ def test_every_other_option_arrives() -> None:
         ({"subscribe": "a", "kafka.interceptor.classes": "x"}, "nothing may change a record"),
         ({"subscribe": "a", "kafka.isolation.level": "serializable"}, "write read_committed or read_uncommitted"),
         ({"subscribe": "a", "kafka.compression.type": "zstd"}, "does not know the setting kafka.compression.type"),
+        ({"subscribe": "a", "startingTimestamp": "9" * 23}, "startingTimestamp is '9{23}'\n.*up to 9223372036854775807"),
+        ({"subscribe": "a", "endingTimestamp": str(1 << 63)}, "endingTimestamp is '9223372036854775808'"),
+        ({"subscribe": "a", "startingOffsetsByTimestamp": '{"a": {"0": 99999999999999999999999}}'}, "has 9{23} for partition '0' of 'a'"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"0": 99999999999999999999999}}'}, "has 9{23} for partition '0' of 'a'"),
         ({}, "set one of subscribe, subscribePattern and assign"),
     ],
 )  # fmt: skip

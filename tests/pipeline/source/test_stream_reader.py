@@ -74,6 +74,33 @@ def test_a_checkpoint_of_sparks_kafka_source_is_read_on_from(topics: "Topics", a
     assert stream.at == {topic: {"0": 5, "1": 5}}, "and its form is kept where that is wanted"
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_place_behind_an_open_transaction_is_kept(topics: "Topics", asking: dict[str, str], fails: str) -> None:
+    """A query that read what was not committed, as Spark's Kafka source does, has come further than one that does not may see."""
+    topic = topics.create()
+    topics.write_values(topic, 10)
+    holding = topics.write_in_transaction(topic, [(None, b"open")] * 5, ends="open")
+    asking |= {"subscribe": topic, "failOnDataLoss": fails}
+    stream = Stream(asking, start={topic: {"0": 15}})
+    assert stream.values() == [] and stream.at == {topic: {"0": 15}}
+    ending = Stream(asking, start={topic: {"0": 15}})
+    ending.reader.prepareForTriggerAvailableNow()
+    assert ending.values() == [] and ending.at == {topic: {"0": 15}}
+    holding.commit_transaction(30)
+    topics.write_values(topic, 2, first=20)
+    assert stream.values() == numbers(20, 22), "no row comes again"
+
+
+def test_records_that_were_cut_off_behind_an_open_transaction_are_told(topics: "Topics", asking: dict[str, str]) -> None:
+    topic = topics.create()
+    topics.write_values(topic, 10)
+    holding = topics.write_in_transaction(topic, [(None, b"open")] * 5, ends="open")
+    asking |= {"subscribe": topic, "fetchOffset.numRetries": "1"}
+    with pytest.raises(DataLost, match=f"{topic}-0: offsets 10 to 19 are gone: the partition ends before them"):
+        Stream(asking, start={topic: {"0": 20}}).next()
+    holding.abort_transaction(30)
+
+
 def test_a_batch_takes_at_most_so_many_offsets_but_all_where_spark_says_so(topics: "Topics", asking: dict[str, str]) -> None:
     topic = topics.create(partitions=2)
     topics.write_values(topic, 90, partition=0)
@@ -199,12 +226,55 @@ def test_a_topic_that_is_deleted_ends_the_stream_or_is_left_out(topics: "Topics"
     topics.delete(topic)
     with pytest.raises(DataLost, match=rf"{topic}-0: what follows offset 3 is gone: the topic or the partition was deleted"):
         strict.next()
+    with pytest.raises(DataLost, match="take it out of the subscription and start the query with a new checkpoint"):
+        Stream(asking | {"subscribe": other}, start=strict.at).next()  # The old checkpoint still knows of it.
     topics.write_values(other, 2, first=13)
     assert lenient.values() == numbers(13, 15)
     assert topic not in lenient.at
     topics.create(topic)
     topics.write_values(topic, 2, first=20)
     assert lenient.values() == numbers(20, 22), "should it come back, it is read from its beginning"
+
+
+def test_a_batch_whose_topic_was_deleted_since_it_was_written_down(
+    topics: "Topics", asking: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restarted query is asked for the ranges of the batch first: the topic may have gone while it was down."""
+    monkeypatch.setattr("penstock.pipeline.source.lookup.GONE_S", 0.2)
+    topic, other, dead = topics.create(), topics.create(), topics.create()
+    topics.write_values(topic, 3)
+    topics.write_values(other, 3, first=10)
+    asking |= {"subscribe": f"{topic},{other}"}
+    planned = Stream(asking)
+    start = planned.at
+    planned.next()
+    topics.delete(topic)
+    lenient = asking | {"failOnDataLoss": "false", "deadLetterTopic": dead}
+    again = Stream(lenient, start=start)
+    assert [row["value"] for row in again.between(start, planned.at)] == numbers(10, 13)
+    (gap,) = topics.read(dead)
+    assert (dict(gap.headers)["penstock.offset"], dict(gap.headers)["penstock.end_offset"]) == (b"0", b"3")
+    came_later = {name: places for name, places in start.items() if name == other}
+    assert [row["value"] for row in Stream(lenient, start=start).between(came_later, planned.at)] == numbers(10, 13)
+    with pytest.raises(DataLost, match=f"{topic}-0: offsets 0 to 2 are gone: the topic or the partition was deleted"):
+        Stream(asking, start=start).between(start, planned.at)
+
+
+def test_a_run_that_ends_goes_on_without_a_topic_that_is_gone(topics: "Topics", asking: dict[str, str]) -> None:
+    topic, other = topics.create(), topics.create()
+    topics.write_values(topic, 3)
+    topics.write_values(other, 3, first=10)
+    asking |= {"subscribe": f"{topic},{other}", "failOnDataLoss": "false"}
+    first = Stream(asking)
+    first.next()
+    topics.write_values(other, 2, first=13)
+    topics.delete(topic)
+    again = Stream(asking, start=first.at)
+    again.reader.prepareForTriggerAvailableNow()
+    assert again.values() == numbers(13, 15) and again.values() == []
+    in_its_first_batch = Stream(asking)  # Spark asks such a one again where it begins.
+    in_its_first_batch.reader.prepareForTriggerAvailableNow()
+    assert in_its_first_batch.values() == numbers(10, 15)
 
 
 def test_a_topic_that_was_made_again_is_told_from_the_old_one(topics: "Topics", asking: dict[str, str]) -> None:

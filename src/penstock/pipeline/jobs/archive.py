@@ -4,7 +4,8 @@
                                                        └ every so often: small files become one
 
 Every column of a record is kept (key, value, partition, offset, timestamp, timestampType, headers), so that `replay` can bring it back.
-The date is that of the record's timestamp in the time zone asked for, UTC by default; it does not depend on where the job runs.
+The date is that of the record's timestamp in the time zone asked for, UTC by default; it does not depend on where the job runs. Timestamps
+before the year 1 and after 9999, which brokers take as well, are kept as they are under the first and the last date that there is.
 A job whose checkpoint was lost goes on after the last offset that the archive holds: no record comes twice, and none is left out.
 Not here: how files come to count once (lake/), and reading them back (jobs/replay.py).
 """
@@ -12,6 +13,7 @@ Not here: how files come to count once (lake/), and reading them back (jobs/repl
 import json
 import os
 from collections.abc import Mapping
+from datetime import date
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,12 +23,13 @@ from penstock.pipeline.pipeline import Job, JobOption, Pipeline
 from penstock.pipeline.stage import Context, FromFrame, Stage, ToFormat
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from penstock.peers.topics import TopicView
 
 STAGE = "files"
 DAY_US = 86_400_000_000
+FIRST_DAY, LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))  # No other date has a text that all readers know.
 MEBIBYTE = 2**20
 STARTS = {"earliest": -2, "latest": -1}  # As the source writes them in offsets by partition.
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic", "date")
@@ -66,7 +69,7 @@ def records(context: Context) -> "DataFrame":
         "maxOffsetsPerTrigger": context.options["rows"],
         "groupId": f"{context.pipeline}.{context.stage}",
     }
-    if not os.path.exists(os.path.join(context.checkpoint, "offsets")):
+    if not has_begun(context.checkpoint):
         told |= _after_what_is_held(context)
     return context.spark.readStream.format("penstock").options(**told).load()
 
@@ -75,8 +78,26 @@ def dated(frame: "DataFrame", context: Context) -> "DataFrame":
     """The records with their date in the wanted zone, reckoned from the timestamp alone: the session's own zone has no say."""
     from pyspark.sql import functions as F
 
-    local_us = F.unix_micros(F.from_utc_timestamp("timestamp", context.options["time-zone"]))
-    return frame.withColumn("date", F.date_from_unix_date(F.floor(local_us / DAY_US).cast("int"))).select(*COLUMNS)
+    # A producer may write any 64 bits as a timestamp. Java cannot shift the extreme ones to a zone, so they are bounded before and after.
+    bounded = F.timestamp_micros(_between(F.unix_micros("timestamp"), FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1))
+    local_us = F.unix_micros(F.from_utc_timestamp(bounded, context.options["time-zone"]))
+    day = F.date_from_unix_date(_between(F.floor(local_us / DAY_US), FIRST_DAY, LAST_DAY).cast("int"))
+    return frame.withColumn("date", F.when(F.col("timestamp").isNotNull(), day)).select(*COLUMNS)
+
+
+def _between(number: "Column", low: int, high: int) -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.greatest(F.lit(low), F.least(F.lit(high), number))
+
+
+def has_begun(checkpoint: str) -> bool:
+    """Whether Spark has noted offsets there and goes by them. It makes the directory first: one that is empty says nothing.
+
+    Of a checkpoint at an address (hdfs://…) nothing is known here; asking the archive is never wrong, since Spark goes by its notes anyway.
+    """
+    directory = os.path.join(checkpoint, "offsets")
+    return os.path.isdir(directory) and any(name.isdigit() for name in os.listdir(directory))
 
 
 def _after_what_is_held(context: Context) -> dict[str, str]:

@@ -26,12 +26,13 @@ from penstock.pipeline.progress import StageProgress
 from penstock.pipeline.stage import Context, FromFrame, Stage, ToFormat
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 STAGE = "rows"
 ARCHIVE = "archive"
 SAY_SECONDS = 2.0
 GRACE_SECONDS = 1.0  # Batches follow each other without a gap, so that a stop finds none; a batch cut short is done again.
+READ_OPTIONS = {"csv": {"header": "true"}}  # Without its first line nobody could name a column.
 LANES = 8  # Of a table, where the topic is not there yet to say how many partitions it has.
 
 
@@ -104,7 +105,7 @@ def _archive_of(context: BatchContext, wish: Wish) -> tuple[str, str, str]:
         return wish.source, form, chosen_topic(wish.topic or None, topics_of(open_table(wish.source, form).snapshot()), wish.source)
     path = os.path.join(context.checkpoint, "spool")
     if not is_spooled(path):
-        frame = as_records(_table(context, wish), key=wish.key or None, value=wish.value or None)
+        frame = as_records(table_rows(context.spark, wish.format, wish.source), key=wish.key or None, value=wish.value or None)
         order = wish.order_by or tuple(name for name in ("partition", "offset") if {"partition", "offset"} <= set(frame.columns))
         if not order:
             context.say("no order-by: rows of one key are written in no particular order")
@@ -113,12 +114,12 @@ def _archive_of(context: BatchContext, wish: Wish) -> tuple[str, str, str]:
     return path, "parquet", wish.to
 
 
-def _table(context: BatchContext, wish: Wish) -> "DataFrame":
+def table_rows(spark: "SparkSession", format: str, path: str) -> "DataFrame":
     from penstock.pipeline.lake.table import frame_of, open_table
 
-    if wish.format == "delta":
-        return frame_of(context.spark, open_table(wish.source, "delta").snapshot())
-    return context.spark.read.format(wish.format).load(wish.source)
+    if format == "delta":
+        return frame_of(spark, open_table(path, "delta").snapshot())
+    return spark.read.format(format).options(**READ_OPTIONS.get(format, {})).load(path)
 
 
 def _shaper(wish: Wish) -> Callable[["DataFrame", Context], "DataFrame"]:
@@ -252,7 +253,7 @@ JOB = Job(
     options=(
         JobOption("from", "the path of the archive or the table"),
         JobOption("to", "the topic; it is made where it is missing"),
-        JobOption("from-format", "archive, or what the table is: parquet, delta, json, csv, orc", ARCHIVE),
+        JobOption("from-format", "archive, or what the table is: parquet, delta, json, csv (with a line of names), orc", ARCHIVE),
         JobOption("topic", "which topic of the archive; the only one where nothing is said", ""),
         JobOption("rate", "the most rows a second; 0 for as fast as it goes", "0"),
         JobOption("rows", "the most rows of one batch", "100000"),

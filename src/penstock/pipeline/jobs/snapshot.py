@@ -115,8 +115,8 @@ def _carry_out(refresh: Refresh, context: BatchContext, table: "Table", marks: M
     from pyspark.sql import functions as F
 
     from penstock.pipeline.lake.sink import arrow_schema
-    from penstock.pipeline.lake.staging import discard
     from penstock.pipeline.lake.staging_frames import stage_frame
+    from penstock.pipeline.lake.table import landed_after_all
     from penstock.pipeline.steps.latest import standing
 
     topic, counted = context.options["topic"], Observation()
@@ -127,8 +127,7 @@ def _carry_out(refresh: Refresh, context: BatchContext, table: "Table", marks: M
     rows = standing(_on_top_of(table, within, records, refresh))
     files = stage_frame(rows, table, within=within)
     schema = arrow_schema(rows.withColumn("topic", F.lit(topic)).schema)
-    if not table.commit(files, schema=schema, marks=marks, replace=within):
-        discard([file.path for file in files], table.directory)
+    if not table.commit(files, schema=schema, marks=marks, replace=within) and not landed_after_all(table, files):
         return False
     context.count("rows", counted.get["rows"])
     context.say(f"{topic}: {counted.get['rows']:,} records read, {sum(file.rows for file in files):,} keys")

@@ -40,7 +40,8 @@ def run(context: BatchContext) -> None:
     file.write_text(page(found))
     for topic in found.topics:
         context.count("rows", topic.record_count)
-        context.say(f"{topic.topic}: {topic.record_count} records, {len(topic.anomalies)} oddities; {topic.skew.advice.text}")
+        strays = f" and {topic.strays} of impossible times" if topic.strays else ""
+        context.say(f"{topic.topic}: {topic.record_count} records{strays}, {len(topic.anomalies)} oddities; {topic.skew.advice.text}")
     context.say(f"the report stands in {file.absolute()}")
 
 
@@ -51,7 +52,8 @@ def findings(context: BatchContext, wanted: "Wishes") -> "Findings":
 
     raw = _since(_read(context, wanted.topics), wanted.last_s)
     records, samples = steps.measured(raw), _samples(context, wanted)
-    window_s = wanted.window_s or _window_that_fits(records)
+    now_s = time.time()
+    window_s = wanted.window_s or _window_that_fits(records, now_s)
     windows: dict[str, list[WindowRow]] = defaultdict(list)
     for row in steps.by_window(records, window_s).collect():
         windows[row.topic].append(WindowRow(row.topic, row.partition, row.start, row.records, row.bytes))
@@ -70,11 +72,11 @@ def findings(context: BatchContext, wanted: "Wishes") -> "Findings":
     told = [
         topic_findings(
             topic, window_s, windows[topic], skew=skews[topic], lags=lags[topic], delays=delays[topic], ages=ages[topic],
-            expected_rate=wanted.expected_rate,
+            expected_rate=wanted.expected_rate, now_s=now_s,
         )
         for topic in wanted.topics
     ]  # fmt: skip
-    return Findings(context.bootstrap, time.time(), told)
+    return Findings(context.bootstrap, now_s, told)
 
 
 def _watch(context: BatchContext, wanted: "Wishes") -> None:
@@ -111,10 +113,14 @@ def _samples(context: BatchContext, wanted: "Wishes") -> "DataFrame":
     return of_topics.where(F.col("group").isin(wanted.groups)) if wanted.groups else of_topics
 
 
-def _window_that_fits(records: "DataFrame") -> int:
+def _window_that_fits(records: "DataFrame", now_s: float) -> int:
     from pyspark.sql import functions as F
 
-    first, last = records.agg(F.min(F.unix_seconds("timestamp")), F.max(F.unix_seconds("timestamp"))).collect()[0]
+    from penstock.pipeline.traffic.findings import AHEAD_SECONDS_MAX
+
+    second = F.unix_seconds("timestamp")
+    plausible = records.where(second.between(0, int(now_s) + AHEAD_SECONDS_MAX))
+    first, last = plausible.agg(F.min(second), F.max(second)).collect()[0]
     return window_that_fits((last - first) if first is not None else 0)
 
 

@@ -22,7 +22,7 @@ from penstock.pipeline.lake.compaction import groups_to_join, rows_of
 from penstock.pipeline.lake.layout import SUFFIX, FileNames, Partition, StagedFile
 from penstock.pipeline.lake.log import CHECKPOINT_EVERY, Change, Log, NumberTaken, State
 from penstock.pipeline.lake.staging import FILE_BYTES, discard, stage
-from penstock.pipeline.lake.table import RETAIN_S, Joined, Snapshot, check_same_schema, describe
+from penstock.pipeline.lake.table import RETAIN_S, Joined, Snapshot, check_same_schema, describe, landed_after_all
 from penstock.pipeline.lake.view import View
 
 INNER = "_penstock"
@@ -125,10 +125,7 @@ class ParquetTable:
         def decide(state: State) -> Change | None:
             return Change(added=tuple(made), removed=tuple(paths)) if all(path in state.files for path in paths) else None
 
-        if self.change(decide):
-            return made
-        discard([file.path for file in made], self._files)
-        return []
+        return made if self.change(decide) or landed_after_all(self, made) else []
 
     def _old_files(self, before_ms: int) -> Iterable[str]:
         for path, _, names in os.walk(self._files):

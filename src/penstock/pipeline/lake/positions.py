@@ -67,14 +67,25 @@ class Times:
         return functools.reduce(operator.and_, bounds) if bounds else None
 
     def may_hold(self, file: StagedFile) -> bool:
-        """By the file's date, which may be of any time zone and so a day off; files without a date may hold everything."""
-        found = dict(file.partition).get(DATE)
-        if found is None:
+        """By the file's date, which may be of any time zone and so a day off; files without a date may hold everything.
+
+        The first date that there is holds all that is older, and the last one all that is younger.
+        """
+        day = _day_of(file)
+        if day is None:
             return True
-        starts_ms = (date.fromisoformat(found) - EPOCH).days * DAY_MS
-        is_too_old = self.from_ms is not None and starts_ms + 2 * DAY_MS <= self.from_ms
-        is_too_young = self.until_ms is not None and starts_ms - DAY_MS >= self.until_ms
+        starts_ms = (day - EPOCH).days * DAY_MS
+        is_too_old = self.from_ms is not None and starts_ms + 2 * DAY_MS <= self.from_ms and day != date.max
+        is_too_young = self.until_ms is not None and starts_ms - DAY_MS >= self.until_ms and day != date.min
         return not is_too_old and not is_too_young
+
+
+def _day_of(file: StagedFile) -> date | None:
+    found = dict(file.partition).get(DATE)
+    try:
+        return None if found is None else date.fromisoformat(found)
+    except ValueError:
+        return None  # Somebody else's directory, or one from before dates were kept in bounds.
 
 
 ALWAYS = Times()

@@ -8,11 +8,12 @@
 | `tableFormat` | parquet or delta | parquet |
 | `topic` | which of the archived topics | the only one |
 | `rowsPerSecond` | the most rows a second | no bound |
-| `rowsPerBatch` | the most rows of a batch, which a task holds in memory | 100000 |
+| `rowsPerBatch` | the most rows of a batch | 100000 |
 | `startingTimestamp`, `endingTimestamp` | only records from this moment on, and before that one, in milliseconds since 1970 | all |
 
 Offsets are those that the records had in the topic, so that a checkpoint says how far it came in the topic's own terms. One task reads one
-partition of a batch and gives its rows in order, whatever the order of files and of rows in them. What is archived while it runs is not
+partition of a batch and gives its rows in order, whatever the order of files and of rows in them; it holds some `HELD_BYTES` of them in
+memory, and no fewer than one row group of a file. What is archived while it runs is not
 read; the next run with the same checkpoint goes on with it.
 Not here: which files hold which offsets (positions.py) and the rate (pacing.py).
 """
@@ -37,8 +38,10 @@ from penstock.pipeline.lake.staging import open_directory
 from penstock.pipeline.lake.table import FORMATS, open_table
 from penstock.pipeline.options import Options, WrongOption
 
+OPTIONS = ("path", "tableFormat", "topic", "rowsPerSecond", "rowsPerBatch", "startingTimestamp", "endingTimestamp")
 ROWS_PER_BATCH = 100_000
 ROWS_PER_ARROW_BATCH = 10_000  # More at a time were measured to gain nothing.
+HELD_BYTES = 64 * 2**20  # Of rows as a task brings them into order. As much again is on its way to Spark.
 LOOK_SECONDS = 1.0  # Between two looks at whether more was archived.
 WAIT_SECONDS_MAX = 1.0  # A query that is asked to stop waits so long at most.
 
@@ -68,6 +71,7 @@ class Part(InputPartition):
 
 def read_wish(given: Mapping[str, str]) -> Wish:
     options = Options(given)
+    options.refuse_misspelled(OPTIONS, of_whom="the lake")
     path = options.text("path", None)
     if not path:
         raise WrongOption("the option path is missing", "say where the archive is: .option('path', '/data/archive')")
@@ -142,10 +146,9 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part), "planned by partitions()"
-        rows = read_rows(partition, self._wish)
-        rows = rows.append_column("topic", pa.repeat(self._wish.topic, rows.num_rows))
-        shaped = rows.select(self._schema.names).cast(self._schema)
-        yield from shaped.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+        for rows in read_rows(partition, self._wish):
+            named = rows.append_column("topic", pa.repeat(self._wish.topic, rows.num_rows))
+            yield from named.select(self._schema.names).cast(self._schema).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
     def commit(self, end: Offsets) -> None:
         return
@@ -227,14 +230,34 @@ def _end_of(spans: Sequence[Span]) -> int:
     return max((span.end for span in spans), default=0)
 
 
-def read_rows(part: Part, wish: Wish) -> pa.Table:
-    """The rows of one part, in the order of their offsets."""
+def read_rows(part: Part, wish: Wish, *, held_bytes: int = HELD_BYTES) -> Iterator[pa.Table]:
+    """The rows of one part, in the order of their offsets, no more than so many bytes at a time, but at least a row."""
     filesystem, root = open_directory(wish.directory)
     wanted = (pc.field("partition") == part.partition) & (pc.field("offset") >= part.first) & (pc.field("offset") < part.end)
     in_time = wish.times.expression()
     wanted = wanted if in_time is None else wanted & in_time
     files = ds.dataset([f"{root}/{path}" for path in part.paths], format="parquet", filesystem=filesystem)
-    return files.to_table(filter=wanted, use_threads=False).sort_by("offset")
+    rows_held = max(1, held_bytes // _row_bytes(files, part))
+    if rows_held >= part.end - part.first:
+        yield files.to_table(filter=wanted, use_threads=False).sort_by("offset")
+        return
+    offsets = sorted(files.to_table(["offset"], filter=wanted, use_threads=False)["offset"].to_pylist())
+    for at in range(0, len(offsets), rows_held):
+        first, last = offsets[at], offsets[min(at + rows_held, len(offsets)) - 1]
+        near = wanted & (pc.field("offset") >= first) & (pc.field("offset") <= last)
+        ahead = {"batch_size": rows_held, "batch_readahead": 0, "fragment_readahead": 1, "use_threads": False}
+        yield files.to_table(filter=near, **ahead).sort_by("offset")
+
+
+def _row_bytes(files: ds.Dataset, part: Part) -> int:
+    """Of the row group with the largest rows, as the files' footers have it; groups of other offsets are left out where that is known."""
+    largest = 1
+    for fragment in files.get_fragments():
+        for group in fragment.row_groups:
+            span = group.statistics.get("offset", {"min": part.first, "max": part.first})
+            if group.num_rows and span["min"] < part.end and span["max"] >= part.first:
+                largest = max(largest, group.total_byte_size // group.num_rows)
+    return largest
 
 
 settle_in_worker()

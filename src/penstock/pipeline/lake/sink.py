@@ -37,10 +37,11 @@ from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.lake.layout import FileNames, StagedFile, check_partition_columns
 from penstock.pipeline.lake.staging import FILE_BYTES, discard, stage
-from penstock.pipeline.lake.table import FORMATS, Table, open_table, retain_of
+from penstock.pipeline.lake.table import FORMATS, Table, landed_after_all, open_table, retain_of
 from penstock.pipeline.options import Options, WrongOption
 
 FILE_BYTES_MIN = 64 * 1024
+OPTIONS = ("path", "tableFormat", "partitionBy", "fileBytes", "compactEvery", "retain", "writeId")
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Staged(WriterCommitMessage):
 
 def read_plan(given: Mapping[str, str]) -> Plan:
     options = Options(given)
+    options.refuse_misspelled(OPTIONS, of_whom="the lake")
     path = options.text("path", None)
     if not path:
         raise WrongOption("the option path is missing", "say where the table is: .option('path', '/data/orders')")
@@ -116,7 +118,7 @@ class _TwoPhases:
         files = [file for message in messages if isinstance(message, Staged) for file in message.files]
         table = self.plan.table()
         if not table.commit(files, schema=self.schema, marks={query: batch}):
-            discard([file.path for file in files], table.directory)  # The batch counted before; these are its rows once more.
+            landed_after_all(table, files)
         if self.plan.compact_every and batch % self.plan.compact_every == self.plan.compact_every - 1:
             self._tidy(table)
 

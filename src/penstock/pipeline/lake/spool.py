@@ -44,14 +44,16 @@ def spool(frame: "DataFrame", path: str, *, topic: str, lanes: int, order_by: Se
 def as_records(frame: "DataFrame", *, key: str | None, value: str | None) -> "DataFrame":
     """Key, value, headers and timestamp of each row, beside its own columns.
 
-    Key and value are expressions of SQL; without them the columns of that name, else no key and the whole row as JSON.
+    Key and value are expressions of SQL, bytes as they are and all else as its text; without them the columns of that name, else no key and
+    the whole row as JSON.
     """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
+    from pyspark.sql.types import BinaryType, TimestampType
 
     def column(expression: str | None, name: str, otherwise: "Column") -> "Column":
         chosen = F.expr(expression) if expression else F.col(name) if name in frame.columns else otherwise
-        return chosen.cast("binary")
+        is_binary = isinstance(frame.select(chosen).schema[0].dataType, BinaryType)
+        return chosen if is_binary else chosen.cast("string").cast("binary")  # Numbers and times have no other bytes; ANSI refuses them.
 
     whole = F.to_json(F.struct(*(F.col(f"`{name}`") for name in frame.columns)), {"ignoreNullFields": "false"})
     headers = F.col("headers") if "headers" in frame.columns else F.lit(None)

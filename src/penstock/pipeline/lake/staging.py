@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import FileNames, Partition, StagedFile
 
 OPEN_FILES_MAX = 32  # Beyond it the file that was written to longest ago is finished; its partition gets another when it comes again.
@@ -80,6 +82,9 @@ def split(batch: pa.RecordBatch, partition_by: Sequence[str]) -> Iterator[tuple[
         yield (), batch
         return
     texts = {column: pc.cast(batch.column(column), pa.string()) for column in partition_by}
+    for column in partition_by:
+        if pa.types.is_date(batch.column(column).type):
+            _check_dates(column, texts[column])
     found = pa.table(texts).group_by(list(partition_by), use_threads=False).aggregate([]).to_pylist()
     columns = batch.select(kept)
     for values in found:
@@ -88,6 +93,18 @@ def split(batch: pa.RecordBatch, partition_by: Sequence[str]) -> Iterator[tuple[
             yield partition, columns
         else:
             yield partition, columns.filter(_belongs(texts, partition))
+
+
+def _check_dates(column: str, texts: pa.Array) -> None:
+    """Refuses dates whose text is none: one in the log of a table, and nobody can open it again. Other types have no such values."""
+    for text in pc.unique(texts).to_pylist():
+        try:
+            if text is not None:
+                date.fromisoformat(text)
+        except ValueError:
+            raise PipelineComplaint(
+                f"the rows have a date in {column!r} that no directory can be named after: {text}", "write dates of the years 1 to 9999"
+            ) from None
 
 
 def _belongs(texts: dict[str, pa.Array], partition: Partition) -> pa.Array:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import Partition, StagedFile
+from penstock.pipeline.lake.staging import discard
 from penstock.pipeline.options import Options, WrongOption
 
 if TYPE_CHECKING:
@@ -121,6 +122,16 @@ def frame_of(spark: "SparkSession", snapshot: Snapshot) -> "DataFrame":
     if not snapshot.files:
         raise PipelineComplaint(f"the table at {snapshot.directory} is empty", "write to it first")
     return spark.read.option("basePath", snapshot.directory).parquet(*snapshot.locations())
+
+
+def landed_after_all(table: Table, files: Sequence[StagedFile]) -> bool:
+    """Whether a commit that was refused is the very one that was made: an answer can be lost after the step was taken.
+
+    Of the files only those that do not count are deleted. They are a batch's rows once more, or those of whoever came too late.
+    """
+    counting = {file.path for file in table.snapshot().files}
+    discard([file.path for file in files if file.path not in counting], table.directory)
+    return any(file.path in counting for file in files)
 
 
 def describe(schema: pa.Schema) -> str:

@@ -82,7 +82,10 @@ def short(value: float) -> str:
 
 
 def clock(second: float, pattern: str = "%H:%M:%S") -> str:
-    return datetime.fromtimestamp(second, UTC).strftime(pattern)
+    try:
+        return datetime.fromtimestamp(second, UTC).strftime(pattern)
+    except (ValueError, OverflowError, OSError):
+        return f"{second:.0f} s"  # Since 1970; of a year that no calendar here has.
 
 
 @dataclass(frozen=True, slots=True)

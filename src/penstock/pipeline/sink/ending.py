@@ -57,9 +57,11 @@ def check_open(winners: Iterable[Winner], seen: Described, wall_ms: int) -> None
         if found.started_ms is not None and found.started_ms + found.timeout_ms - wall_ms < _margin_ms(found.timeout_ms):
             raise SinkFailure(
                 f"the transaction {winner.transactional_id} has been open for {wall_ms - found.started_ms} ms of the {found.timeout_ms} ms "
-                "that it may: to commit now would risk that it is aborted half-way",
+                "that it may, from its start by a broker's clock until now by this machine's: to commit now would risk that it is aborted "
+                "half-way",
                 "nothing of this batch was committed; raise transactionTimeoutMs (up to the brokers' transaction.max.timeout.ms), or make "
-                "batches smaller, and start the query again",
+                "batches smaller, and start the query again. If batches do not take that long, the clocks of the driver and the brokers "
+                "are apart: set them right",
             )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.pipeline.brokers import CONTACT_SETTINGS, REFUSED_SETTINGS, contact
+from penstock.pipeline.brokers import BOOTSTRAP, CONTACT_SETTINGS, REFUSED_SETTINGS, contact
 from penstock.pipeline.options import KAFKA, Options, WrongOption
 from penstock.pipeline.sink.names import SINK_ID
 from penstock.wire.compression import Codec
@@ -29,6 +29,10 @@ BATCH_BYTES = 256 << 10  # Large enough that a header of 61 bytes and a flush ar
 TRANSACTION_TIMEOUT_MS = 600_000  # Kafka's brokers allow 15 minutes unless told otherwise.
 LINGER_IGNORED = "linger.ms"  # Batches are cut from rows that are there: nothing waits for company.
 
+OPTIONS = (
+    "topic", "deliver", "sinkId", "batchId", "transactionTimeoutMs", "onNewCheckpoint", "lostBatch", "ledgerTopic", "includeTimestamp",
+    BOOTSTRAP,
+)  # fmt: skip
 PRODUCER_SETTINGS = ("compression.type", "batch.size", "delivery.timeout.ms", "max.block.ms", "acks", "enable.idempotence", LINGER_IGNORED)
 _ELSEWHERE = {
     "transactional.id": "leave it out: the sink names its transactions itself; sinkId pins the name",
@@ -76,6 +80,7 @@ def sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
     given = Options(options)
     contact(options)  # Refuses what is wrong about it before any task starts.
     given.refuse_strangers({*CONTACT_SETTINGS, *PRODUCER_SETTINGS}, of_whom="the sink", elsewhere=REFUSED_SETTINGS | _ELSEWHERE)
+    given.refuse_misspelled(OPTIONS, of_whom="the sink")
     if given.choice(KAFKA + "acks", "all", ("all", "-1", "1", "0")) not in ("all", "-1"):
         raise WrongOption("kafka.acks is not all", "leave it out: what is not acknowledged by all replicas cannot count exactly once")
     if not given.flag(KAFKA + "enable.idempotence", True):

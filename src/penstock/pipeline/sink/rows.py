@@ -55,10 +55,10 @@ def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting.append(batch)
         size, rows = size + batch.nbytes, rows + batch.num_rows
         if size >= GATHER_BYTES or rows >= GATHER_ROWS:
-            yield _joined(waiting)
+            yield from _joined(waiting)
             waiting, size, rows = [], 0, 0
     if waiting:
-        yield _joined(waiting)
+        yield from _joined(waiting)
 
 
 class Cutter:
@@ -133,8 +133,9 @@ def _check_wishes(wishes: Any, topic: str, count: int) -> None:
             )
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch, or more where Arrow cannot have so many bytes in one column."""
+    return batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Any:
@@ -154,15 +155,20 @@ def _binary(array: Any) -> BinaryColumn:
 def _headers(array: Any) -> HeadersColumn:
     if not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
-    structs = array.values
-    names, contents = (_shifted(_binary(structs.field(name)), structs.offset) for name in ("key", "value"))
+    structs = array.values  # Its fields are sliced as it is.
+    _check_names(array, structs)
+    names, contents = (_binary(structs.field(name)) for name in ("key", "value"))
     validity, offsets = array.buffers()[:2]
     return HeadersColumn(_view(validity), memoryview(offsets), names, contents, first=array.offset)
 
 
-def _shifted(column: BinaryColumn, first: int) -> BinaryColumn:
-    """A struct's slice does not slice its fields."""
-    return BinaryColumn(column.validity, column.offsets, column.data, first=column.first + first)
+def _check_names(array: Any, structs: Any) -> None:
+    """Kafka has no header without a name. What stands behind a list that is null, or outside of a slice, does not count."""
+    if (structs.null_count or structs.field("key").null_count) and pc.struct_field(array.flatten(), "key").null_count:
+        raise SinkFailure(
+            "a row has a header without a name: its column headers holds a null, or a struct whose key is null",
+            "leave such headers out, for example with filter(headers, h -> h.key is not null)",
+        )
 
 
 def _timestamps(array: Any) -> TimestampColumn:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.options import WrongOption
 from penstock.pipeline.source.dead_letters import of_gap, write
-from penstock.pipeline.source.filters import LOWEST, Narrowing, narrow
+from penstock.pipeline.source.filters import Narrowing, narrow
 from penstock.pipeline.source.lookup import Lookup
 from penstock.pipeline.source.loss import AGED_OUT, CUT_OFF, Gap, Losses
 from penstock.pipeline.source.options import SourceOptions, read_options
@@ -98,8 +98,11 @@ def _kept(asked: Range, losses: Losses, *, first: int, last: int) -> Range:
 
 
 def _not_older(ranges: list[Range], lookup: Lookup, timestamp_ms: int) -> list[Range]:
-    """Ranges without what stands before the first record of that time: everything there is older."""
-    if timestamp_ms == LOWEST:
+    """Ranges without what stands before the first record of that time: everything there is older.
+
+    Brokers can be asked for times after 1970 only. Records of older times, and those of none, which count as a moment before it, are read.
+    """
+    if timestamp_ms <= 0:
         return ranges
     found = lookup.not_older([each.where for each in ranges], timestamp_ms)
     begins = [each.end if (offset := found[each.where]) is None else min(offset, each.end) for each in ranges]

@@ -17,6 +17,7 @@ from penstock.vocabulary import TopicPartition
 
 _OFFSETS_LIKE = '{"orders": {"0": 23, "1": -1}}, where -1 is the latest and -2 the earliest'
 _TIMESTAMPS_LIKE = '{"orders": {"0": 1767225600000, "1": 1767225600000}}, in milliseconds since 1970'
+_NUMBER_MAX = (1 << 63) - 1  # Offsets and timestamps alike.
 _PARTITIONS_LIKE = '{"orders": [0, 1], "returns": [0]}'
 
 
@@ -142,7 +143,7 @@ def _by_partition(name: str, text: str, example: str, *, lowest: int) -> dict[To
         if not isinstance(by_partition, dict):
             raise WrongOption(f"{name} is {text!r}", f"write it like {example}")
         for partition, number in by_partition.items():
-            if not partition.isdecimal() or not _is_whole(number) or number < lowest:
+            if not partition.isdecimal() or not _is_whole(number) or not lowest <= number <= _NUMBER_MAX:
                 raise WrongOption(f"{name} has {number!r} for partition {partition!r} of {topic!r}", f"write it like {example}")
             found[TopicPartition(topic, int(partition))] = number
     return dict(sorted(found.items()))
@@ -159,8 +160,8 @@ def _json(name: str, text: str, example: str) -> dict[str, Any]:
 
 
 def _whole_text(name: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise WrongOption(f"{name} is {text!r}", "write milliseconds since 1970, for example 1767225600000")
+    if not text.strip().isdecimal() or int(text) > _NUMBER_MAX:
+        raise WrongOption(f"{name} is {text!r}", f"write milliseconds since 1970, up to {_NUMBER_MAX}, for example 1767225600000")
     return int(text)
 
 

@@ -11,7 +11,7 @@ from penstock.pipeline.source.loss import AGED_OUT, CUT_OFF, DELETED, REPLACED, 
 from penstock.pipeline.source.offsets import Offsets
 from penstock.pipeline.source.options import SourceOptions
 from penstock.pipeline.source.ranges import Range
-from penstock.pipeline.source.subscription import Subscribed
+from penstock.pipeline.source.subscription import Assigned, Named, Pattern, Subscribed, Subscription
 from penstock.vocabulary import NO_TOPIC_ID, TopicPartition
 
 
@@ -23,11 +23,19 @@ class Following:
         self._beginnings: dict[tuple[TopicPartition, bytes], int] = {}  # Of partitions that came later; asked for once.
 
     def start(self) -> Offsets:
-        subscribed = self.lookup.subscribed()
+        """Where a new query begins, and one that was stopped in its first batch. Raises `UnknownTopic` where no topic is there."""
+        subscribed = self.lookup.subscribed(leaves_out_missing=self._goes_on)
+        missing = _missing(self._options.subscription, subscribed)
+        if missing and not subscribed.partitions:
+            raise UnknownTopic(missing[0].topic)
+        for where in missing:
+            self._losses.report(Gap(where, 0, 0, DELETED))
+        self._record_losses()
         return Offsets(self.lookup.start(subscribed), subscribed.topic_ids)
 
     def latest_of_all(self) -> Offsets:
-        subscribed = self.lookup.subscribed()
+        """Where everything ends now; what is gone is told of when the next batch is made."""
+        subscribed = self.lookup.subscribed(leaves_out_missing=self._goes_on)
         return Offsets(self.lookup.latest(subscribed.partitions), subscribed.topic_ids)
 
     def latest(self, begun: Offsets) -> Offsets:
@@ -43,25 +51,31 @@ class Following:
         return Offsets(ends, subscribed.topic_ids)
 
     def starts(self, begun: Offsets, ended: Offsets) -> Positions:
-        """Where each partition of a batch begins: where the last one ended, or at the earliest offset of a partition that is new."""
+        """Where each partition of a batch begins: where the last one ended, or at the earliest offset of a partition that is new.
+
+        One that is new and already gone has no beginning.
+        """
         known = {where: offset for where, offset in begun.next.items() if where in ended.next and begun.is_same_topic(ended, where.topic)}
         new = [where for where in ended.next if where not in known]
         unasked = [where for where in new if self._place(where, ended) not in self._beginnings]
-        for where, offset in self.lookup.earliest(unasked).items():
+        for where, offset in self.lookup.earliest_left(unasked).items():
             self._beginnings[self._place(where, ended)] = offset
-        return known | {where: self._beginnings[self._place(where, ended)] for where in new}
+        return known | {where: self._beginnings[place] for where in new if (place := self._place(where, ended)) in self._beginnings}
 
     def ranges(self, begun: Offsets, ended: Offsets) -> list[Range]:
-        """What a batch reads of each partition. Depends on nothing but the offsets, and on what retention has left of them."""
+        """What a batch reads of each partition. Depends on nothing but the offsets, and on what is left of them by now."""
         starts = self.starts(begun, ended)
         ranges = [
-            Range(where, ended.topic_ids.get(where.topic, NO_TOPIC_ID), starts[where], end)
+            Range(where, ended.topic_ids.get(where.topic, NO_TOPIC_ID), start, end)
             for where, end in ended.next.items()
-            if end > starts[where]
+            if end > (start := starts.get(where, 0))
         ]
-        firsts = self.lookup.earliest([each.where for each in ranges])
+        firsts = self.lookup.earliest_left([each.where for each in ranges if each.where in starts])
         kept = []
         for each in ranges:
+            if each.where not in firsts:
+                self._losses.report(Gap(each.where, each.start, each.end, DELETED))
+                continue
             start = min(max(each.start, firsts[each.where]), each.end)
             is_new = each.where not in begun.next
             if start > (0 if is_new else each.start):
@@ -73,7 +87,7 @@ class Following:
     def _subscribed(self, begun: Offsets) -> Subscribed:
         """The partitions of today, and word of those that are gone."""
         try:
-            subscribed = self.lookup.subscribed(leaves_out_missing=not self._options.fails_on_data_loss)
+            subscribed = self.lookup.subscribed(leaves_out_missing=self._goes_on)
         except UnknownTopic as unknown:
             for where, offset in begun.next.items():
                 if where.topic == unknown.topic:
@@ -87,6 +101,11 @@ class Following:
                 self._losses.report(Gap(where, offset, offset, REPLACED))
         return subscribed
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the query goes on without what is gone."""
+        return not self._options.fails_on_data_loss
+
     def _record_losses(self) -> None:
         gaps, topic = self._losses.take(), self._options.dead_letter_topic
         if gaps and topic is not None:
@@ -94,6 +113,17 @@ class Following:
 
     def _place(self, where: TopicPartition, ended: Offsets) -> tuple[TopicPartition, bytes]:
         return where, ended.topic_ids.get(where.topic, NO_TOPIC_ID)
+
+
+def _missing(subscription: Subscription, found: Subscribed) -> list[TopicPartition]:
+    """What was named and is not there; of a topic that is not there, its first partition."""
+    match subscription:
+        case Named(topics):
+            return [TopicPartition(topic, 0) for topic in topics if topic not in found.topic_ids]
+        case Pattern():
+            return []
+        case Assigned(partitions):
+            return [where for where in partitions if where not in found.partitions]
 
 
 def up_to(target: Offsets, latest: Offsets, begun: Offsets) -> Offsets:

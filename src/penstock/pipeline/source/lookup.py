@@ -7,7 +7,7 @@ A topic that seems to be missing, and an end that seems to have gone back, are a
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from penstock.peers.failures import UnknownTopic
+from penstock.peers.failures import PeerFailure, UnknownTopic
 from penstock.peers.offsets import EARLIEST, LATEST
 from penstock.pipeline.brokers import Broker, brokers
 from penstock.pipeline.options import WrongOption
@@ -17,6 +17,8 @@ from penstock.pipeline.source.subscription import Assigned, Subscribed, resolve
 from penstock.vocabulary import TopicPartition
 
 Positions = dict[TopicPartition, int]
+
+GONE_S = 5.0  # How long a topic may seem to be missing before it is looked for.
 
 
 class Lookup:
@@ -37,14 +39,35 @@ class Lookup:
     def earliest(self, partitions: Sequence[TopicPartition]) -> Positions:
         return self._list({where: EARLIEST for where in partitions})
 
+    def earliest_left(self, partitions: Sequence[TopicPartition]) -> Positions:
+        """As `earliest`, without those partitions that are not there any more."""
+        wishes = {where: EARLIEST for where in partitions}
+        try:
+            return self._list(wishes, deadline_s=GONE_S)
+        except PeerFailure:  # Deleted, or away for a moment: that is waited for.
+            left = self._left(partitions)
+        return self._list({where: EARLIEST for where in left})
+
     def latest(self, partitions: Sequence[TopicPartition], *, known: Mapping[TopicPartition, int] | None = None) -> Positions:
         """Where the partitions end for a reader. Asked again while one ends before an offset that is known to have been there."""
         for tries_left in reversed(range(self._options.lookup_tries)):
             found = self._list({where: LATEST for where in partitions})
-            if tries_left == 0 or all(end >= (known or {}).get(where, 0) for where, end in found.items()):
+            short = {where: known[where] for where, end in found.items() if end < known.get(where, 0)} if known else {}
+            found |= self._held_back(short)
+            if tries_left == 0 or all(found[where] >= offset for where, offset in short.items()):
                 break
             time.sleep(self._options.lookup_pause_s)
         return found
+
+    def _held_back(self, known: Mapping[TopicPartition, int]) -> Positions:
+        """Those of the offsets that are there, but behind a transaction that is open: whoever came to them saw what is not committed.
+
+        A query that read uncommitted records until now has come so far, and so has one of Spark's Kafka source: nothing was lost.
+        """
+        if not known or not self._options.fetching.is_committed_only:
+            return {}
+        ends = self._list({where: LATEST for where in known}, is_committed_only=False)
+        return {where: offset for where, offset in known.items() if offset <= ends[where]}
 
     def start(self, subscribed: Subscribed) -> Positions:
         """Where reading begins, as the options say."""
@@ -54,9 +77,18 @@ class Lookup:
         return self._bound(self._options.end, subscribed, "ending")
 
     def not_older(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """The first record not older than this; None where there is none."""
-        found = self._list({where: max(0, timestamp_ms) for where in partitions})
+        """The first record not older than this, a time after 1970; None where there is none. Other numbers are words to brokers."""
+        found = self._list({where: timestamp_ms for where in partitions})
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
+
+    def _left(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Those that are there. Asked again while one seems to be missing."""
+        for tries_left in reversed(range(self._options.lookup_tries)):
+            left = self.broker.run(resolve(self.broker.client, Assigned(partitions), leaves_out_missing=True)).partitions
+            if tries_left == 0 or len(left) == len(partitions):
+                break
+            time.sleep(self._options.lookup_pause_s)
+        return left
 
     def _bound(self, bound: Bound, subscribed: Subscribed, side: str) -> Positions:
         partitions = subscribed.partitions
@@ -89,11 +121,14 @@ class Lookup:
         known = {where: committed[where].offset for where in partitions if where in committed}
         return known | self.earliest([where for where in partitions if where not in known])
 
-    def _list(self, wishes: Mapping[TopicPartition, int]) -> Positions:
+    def _list(
+        self, wishes: Mapping[TopicPartition, int], *, is_committed_only: bool | None = None, deadline_s: float | None = None
+    ) -> Positions:
+        """With the isolation that the options ask for, unless another is named."""
         if not wishes:
             return {}
-        is_committed_only = self._options.fetching.is_committed_only
-        found = self.broker.run(self.broker.client.list_offsets(wishes, is_committed_only=is_committed_only))
+        is_stable = self._options.fetching.is_committed_only if is_committed_only is None else is_committed_only
+        found = self.broker.run(self.broker.client.list_offsets(wishes, is_committed_only=is_stable, deadline_s=deadline_s))
         return {where: each.offset for where, each in found.items()}
 
     def _resolve(self, leaves_out_missing: bool) -> Subscribed:

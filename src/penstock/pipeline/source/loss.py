@@ -21,7 +21,8 @@ _ADVICE = {
     AGED_OUT: "give the topic a longer retention.ms or read it more often; to go on without them, set failOnDataLoss to false",
     CUT_OFF: "look what happened to the topic; to go on without them, set failOnDataLoss to false",
     REPLACED: "start the query with a new checkpoint; or set failOnDataLoss to false to read the new topic from its beginning",
-    DELETED: "create the topic again or take it out of the subscription; to go on without it, set failOnDataLoss to false",
+    DELETED: "set failOnDataLoss to false to go on without it (should it come back, it is read from its beginning); or take it out of the "
+    "subscription and start the query with a new checkpoint",
 }
 
 

@@ -8,7 +8,6 @@ An option that is no option, but nearly one, is refused too: Spark would ignore 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 
 from penstock.pipeline.brokers import CONTACT_SETTINGS, REFUSED_SETTINGS, Contact, contact
@@ -103,7 +102,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """Raises `WrongOption` for the first that is wrong."""
     options = Options(given)
     options.refuse_strangers((*CONTACT_SETTINGS, *READ_SETTINGS, *IDLE_SETTINGS), of_whom="the source", elsewhere=_INSTEAD)
-    _refuse_misspelled(options)
+    options.refuse_misspelled(OPTIONS, of_whom="the source")
     group = _group(options)
     start = read_start(options, group=group, is_stream=is_stream)
     end = TO_LATEST if is_stream else read_end(options)
@@ -129,16 +128,6 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         metadata_age_s=max(0, options.whole("partition.metadata.cache.ttl.ms", -1, low=-1)) / 1_000,
         has_topic_ids=options.flag("offsetsWithTopicIds", True),
     )
-
-
-def _refuse_misspelled(options: Options) -> None:
-    known = {name.lower(): name for name in OPTIONS}
-    for name in options.names():
-        if name.startswith(KAFKA) or name in known:
-            continue
-        near = get_close_matches(name, known, n=1, cutoff=0.85)
-        if near:
-            raise WrongOption(f"the source has no option {name!r}", f"did you mean {known[near[0]]}?")
 
 
 def _refuse_ends(options: Options) -> None:
@@ -181,7 +170,8 @@ def _subscription(options: Options) -> Subscription:
                 raise WrongOption(f"subscribePattern is {text!r}: {wrong}", "write a regular expression") from None
             if not text.strip():
                 raise WrongOption("subscribePattern is empty", "write a regular expression, for example orders-.*")
-            return Pattern(text.strip())
+            dead_letters = options.text("deadLetterTopic", None)
+            return Pattern(text.strip(), frozenset() if dead_letters is None else frozenset({dead_letters}))
         case _:
             return Assigned(tuple(read_partitions("assign", text)))
 

@@ -1,6 +1,8 @@
 """Which partitions are read: those of named topics, of topics whose names match a pattern, or just these.
 
-A named topic must be there. Internal topics match no pattern, as at Spark's Kafka source; who names one reads it.
+A named topic must be there. Some match no pattern, and who names one of them reads it: internal topics, as at Spark's Kafka source; those
+whose names begin with `__`, as the sink's ledger, and those to which the query itself sets rows aside. A query that reads what it writes
+never comes to an end.
 """
 
 import re
@@ -13,6 +15,8 @@ from penstock.peers.failures import UnknownTopic, check_code
 from penstock.peers.topics import TopicView
 from penstock.vocabulary import TopicId, TopicPartition
 
+HIDDEN = "__"  # How names of topics begin that are kept for somebody's books.
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -22,6 +26,11 @@ class Named:
 @dataclass(frozen=True, slots=True)
 class Pattern:
     regex: str
+    but: frozenset[str] = frozenset()  # Topics that do not match, whatever they are called.
+
+    def matches(self, view: TopicView) -> bool:
+        is_set_aside = view.is_internal or view.name.startswith(HIDDEN) or view.name in self.but
+        return not is_set_aside and re.search(self.regex, view.name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +54,9 @@ async def resolve(client: Client, subscription: Subscription, *, leaves_out_miss
     match subscription:
         case Named(topics):
             return _all_of(await _describe(client, topics, leaves_out_missing))
-        case Pattern(regex):
+        case Pattern():
             cluster = await client.metadata(None)
-            matching = [view for view in cluster.topics if not view.is_internal and re.search(regex, view.name)]
+            matching = [view for view in cluster.topics if subscription.matches(view)]
             return _all_of([view for view in matching if view.error_code == ErrorCode.NONE or view.partitions])
         case Assigned(partitions):
             topics = list(dict.fromkeys(where.topic for where in partitions))

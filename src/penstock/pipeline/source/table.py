@@ -38,7 +38,9 @@ KEPT_BYTES_MAX = 256 << 20  # Of all tables in one worker; what is larger is rea
 UNSEEN_SECONDS_MAX = 300.0  # Far less than delete.retention.ms, for which a null stays in the log (a day, unless told otherwise).
 BATCH_ROWS = 10_000
 MERGE_BYTES = 64 << 20  # So much is read before keys that came more than once are told apart.
-_ENDS = ("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp")
+_ENDS = (
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+)  # fmt: skip
 
 
 class TableReader(DataSourceReader):

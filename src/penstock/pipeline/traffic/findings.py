@@ -4,6 +4,7 @@ Rows of the steps' small tables come in any order and only for windows that have
 Not here: how it looks (page.py).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from penstock.pipeline.traffic.expected import Anomaly, Expected, expectations
 from penstock.pipeline.traffic.skew import Skew
 
 WINDOWS_MAX = 2_000  # More than a screen has dots.
+AHEAD_SECONDS_MAX = 86_400
 
 
 class WindowRow(NamedTuple):
@@ -57,6 +59,7 @@ class TopicFindings:
     last_lags: dict[str, int] = field(default_factory=dict)  # At the last look.
     delays: dict[str, Delays] = field(default_factory=dict)  # By group.
     ages: Delays | None = None  # Of what the values tell of, where the caller says which field has the time.
+    strays: int = 0  # Records with a time before 1970 or in the future, which are in no window.
 
     @property
     def record_count(self) -> int:
@@ -85,7 +88,16 @@ def all_starts(written: Sequence[int], sampled: Sequence[int], window_s: int) ->
     seen = [*written, *sampled]
     if written and seen and (max(seen) - min(seen)) // window_s >= WINDOWS_MAX:
         seen = list(written)
-    return list(range(min(seen), max(seen) + window_s, window_s))[-WINDOWS_MAX:] if seen else []
+    if not seen:
+        return []
+    last = max(seen)
+    first = max(min(seen), last - (WINDOWS_MAX - 1) * window_s)
+    return list(range(first, last + 1, window_s))
+
+
+def is_plausible(start: int, now_s: float) -> bool:
+    """Whether something can have been written then. A clock may be a little fast; a producer may write any 64 bits as a time."""
+    return 0 <= start <= now_s + AHEAD_SECONDS_MAX
 
 
 def topic_findings(
@@ -98,8 +110,14 @@ def topic_findings(
     delays: Mapping[str, Sequence[DelayRow]],
     ages: Sequence[DelayRow] = (),
     expected_rate: float | None = None,
+    now_s: float = math.inf,
 ) -> TopicFindings:
-    """`expected_rate` is in records a second; without one the windows before say what is expected."""
+    """`expected_rate` is in records a second; without one the windows before say what is expected.
+
+    Records whose times cannot be are counted apart: one of them among a million would leave a picture of nothing.
+    """
+    strays = sum(row.records for row in windows if not is_plausible(row.start, now_s))
+    windows = [row for row in windows if is_plausible(row.start, now_s)]
     starts = all_starts([row.start for row in windows], [row.start for rows in lags.values() for row in rows], window_s)
     records, sizes = dict.fromkeys(starts, 0), dict.fromkeys(starts, 0)
     for row in windows:
@@ -119,6 +137,7 @@ def topic_findings(
         last_lags={group: max(rows).lag for group, rows in sorted(lags.items())},
         delays={group: _delays(rows, starts) for group, rows in sorted(delays.items())},
         ages=_delays(ages, starts) if ages else None,
+        strays=strays,
     )  # fmt: skip
 
 

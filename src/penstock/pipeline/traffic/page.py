@@ -35,8 +35,10 @@ def _overview(topics: Sequence[TopicFindings]) -> str:
 
 def _topic(topic: TopicFindings, number: int) -> str:
     parts = [f"<h2 id='t{number}'>{escape(topic.topic)}</h2>"]
+    if topic.strays:
+        parts.append(f"<p class='s'>{topic.strays} records have a time before 1970 or in the future, and are in no plot.</p>")
     if not topic.starts:
-        return "".join([*parts, "<p>Nothing was written.</p>"])
+        return "".join(parts) if topic.strays else "".join([*parts, "<p>Nothing was written.</p>"])
     parts += [_rate(topic), _oddities(topic), _sizes(topic), _lags(topic)]
     parts += [_delays(f"Until {group} has committed it", topic, delays) for group, delays in topic.delays.items()]
     if topic.ages is not None:

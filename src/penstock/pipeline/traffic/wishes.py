@@ -1,5 +1,6 @@
 """What a report is asked for, read from the job's options and refused by name where it cannot be done."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ def wishes(options: Mapping[str, str]) -> Wishes:
         raise WrongOption(f"window is {given['window']!r}", "write whole seconds, for example 10s")
     return Wishes(
         topics,
-        given.get("report", "traffic.html"),
+        _writable(given.get("report", "traffic.html")),
         None if window_s is None else int(window_s),
         _seconds(given, "last", None),
         _rate(given.get("expected")),
@@ -43,6 +44,16 @@ def wishes(options: Mapping[str, str]) -> Wishes:
         given.get("event-time", ""),
         Options(given).whole("keys", 20, low=1, high=1_000),
     )
+
+
+def _writable(report: str) -> str:
+    """Asked before the work, which may take an hour."""
+    directory = os.path.dirname(os.path.abspath(report))
+    if not os.path.isdir(directory):
+        raise WrongOption(f"report is {report!r}, and there is no directory {directory}", "make the directory, or name a file in another")
+    if os.path.isdir(report) or not os.access(report if os.path.exists(report) else directory, os.W_OK):
+        raise WrongOption(f"report is {report!r}, which cannot be written", "name a file that can")
+    return report
 
 
 def _names(text: str) -> list[str]:
