@@ -92,11 +92,11 @@ class Book:
     def _next(self, now: int, given: list[Message]) -> Message | None:
         ready = [each for each in self.messages if self._may_be_given(each, now) and each not in given]
         if self.policy.is_fifo:
+            ready = [each for each in ready if not each.group or not self._is_locked(each, now)]
             last = given[-1].group if given else b""
             same = [each for each in ready if each.group and each.group == last]
             if same:
                 return min(same, key=lambda each: each.offset)
-            ready = [each for each in ready if not each.group or not self._is_locked(each, now, given)]
             ready = [each for each in ready if not self._has_one_before(each, ready)]
         every = self.policy.starvation_every
         if every and (self.next_lease + len(given)) % every == 0:
@@ -113,11 +113,12 @@ class Book:
     def _may_be_given(self, message: Message, now: int) -> bool:
         return self.state(message, now) is READY and not 0 < message.expires_at <= now
 
-    def _is_locked(self, message: Message, now: int, given: list[Message]) -> bool:
+    def _is_locked(self, message: Message, now: int) -> bool:
+        """One of the group before it is in flight, or waits for its next try."""
         for each in self.messages:
             standing = self.of(each.offset)
-            is_waiting = standing.state is READY and standing.not_before > now
-            if each.group == message.group and (standing.state is LEASED or is_waiting or each in given):
+            is_held = standing.state is LEASED or (standing.state is READY and standing.not_before > now)
+            if each.group == message.group and each.offset < message.offset and is_held:
                 return True
         return False
 

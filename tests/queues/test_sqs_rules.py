@@ -151,6 +151,40 @@ def test_finishing_some_keeps_the_group_locked_until_the_rest_is_done_or_lapses(
     assert fifo.offsets(5) == [1, 2]
 
 
+@pytest.mark.parametrize("extended", [0, 1, 2])
+def test_what_came_back_in_front_of_the_first_in_flight_is_given_again(fifo: Scene, extended: int) -> None:
+    fifo.send(4, group="a")
+    taken = fifo.take(3)
+    fifo.settle(taken[extended], Verb.EXTEND, 60_000)
+    fifo.wait(30_000)
+    for from_checkpoint in (False, True):
+        fifo.load(from_checkpoint=from_checkpoint)
+        assert [fifo.view(offset).state for offset in range(3)].count(State.LEASED) == 1
+    assert fifo.offsets(10) == list(range(extended)), "the extended one and all behind it stay where they are"
+    assert fifo.take(10) == []
+
+
+def test_a_group_opens_up_to_the_first_that_is_still_in_flight_or_waits_for_its_next_try(fifo: Scene) -> None:
+    fifo.send(6, group="a")
+    taken = fifo.take(5)
+    fifo.settle(taken[2], Verb.EXTEND, 0)
+    assert fifo.take(10) == [], "two in front of it are in flight"
+    fifo.done(taken[1])
+    fifo.settle(taken[0], Verb.EXTEND, 0)
+    assert fifo.state.ready_at(QUEUE_GROUP, fifo.now) == 0
+    first, third = fifo.take(10)
+    assert (first.offset, third.offset) == (0, 2)
+    fifo.release(third, 5_000)
+    fifo.done(taken[3])
+    fifo.done(taken[4])
+    fifo.settle(first, Verb.EXTEND, 0)
+    assert fifo.offsets(10) == [0], "the third waits, and so does what is behind it"
+    fifo.wait(5_000)
+    assert fifo.take(10) == []
+    fifo.wait(25_000)
+    assert fifo.offsets(10) == [0, 2, 5]
+
+
 def test_one_group_is_given_in_order_before_the_next(fifo: Scene) -> None:
     for group in ("a", "b", "a", "c", "b", "a"):
         fifo.send(group=group)
@@ -162,8 +196,9 @@ def test_a_delayed_message_does_not_lock_its_group(fifo: Scene) -> None:
     fifo.send(group="a", deliver_at=fifo.now + 10_000)
     fifo.send(group="a")
     assert fifo.offsets(5) == [1]
+    fifo.send(group="a")
     fifo.wait(10_000)
-    assert fifo.take(5) == [], "the other one is in flight now"
+    assert fifo.offsets(5) == [0], "it is in front of the one in flight; the last one is behind it"
 
 
 @pytest.mark.parametrize("way", ["lapse", "release", "release later", "give back"])

@@ -257,9 +257,7 @@ class LedgerState:
     ) -> tuple[list[MessageView], int]:
         """As `peek`, bounded by how many are looked at, and the offset to go on from; `learned_end` when that is all."""
         self._pass_time(self._now, wall_ms)
-        return looking.page(
-            self.ledgers[group], self.messages, states, first, count=count, looked_at_max=looked_at_max, wall_ms=wall_ms
-        )
+        return looking.page(self.ledgers[group], self.messages, states, first, count=count, looked_at_max=looked_at_max, wall_ms=wall_ms)
 
     def peek(self, group: str, states: tuple[State, ...], first: int, count: int, wall_ms: int) -> list[MessageView]:
         """Unfinished messages from offset `first` on that are in one of these states."""
