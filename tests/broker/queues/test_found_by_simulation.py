@@ -3,7 +3,7 @@
 from unittest.mock import ANY
 
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
-from serving import Serving
+from serving import Serving, until
 
 from penstock.broker.queues.calls import Counts, Draft
 from penstock.broker.trimming import trim
@@ -18,6 +18,8 @@ async def test_what_is_unfinished_stays_where_the_log_begins_behind_ids_that_cou
     await sent(queues, *[Draft(b"%d" % at + bytes(200), dedup=f"id-{at}") for at in range(10, 15)])
     ledger = ledger_of(serving)
     await trim(serving.node, ledger.data, Offset(7))
+    first = serving.directory / "topics" / ledger.data.topic_id.hex() / "0" / f"{0:020}.log"
+    await until(lambda: not first.exists())
     for _ in range(3):
         await serving.node.ledgers.look_at(ledger)
     assert ledger.data.log.start_offset == 7
