@@ -2,10 +2,10 @@
 
 FIFO: a message that is in flight, or waits for its next try, is *held*: nothing behind the first one that is held is given, for the order
 must hold. What has come back in front of it is given again, as AWS does it. Messages that their sender has delayed hold up nothing.
-Fair: no lock and no order, but who takes much waits for the others. The rule is the one that AWS has published: a tenant is noisy when it has at least 30 messages in flight that are more than a tenth of all, or more than a tenth of the time that
-workers have spent of late; then others are served first, and among noisy ones who has the least in flight. It stays noisy until nothing
-of it is in line, or until it has sent nothing for five minutes. What workers have spent is remembered for a minute or two, and forgotten
-at a failover.
+Fair: no lock and no order, but who takes much waits for the others. The rule is the one that AWS has published: a tenant is noisy when it
+has at least 30 messages in flight that are more than a tenth of all, or more than a tenth of the time that workers have spent of late; then
+others are served first, and among noisy ones who has the least in flight. It stays noisy until nothing of it is in line, or until it has
+sent nothing for five minutes. What workers have spent is remembered for a minute or two, and forgotten at a failover.
 """
 
 NOISY_IN_FLIGHT = 30
