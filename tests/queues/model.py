@@ -144,6 +144,8 @@ class Book:
             if is_forgiven and verb is Verb.DONE and lease <= standing.lease:
                 standing.state = DONE
                 return Code.OK
+            if is_forgiven and verb is Verb.EXTEND and lease == standing.lease and not 0 < message.expires_at <= now:
+                return self._take_up_again(message, delay_ms, now)
             return Code.LOST
         return self._settle_held(message, verb, delay_ms, reason, now)
 
@@ -166,6 +168,17 @@ class Book:
                 return Code.TOO_LONG
             standing.deadline = deadline
         return Code.OK
+
+    def _take_up_again(self, message: Message, delay_ms: int | None, now: int) -> Code:
+        standing = self.of(message.offset)
+        if standing.state is READY:
+            if delay_ms == 0:
+                return Code.OK
+            if sum(self.of(each.offset).state is LEASED for each in self.messages) >= self.policy.in_flight_max:
+                return Code.LOST
+            if now + (delay_ms or self.policy.lease_ms) <= standing.taken_ms + LEASE_MS_MAX:
+                standing.state = LEASED
+        return self._settle_held(message, Verb.EXTEND, delay_ms, "", now)
 
     def give_back(self, message: Message, delay_ms: int | None, now: int, reason: str | None) -> None:
         standing, policy = self.of(message.offset), self.policy

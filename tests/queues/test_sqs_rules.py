@@ -1,12 +1,14 @@
 """What AWS was recorded doing, as far as a ledger decides it."""
 
+from dataclasses import replace
+
 import pytest
 from queues.scene import Scene
 
 from penstock.queues.commands import ATTEMPT_ID_MS, QUEUE_GROUP, Pause, Purge, Resume, Verb
 from penstock.queues.headers import Traits
-from penstock.queues.policy import Policy
-from penstock.queues.replies import Code
+from penstock.queues.policy import Backoff, Policy
+from penstock.queues.replies import Code, Outcome
 from penstock.queues.state import Marked
 from penstock.queues.states import State
 
@@ -59,8 +61,49 @@ def test_the_lease_of_a_finished_message_cannot_be_extended(standard: Scene) -> 
     assert standard.settle(taken, Verb.EXTEND, 5_000).code is Code.GONE
 
 
-def test_a_lapsed_lease_cannot_be_extended(standard: Scene) -> None:
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_a_lapsed_lease_can_be_extended_while_nobody_else_has_had_the_message(standard: Scene, is_noticed: bool) -> None:
+    standard.policy = replace(STANDARD, backoff=Backoff(1_000))
     standard.send()
+    taken = standard.take()[0]
+    standard.now += 30_000
+    if is_noticed:
+        standard.wait(0)
+        assert standard.stands(0) is State.DELAYED
+    assert standard.settle(taken, Verb.EXTEND, 5_000).when_ms == standard.now + 5_000
+    standard.load(from_checkpoint=is_noticed)
+    standard.wait(4_999)
+    assert standard.counts().leased == 1
+    assert standard.take() == []
+    standard.wait(1)
+    standard.wait(1_000)
+    again = standard.take()[0]
+    assert again.attempt == 2, "it was one delivery, however late it was extended"
+    assert standard.settle(taken, Verb.EXTEND, 5_000) == Outcome(Code.LOST, again.deadline_ms)
+
+
+def test_giving_back_what_has_lapsed_changes_nothing(standard: Scene) -> None:
+    standard.send()
+    taken = standard.take()[0]
+    standard.wait(30_000)
+    made = len(standard.records)
+    assert standard.settle(taken, Verb.EXTEND, 0).code is Code.OK
+    assert len(standard.records) == made
+
+
+def test_a_late_extension_keeps_to_the_limit_in_flight(standard: Scene) -> None:
+    standard.policy = replace(STANDARD, in_flight_max=1, backoff=Backoff(60_000))
+    standard.send(2)
+    late = standard.take()[0]
+    standard.wait(30_000)
+    other = standard.take()[0]
+    assert standard.settle(late, Verb.EXTEND, 5_000).code is Code.LOST
+    standard.done(other)
+    assert standard.settle(late, Verb.EXTEND, 5_000).code is Code.OK
+
+
+def test_a_late_extension_does_not_keep_what_has_expired(standard: Scene) -> None:
+    standard.send(expires_at=standard.now + 20_000)
     taken = standard.take()[0]
     standard.now += 30_000  # Nobody has noticed yet.
     assert standard.settle(taken, Verb.EXTEND, 5_000).code is Code.LOST
@@ -122,6 +165,13 @@ def test_a_lapsed_lease_of_a_fifo_queue_is_refused(fifo: Scene) -> None:
     fifo.wait(0)
     assert fifo.done(taken) is Code.LOST
     assert fifo.stands(0) is State.READY
+
+
+def test_a_lapsed_lease_of_a_fifo_queue_cannot_be_extended(fifo: Scene) -> None:
+    fifo.send(group="a")
+    taken = fifo.take()[0]
+    fifo.wait(30_000)
+    assert fifo.settle(taken, Verb.EXTEND, 5_000).code is Code.LOST
 
 
 def test_a_new_message_does_not_unlock_its_group(fifo: Scene) -> None:

@@ -66,6 +66,11 @@ class Ready:
             self._hold(group, offset)
             self._list(group)
 
+    def leased_again(self, offset: int, deadline_ms: int) -> None:
+        """By whoever had it last."""
+        self._stop_waiting(offset)
+        self.leased(offset, deadline_ms)
+
     def returned(self, offset: int, place: int, not_before: int, wall_ms: int, *, held_ms: int) -> None:
         """Nobody has it any more."""
         group = self._let_go(offset)
@@ -104,10 +109,7 @@ class Ready:
             if found is None:
                 return looked_at
             offset = found[1]
-            if self.retrying.discard(offset):
-                group = self._group_of(offset)
-                if group is not None:
-                    group.waiting -= 1
+            if self._stop_waiting(offset):
                 self.add(offset, ROW.unpack_from(self._rows[offset])[4])
         return count_max
 
@@ -174,6 +176,13 @@ class Ready:
         if group is not None:
             group.in_flight -= 1
         return group
+
+    def _stop_waiting(self, offset: int) -> bool:
+        """Whether it did wait for its next try."""
+        is_waiting = self.retrying.discard(offset)
+        if is_waiting and (group := self._group_of(offset)) is not None:
+            group.waiting -= 1
+        return is_waiting
 
     def _spend(self, group: MessageGroup | None, held_ms: int, wall_ms: int) -> None:
         if group is not None and held_ms:
