@@ -104,7 +104,7 @@ class Redriving:
                 if task.status is not TaskStatus.RUNNING:
                     return
                 await self._move(task, chosen[first : first + at_once])
-            if len(page) < PAGE or (wish.count_max and seen >= wish.count_max):
+            if not page or (wish.count_max and seen >= wish.count_max):
                 task.to_move = max(task.moved, seen if wish.is_dry_run else task.moved)
                 return
             after = (page[-1].partition, page[-1].offset)
@@ -164,6 +164,4 @@ def _told(found: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
 def _sent_back(letter: Peeked, dedup: str) -> Draft:
     own = headers.parse([each for each in letter.headers if each[0] in _OPTIONS], 0)
     kept = tuple(each for each in letter.headers if each[0] not in MOVED and each[0] not in _OPTIONS)
-    return Draft(
-        letter.body or b"", letter.key, kept, priority=own.priority, group=own.group.decode(), dedup=dedup, kept_id=letter.id
-    )
+    return Draft(letter.body or b"", letter.key, kept, priority=own.priority, group=own.group.decode(), dedup=dedup, kept_id=letter.id)
