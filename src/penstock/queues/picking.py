@@ -21,7 +21,7 @@ _FOLLOWER = -1  # In place of a position in a heap: the next one of a tenant.
 
 def pick(ready: Ready, messages: Messages, count: int, *, next_lease: int, in_flight: int, wall_ms: int) -> list[int]:
     """Offsets, in the order in which they are given."""
-    lanes = [(level, lane) for level, lane in enumerate(ready.lanes) if lane]
+    lanes = [(level, lane) for level, lane in enumerate(ready.lanes) if lane.runs or lane.heap]
     if not lanes:
         return []
     if len(lanes) == 1 and lanes[0][0] == PRIORITY_DEFAULT and not lanes[0][1].heap:

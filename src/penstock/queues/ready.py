@@ -115,7 +115,7 @@ class Ready:
 
     def clean(self) -> None:
         for lane in self.lanes:
-            if lane:
+            if lane.runs or lane.heap:  # Said at length: this is asked at each decision, and mostly of empty ones.
                 lane.clean(self.is_fresh, self.counts)
 
     # What counts

@@ -322,7 +322,7 @@ class LedgerState:
         self.window.prune(wall_ms, self._policy_of(QUEUE_GROUP).dedup_ms)
         for ledger in self.ledgers.values():
             policy = self._policy_of(ledger.group)
-            if ledger.ready is None or not ledger.ready.fits(policy):
+            if ledger.ready is None or (ledger.ready.policy is not policy and not ledger.ready.fits(policy)):
                 ledger.index(policy, wall_ms)
             assert ledger.ready is not None
             ledger.ready.policy = policy
