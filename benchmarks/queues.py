@@ -37,9 +37,9 @@ LOAD = "server and generator share the machine; generator on loopback, bodies of
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    warm_up_s: float = 0.5
-    seconds: float = 2.0
-    pace_s: float = 5.0
+    warm_up_s: float = 0.3
+    seconds: float = 1.0
+    pace_s: float = 4.0
     shapes: Sequence[tuple[int, int]] = SHAPES
     share_shapes: Sequence[tuple[int, int]] = SHARE_SHAPES
     rates: Sequence[int] = RATES
@@ -192,7 +192,8 @@ def _started_peers(running: ExitStack, directory: Path, report: Report) -> Itera
         for name, is_durable in ((ELASTICMQ, False), (ELASTICMQ_DISK, True)):
             place = directory / name.replace(" ", "-").lower()
             server = _started(running, name, elasticmq.command(libraries, place, is_durable=is_durable))
-            server.load("rates", warm_up_s=2, seconds=2, batch=10, connections=4)  # A JVM that has just started is not what anybody runs.
+            for batch in (1, 10):  # A JVM that has just started is not what anybody runs.
+                server.load("rates", warm_up_s=1, seconds=1, batch=batch, connections=4)
             yield server
     except PeerMissing as missing:
         report.failures.append(f"{ELASTICMQ}: {missing}")

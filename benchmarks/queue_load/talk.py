@@ -12,19 +12,17 @@ from typing import cast
 from benchmarks.load.frames import UnexpectedReply
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
+_CLOSE = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
+_STATUS_BYTES = len(b"HTTP/1.1 200")
 _QUOTED_BYTES = 300
 
 
-class Talk(asyncio.Protocol):
+class Talk:
     """Made by `open`."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
-        self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
-        self._answer: asyncio.Future[bytes] | None = None
-        self._whole_bytes = 0  # Of the answer that is coming; 0: its head is not there yet.
-        self._head_bytes = 0
+        self._wire = _Wire()
 
     @classmethod
     async def open(cls, host: str, port: int) -> "Talk":
@@ -34,30 +32,48 @@ class Talk(asyncio.Protocol):
 
     async def ask(self, request: bytes) -> bytes:
         """The body of the answer."""
-        if self._transport is None:
+        if not self._wire.is_open:
             await self._connect()
-        self._answer = asyncio.get_running_loop().create_future()
-        cast(asyncio.Transport, self._transport).write(request)
-        return await self._answer
+        return await self._wire.ask(request)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        self._wire.close()
 
     async def _connect(self) -> None:
-        await asyncio.get_running_loop().create_connection(lambda: self, self._host, self._port)
+        _, self._wire = await asyncio.get_running_loop().create_connection(_Wire, self._host, self._port)
+
+
+class _Wire(asyncio.Protocol):
+    """One connection, until either side closes it."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._answer: asyncio.Future[bytes] | None = None
+        self._head_bytes = 0
+        self._whole_bytes = 0  # Of the answer that is coming; 0: its head is not there yet.
+        self._is_last = False  # The server closes the connection after it.
+
+    def ask(self, request: bytes) -> "asyncio.Future[bytes]":
+        self._answer = asyncio.get_running_loop().create_future()
+        cast(asyncio.Transport, self._transport).write(request)
+        return self._answer
+
+    def close(self) -> None:
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.close()
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._received.clear()
-        self._whole_bytes = 0
+        self.is_open = True
 
     def connection_lost(self, failure: Exception | None) -> None:
-        self._transport = None
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(UnexpectedReply(f"the connection ended before the answer: {failure}"))
+        self.is_open = False
+        self._refuse(f"the connection ended before the answer: {failure}")
 
     def data_received(self, data: bytes) -> None:
         received = self._received
@@ -67,16 +83,15 @@ class Talk(asyncio.Protocol):
         if len(received) < self._whole_bytes:
             return
         body = bytes(received[self._head_bytes : self._whole_bytes])
-        is_good = received.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200"))
-        words = bytes(received[:12]) + b" " + body[:_QUOTED_BYTES]
+        words = bytes(received[:_STATUS_BYTES])
         received.clear()
         self._whole_bytes = 0
-        if self._answer is None or self._answer.done():
-            return
-        if is_good:
+        if self._is_last:
+            self.close()
+        if not words.endswith(b" 200"):
+            self._refuse((words + b" " + body[:_QUOTED_BYTES]).decode(errors="replace"))
+        elif self._answer is not None and not self._answer.done():
             self._answer.set_result(body)
-        else:
-            self._answer.set_exception(UnexpectedReply(words.decode(errors="replace")))
 
     def _read_head(self) -> bool:
         end = self._received.find(b"\r\n\r\n")
@@ -84,13 +99,17 @@ class Talk(asyncio.Protocol):
             return False
         length = _LENGTH.search(self._received, 0, end + 2)
         if length is None:
+            self._refuse(f"an answer without a length: {bytes(self._received[:end])!r}")
             self.close()
-            if self._answer is not None:
-                self._answer.set_exception(UnexpectedReply(f"an answer without a length: {bytes(self._received[:end])!r}"))
             return False
+        self._is_last = _CLOSE.search(self._received, 0, end + 2) is not None
         self._head_bytes = end + 4
         self._whole_bytes = self._head_bytes + int(length[1])
         return True
+
+    def _refuse(self, words: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(UnexpectedReply(words))
 
 
 def answers_http(port: int) -> bool:

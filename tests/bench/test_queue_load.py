@@ -75,6 +75,24 @@ def test_what_is_refused_or_missing_ends_the_run(node: Broker) -> None:
     assert not answers_http(kafka_port(node))
 
 
+def test_a_server_that_closes_after_each_answer_is_connected_to_again() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.write(b"done")
+        writer.close()
+
+    async def asked() -> list[bytes]:
+        server = await asyncio.start_server(answer, HOST, 0)
+        talk = await Talk.open(HOST, server.sockets[0].getsockname()[1])
+        answers = [await talk.ask(b"POST / HTTP/1.1\r\n\r\n") for _ in range(3)]
+        server.close()
+        return answers
+
+    assert asyncio.run(asked()) == [b"done"] * 3
+
+
 def test_every_goal_is_of_something_that_is_measured() -> None:
     titles = [str(goal) for goal in goals(QUICK)]
     assert len(set(titles)) == len(titles) == 2 * 4 * len(QUICK.shapes)
