@@ -230,7 +230,8 @@ class Queues:
         return await self.asking.ask(place, lambda here: looking.peek(here, QUEUE_GROUP, states, first, count), question)
 
     async def find(self, queue: str, message_id: str) -> Peeked | None:
-        """By the id that `send` gave. None: it was never here. A message that was moved here is found while it is not finished."""
+        """By the id that `send` gave. None: it was never here. A message that was moved here, or came back from the dead letters, is found
+        while it is not finished."""
         topic, place = self._directory.find(queue), read_id(message_id)
         if place is None:
             raise QueueRefusal(Code.INVALID, "this is no id of a message")
@@ -241,7 +242,9 @@ class Queues:
         fields = {"group": QUEUE_GROUP, "offset": place.offset}
         question = Question("find", fields, lambda answer: next(iter(unpack_peeked(answer.fields["peeked"], answer.blobs)), None))
         where = Place(topic.topic_id, place.partition)
-        return await self.asking.ask(where, lambda here: looking.find(here, QUEUE_GROUP, place.offset), question)
+        found = await self.asking.ask(where, lambda here: looking.find(here, QUEUE_GROUP, place.offset), question)
+        may_be_back = found is not None and found.state is State.FINISHED and "queue.dead.letter" in self.describe(queue).settings
+        return (await self._find_moved(queue, message_id) or found) if may_be_back else found
 
     async def _find_moved(self, queue: str, message_id: str) -> Peeked | None:
         wanted, after = (ID, message_id.encode()), None
