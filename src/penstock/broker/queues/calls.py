@@ -213,7 +213,7 @@ class RedriveTask:
     queue: str
     wish: Redrive
     started_ms: int
-    to_move: int = 0  # Those that fit, as far as they were seen.
+    to_move: int = 0  # Those that fit: with a filter, as far as they were seen; without one all that were ready, about.
     moved: int = 0
     status: TaskStatus = TaskStatus.RUNNING
     failure: str = ""

@@ -52,11 +52,12 @@ class Redriving:
         handle = self._node.env.rng.randbytes(16).hex()
         task = RedriveTask(handle, queue, wish, self._node.env.wall_ms())
         if wish.is_dry_run:
-            await self._run(task)
-            if task.status is TaskStatus.FAILED:
-                raise QueueRefusal(Code.NOT_AVAILABLE, task.failure)
+            await self._move_all(task)
+            task.status = TaskStatus.COMPLETED
             return task
-        task.to_move = (await self._queues.counts(queue)).ready
+        if wish.filter == Filter():
+            ready = (await self._queues.counts(queue)).ready
+            task.to_move = min(ready, wish.count_max or ready)
         self._remember(task)
         self._node.spawn(self._run(task))
         return task
@@ -99,6 +100,7 @@ class Redriving:
             if wish.count_max:
                 chosen = chosen[: wish.count_max - seen]
             seen += len(chosen)
+            task.to_move = max(task.to_move, seen)
             at_once = min(PAGE, max(1, wish.per_second_max // 10)) if wish.per_second_max else PAGE
             for first in range(0, len(chosen), at_once):
                 if task.status is not TaskStatus.RUNNING:
