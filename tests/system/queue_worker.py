@@ -8,6 +8,7 @@ stands there, and a job that stands there may be tried again.
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def main(urls: str, name: str, path: str) -> None:
     while True:
         for message in taken(queue):
             is_bad = message.text.startswith("bad")
-            os.write(diary, f"{'failed' if is_bad else 'did'} {message.text} {message.attempt}\n".encode())
+            os.write(diary, f"{'failed' if is_bad else 'did'} {message.text} {message.attempt} {time.time():.3f}\n".encode())
             try:
                 if is_bad:
                     message.nack(reason="it is bad", delay=0.01)
@@ -44,7 +45,7 @@ def taken(queue: Queue) -> Iterator[QueueMessage]:
 def lines(path: Path) -> Iterator[tuple[str, str, int]]:
     """What a diary tells: the deed, the job, which attempt it was. A last line that was cut off is none."""
     for line in path.read_text().split("\n")[:-1] if path.exists() else ():
-        deed, job, attempt = line.split(" ")
+        deed, job, attempt, _ = line.split(" ")  # The last is for people: when it was.
         yield deed, job, int(attempt)
 
 
