@@ -4,11 +4,9 @@ Its configuration is the default one, except for where it listens, how much it l
 statistics page, which is off.
 """
 
-import shutil
-import subprocess
 from pathlib import Path
 
-from benchmarks.kafka.peer import PeerMissing
+from benchmarks.kafka.peer import fetched
 from benchmarks.processes import Command, free_port
 
 VERSION = "1.6.14"
@@ -19,22 +17,7 @@ _LOGBACK = '<configuration><root level="WARN"/></configuration>'
 
 def install(cache: Path) -> Path:
     """The directory with its jars, fetched on the first call."""
-    libraries = cache / f"elasticmq-{VERSION}" / "libs"
-    if not shutil.which("java"):
-        raise PeerMissing("ElasticMQ needs java (17 or newer) on the PATH")
-    if any(libraries.glob(f"elasticmq-server_2.13-{VERSION}.jar")):
-        return libraries
-    if not shutil.which("mvn"):
-        raise PeerMissing(f"fetching ElasticMQ {VERSION} needs mvn on the PATH, or its jars in {libraries}")
-    fetched = subprocess.run(
-        ["mvn", "-q", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={libraries.absolute()}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if fetched.returncode:
-        raise PeerMissing(f"mvn could not fetch ElasticMQ {VERSION}: {fetched.stdout[-400:].strip()}")
-    return libraries
+    return fetched(cache / f"elasticmq-{VERSION}" / "libs", f"elasticmq-server_2.13-{VERSION}.jar", _POM, f"ElasticMQ {VERSION}")
 
 
 def command(libraries: Path, data_dir: Path, *, is_durable: bool) -> Command:
