@@ -10,6 +10,7 @@ from penstock.broker.queues.bodies import Message
 from penstock.broker.queues.burying import Burying
 from penstock.broker.queues.calls import Draft, Lent
 from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.policies import policy_of
 from penstock.queues import settling, taking
 from penstock.queues.commands import Settlement, Verb
 from penstock.queues.headers import ID
@@ -20,6 +21,7 @@ from penstock.queues.records import Leased, Turn, Turned
 from penstock.queues.replies import Delivery
 from penstock.queues.rows import Row
 from penstock.queues.state import LedgerState
+from penstock.queues.states import State
 from penstock.queues.views import LetterOwed
 from penstock.settings import TopicConfig
 from penstock.vocabulary import Instant
@@ -88,7 +90,7 @@ def ends_leases_too_early() -> Patches:
 def lets_anybody_settle() -> Patches:
     def settle_one(draft: Any, item: Settlement) -> Any:
         row = settling._row(draft, item.offset)
-        is_others = isinstance(row, Row) and row.state == settling.State.LEASED and item.verb is not Verb.DONE
+        is_others = isinstance(row, Row) and row.state == State.LEASED and item.verb is not Verb.DONE
         return settling._carry_out(draft, item, item.offset, row) if is_others and isinstance(row, Row) else original(draft, item)
 
     original = settling._settle_one
@@ -150,8 +152,6 @@ def _deaf_to(what: Turn) -> Patches:
 
 
 def _with_policy(change: Callable[[Policy], Policy]) -> Patches:
-    policy_of = ledgers.policy_of
-
     def changed(config: TopicConfig) -> Policy:
         return change(policy_of(config))
 
