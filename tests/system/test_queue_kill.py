@@ -129,9 +129,7 @@ def test_every_job_is_done_though_nodes_and_workers_die(tmp_path: Path, rounds: 
         urls = ",".join(f"http://{member.host}:{member.http_port}" for member in cluster.members)
         queue, safe = Queue(QUEUE, url=urls), {"min.insync.replicas": "2"}
         Queue(DEAD, url=urls).ensure(partitions=1, replicas=3, settings=safe)
-        queue.ensure(
-            partitions=3, replicas=3, deliveries=DELIVERIES_MAX, dead_letters=DEAD, backoff=0, dedup_window=3_600, settings=safe
-        )
+        queue.ensure(partitions=3, replicas=3, deliveries=DELIVERIES_MAX, dead_letters=DEAD, backoff=0, dedup_window=3_600, settings=safe)
         sender = Sender(urls)
         with hired(Crew(urls, tmp_path)) as crew:
             sender.start()

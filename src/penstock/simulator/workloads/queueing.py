@@ -79,9 +79,7 @@ class Sending(_Client):
     async def _send_again(self, told: Sequence[SendTold]) -> None:
         """Those with an id: whether the first try has come or not, there is one message."""
         again = [
-            SendTold(
-                each.queue, each.sender, each.body + b"'", each.group, each.dedup, each.priority, each.deliver_at_ms, self._env.now()
-            )
+            SendTold(each.queue, each.sender, each.body + b"'", each.group, each.dedup, each.priority, each.deliver_at_ms, self._env.now())
             for each in told
             if each.dedup
         ]
