@@ -169,7 +169,7 @@ def drops_dead_letters() -> Patches:
     async def move_nothing(self: Burying, queue: QueuePartition, target: str, letters: Sequence[LetterOwed]) -> list[int]:
         return [letter.offset for letter in letters]
 
-    return [(Burying, "_move", move_nothing)]
+    return [(Burying, "_move_all", move_nothing)]
 
 
 def sends_dead_letters_again() -> Patches:
