@@ -13,7 +13,7 @@ UV_LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance bench bench-peers bench-cluster bench-pipeline soak simulate package lock reference clean
+.PHONY: help setup demo test check conformance bench bench-peers bench-cluster bench-queues bench-pipeline soak simulate package lock reference clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,8 +44,9 @@ check: setup ## Lint, types, layers, and generated pages.
 conformance: setup ## Fetch foreign clients and tools and play them against a node (TOOLS="kcat kafkajs").
 	$(BIN)/python -m conformance $(if $(RECORD),--record) $(TOOLS)
 
-bench: setup ## Measure this node beside a bare loop, and the pipeline where Spark can run.
+bench: setup ## Measure this node beside a bare loop, its queues, and the pipeline where Spark can run.
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.queues --alone
 	$(BIN)/python -m benchmarks.pipeline --where-possible
 
 bench-peers: setup ## The same beside Apache Kafka (needs Java 17 and Maven).
@@ -54,6 +55,9 @@ bench-peers: setup ## The same beside Apache Kafka (needs Java 17 and Maven).
 bench-cluster: setup ## Three nodes beside three of Apache Kafka, and how long a killed leader is missed (needs Java 17 and Maven).
 	$(BIN)/python -m benchmarks.cluster
 	$(BIN)/python -m benchmarks.failover
+
+bench-queues: setup ## Queues beside moto and ElasticMQ (the latter needs Java 17 and Maven).
+	$(BIN)/python -m benchmarks.queues
 
 bench-pipeline: setup ## Source and sink for Spark beside Spark's own Kafka connector and plain loops (needs Java 17; Maven for the others).
 	$(BIN)/python -m benchmarks.pipeline

@@ -26,21 +26,25 @@ class PeerMissing(Exception):
 
 def install(cache: Path) -> Path:
     """The directory with Kafka's jars, fetched on the first call."""
-    libraries = cache / f"kafka-{VERSION}" / "libs"
+    return fetched(cache / f"kafka-{VERSION}" / "libs", f"kafka_2.13-{VERSION}.jar", _POM, f"Apache Kafka {VERSION}")
+
+
+def fetched(libraries: Path, jar: str, pom: Path, name: str) -> Path:
+    """The directory with the jars that a POM names; fetched unless that one jar of them is there."""
     if not shutil.which("java"):
-        raise PeerMissing("Apache Kafka needs java (17 or newer) on the PATH")
-    if any(libraries.glob(f"kafka_2.13-{VERSION}.jar")):
+        raise PeerMissing(f"{name} needs java (17 or newer) on the PATH")
+    if (libraries / jar).exists():
         return libraries
     if not shutil.which("mvn"):
-        raise PeerMissing(f"fetching Apache Kafka {VERSION} needs mvn on the PATH, or its jars in {libraries}")
-    fetched = subprocess.run(
-        ["mvn", "-q", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={libraries.absolute()}"],
+        raise PeerMissing(f"fetching {name} needs mvn on the PATH, or its jars in {libraries}")
+    fetching = subprocess.run(
+        ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={libraries.absolute()}"],
         capture_output=True,
         text=True,
         check=False,
     )
-    if fetched.returncode:
-        raise PeerMissing(f"mvn could not fetch Apache Kafka {VERSION}: {fetched.stdout[-400:].strip()}")
+    if fetching.returncode:
+        raise PeerMissing(f"mvn could not fetch {name}: {fetching.stdout[-400:].strip()}")
     return libraries
 
 

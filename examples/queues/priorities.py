@@ -13,13 +13,15 @@ from penstock.client import Draft, Queue
 def main(url: str = "http://127.0.0.1:8080") -> None:
     tickets = Queue("tickets", url=url)
     tickets.ensure()
-    tickets.send_many([
-        Draft("the newsletter looks odd", priority=1),
-        "please change my name",  # 4, unless it says otherwise.
-        Draft("the site is down", priority=9),
-        "where is my parcel?",
-        Draft("the site is still down", priority=9),
-    ])
+    tickets.send_many(
+        [
+            Draft("the newsletter looks odd", priority=1),
+            "please change my name",  # 4, unless it says otherwise.
+            Draft("the site is down", priority=9),
+            "where is my parcel?",
+            Draft("the site is still down", priority=9),
+        ]
+    )
     for message in tickets.messages(idle=1):
         with message:
             print(f"{message.priority if message.priority is not None else 4}: {message.text}")

@@ -104,9 +104,7 @@ async def test_settings_of_a_queue_are_told_and_changed(serving: Serving) -> Non
 async def test_a_long_text_of_a_queue_is_left_out_of_the_older_answers(serving: Serving) -> None:
     _, line = await queue(serving)
     text = "x" * (60 * KIB)
-    answer = await line.ask(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource(TOPIC, "q", ("queue.sqs", text))], validate_only=False
-    )
+    answer = await line.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource(TOPIC, "q", ("queue.sqs", text))], validate_only=False)
     assert answer.responses[0].error_code == 0
     for version in range(1, 5):
         (config,) = (await describe(line, TOPIC, "q", "queue.sqs", version=version, include_synonyms=True)).configs

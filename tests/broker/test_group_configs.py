@@ -104,8 +104,11 @@ def test_what_holds_for_a_group() -> None:
 @pytest.mark.parametrize(
     ("text", "ms"),
     [
-        ("earliest", None), ("latest", None),
-        ("by_duration:PT10S", 10_000), ("by_duration:P1DT2H3M4.5S", 93_784_500), ("by_duration:p2d", 172_800_000),
+        ("earliest", None),
+        ("latest", None),
+        ("by_duration:PT10S", 10_000),
+        ("by_duration:P1DT2H3M4.5S", 93_784_500),
+        ("by_duration:p2d", 172_800_000),
     ],
 )
 def test_where_a_share_group_begins(text: str, ms: int | None) -> None:

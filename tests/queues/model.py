@@ -92,11 +92,11 @@ class Book:
     def _next(self, now: int, given: list[Message]) -> Message | None:
         ready = [each for each in self.messages if self._may_be_given(each, now) and each not in given]
         if self.policy.is_fifo:
+            ready = [each for each in ready if not each.group or not self._is_locked(each, now)]
             last = given[-1].group if given else b""
             same = [each for each in ready if each.group and each.group == last]
             if same:
                 return min(same, key=lambda each: each.offset)
-            ready = [each for each in ready if not each.group or not self._is_locked(each, now, given)]
             ready = [each for each in ready if not self._has_one_before(each, ready)]
         every = self.policy.starvation_every
         if every and (self.next_lease + len(given)) % every == 0:
@@ -113,11 +113,12 @@ class Book:
     def _may_be_given(self, message: Message, now: int) -> bool:
         return self.state(message, now) is READY and not 0 < message.expires_at <= now
 
-    def _is_locked(self, message: Message, now: int, given: list[Message]) -> bool:
+    def _is_locked(self, message: Message, now: int) -> bool:
+        """One of the group before it is in flight, or waits for its next try."""
         for each in self.messages:
             standing = self.of(each.offset)
-            is_waiting = standing.state is READY and standing.not_before > now
-            if each.group == message.group and (standing.state is LEASED or is_waiting or each in given):
+            is_held = standing.state is LEASED or (standing.state is READY and standing.not_before > now)
+            if each.group == message.group and each.offset < message.offset and is_held:
                 return True
         return False
 
@@ -143,6 +144,8 @@ class Book:
             if is_forgiven and verb is Verb.DONE and lease <= standing.lease:
                 standing.state = DONE
                 return Code.OK
+            if is_forgiven and verb is Verb.EXTEND and lease == standing.lease and not 0 < message.expires_at <= now:
+                return self._take_up_again(message, delay_ms, now)
             return Code.LOST
         return self._settle_held(message, verb, delay_ms, reason, now)
 
@@ -165,6 +168,17 @@ class Book:
                 return Code.TOO_LONG
             standing.deadline = deadline
         return Code.OK
+
+    def _take_up_again(self, message: Message, delay_ms: int | None, now: int) -> Code:
+        standing = self.of(message.offset)
+        if standing.state is READY:
+            if delay_ms == 0:
+                return Code.OK
+            if sum(self.of(each.offset).state is LEASED for each in self.messages) >= self.policy.in_flight_max:
+                return Code.LOST
+            if now + (delay_ms or self.policy.lease_ms) <= standing.taken_ms + LEASE_MS_MAX:
+                standing.state = LEASED
+        return self._settle_held(message, Verb.EXTEND, delay_ms, "", now)
 
     def give_back(self, message: Message, delay_ms: int | None, now: int, reason: str | None) -> None:
         standing, policy = self.of(message.offset), self.policy

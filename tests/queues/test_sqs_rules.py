@@ -1,12 +1,14 @@
 """What AWS was recorded doing, as far as a ledger decides it."""
 
+from dataclasses import replace
+
 import pytest
 from queues.scene import Scene
 
 from penstock.queues.commands import ATTEMPT_ID_MS, QUEUE_GROUP, Pause, Purge, Resume, Verb
 from penstock.queues.headers import Traits
-from penstock.queues.policy import Policy
-from penstock.queues.replies import Code
+from penstock.queues.policy import Backoff, Policy
+from penstock.queues.replies import Code, Outcome
 from penstock.queues.state import Marked
 from penstock.queues.states import State
 
@@ -59,8 +61,49 @@ def test_the_lease_of_a_finished_message_cannot_be_extended(standard: Scene) -> 
     assert standard.settle(taken, Verb.EXTEND, 5_000).code is Code.GONE
 
 
-def test_a_lapsed_lease_cannot_be_extended(standard: Scene) -> None:
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_a_lapsed_lease_can_be_extended_while_nobody_else_has_had_the_message(standard: Scene, is_noticed: bool) -> None:
+    standard.policy = replace(STANDARD, backoff=Backoff(1_000))
     standard.send()
+    taken = standard.take()[0]
+    standard.now += 30_000
+    if is_noticed:
+        standard.wait(0)
+        assert standard.stands(0) is State.DELAYED
+    assert standard.settle(taken, Verb.EXTEND, 5_000).when_ms == standard.now + 5_000
+    standard.load(from_checkpoint=is_noticed)
+    standard.wait(4_999)
+    assert standard.counts().leased == 1
+    assert standard.take() == []
+    standard.wait(1)
+    standard.wait(1_000)
+    again = standard.take()[0]
+    assert again.attempt == 2, "it was one delivery, however late it was extended"
+    assert standard.settle(taken, Verb.EXTEND, 5_000) == Outcome(Code.LOST, again.deadline_ms)
+
+
+def test_giving_back_what_has_lapsed_changes_nothing(standard: Scene) -> None:
+    standard.send()
+    taken = standard.take()[0]
+    standard.wait(30_000)
+    made = len(standard.records)
+    assert standard.settle(taken, Verb.EXTEND, 0).code is Code.OK
+    assert len(standard.records) == made
+
+
+def test_a_late_extension_keeps_to_the_limit_in_flight(standard: Scene) -> None:
+    standard.policy = replace(STANDARD, in_flight_max=1, backoff=Backoff(60_000))
+    standard.send(2)
+    late = standard.take()[0]
+    standard.wait(30_000)
+    other = standard.take()[0]
+    assert standard.settle(late, Verb.EXTEND, 5_000).code is Code.LOST
+    standard.done(other)
+    assert standard.settle(late, Verb.EXTEND, 5_000).code is Code.OK
+
+
+def test_a_late_extension_does_not_keep_what_has_expired(standard: Scene) -> None:
+    standard.send(expires_at=standard.now + 20_000)
     taken = standard.take()[0]
     standard.now += 30_000  # Nobody has noticed yet.
     assert standard.settle(taken, Verb.EXTEND, 5_000).code is Code.LOST
@@ -124,6 +167,13 @@ def test_a_lapsed_lease_of_a_fifo_queue_is_refused(fifo: Scene) -> None:
     assert fifo.stands(0) is State.READY
 
 
+def test_a_lapsed_lease_of_a_fifo_queue_cannot_be_extended(fifo: Scene) -> None:
+    fifo.send(group="a")
+    taken = fifo.take()[0]
+    fifo.wait(30_000)
+    assert fifo.settle(taken, Verb.EXTEND, 5_000).code is Code.LOST
+
+
 def test_a_new_message_does_not_unlock_its_group(fifo: Scene) -> None:
     fifo.send(group="a")
     fifo.take()
@@ -151,6 +201,40 @@ def test_finishing_some_keeps_the_group_locked_until_the_rest_is_done_or_lapses(
     assert fifo.offsets(5) == [1, 2]
 
 
+@pytest.mark.parametrize("extended", [0, 1, 2])
+def test_what_came_back_in_front_of_the_first_in_flight_is_given_again(fifo: Scene, extended: int) -> None:
+    fifo.send(4, group="a")
+    taken = fifo.take(3)
+    fifo.settle(taken[extended], Verb.EXTEND, 60_000)
+    fifo.wait(30_000)
+    for from_checkpoint in (False, True):
+        fifo.load(from_checkpoint=from_checkpoint)
+        assert [fifo.view(offset).state for offset in range(3)].count(State.LEASED) == 1
+    assert fifo.offsets(10) == list(range(extended)), "the extended one and all behind it stay where they are"
+    assert fifo.take(10) == []
+
+
+def test_a_group_opens_up_to_the_first_that_is_still_in_flight_or_waits_for_its_next_try(fifo: Scene) -> None:
+    fifo.send(6, group="a")
+    taken = fifo.take(5)
+    fifo.settle(taken[2], Verb.EXTEND, 0)
+    assert fifo.take(10) == [], "two in front of it are in flight"
+    fifo.done(taken[1])
+    fifo.settle(taken[0], Verb.EXTEND, 0)
+    assert fifo.state.ready_at(QUEUE_GROUP, fifo.now) == 0
+    first, third = fifo.take(10)
+    assert (first.offset, third.offset) == (0, 2)
+    fifo.release(third, 5_000)
+    fifo.done(taken[3])
+    fifo.done(taken[4])
+    fifo.settle(first, Verb.EXTEND, 0)
+    assert fifo.offsets(10) == [0], "the third waits, and so does what is behind it"
+    fifo.wait(5_000)
+    assert fifo.take(10) == []
+    fifo.wait(25_000)
+    assert fifo.offsets(10) == [0, 2, 5]
+
+
 def test_one_group_is_given_in_order_before_the_next(fifo: Scene) -> None:
     for group in ("a", "b", "a", "c", "b", "a"):
         fifo.send(group=group)
@@ -162,8 +246,9 @@ def test_a_delayed_message_does_not_lock_its_group(fifo: Scene) -> None:
     fifo.send(group="a", deliver_at=fifo.now + 10_000)
     fifo.send(group="a")
     assert fifo.offsets(5) == [1]
+    fifo.send(group="a")
     fifo.wait(10_000)
-    assert fifo.take(5) == [], "the other one is in flight now"
+    assert fifo.offsets(5) == [0], "it is in front of the one in flight; the last one is behind it"
 
 
 @pytest.mark.parametrize("way", ["lapse", "release", "release later", "give back"])

@@ -1,6 +1,7 @@
 """The table of legal moves: each is made by what the table says, and a decision that makes another one stops the node."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from queues.scene import Scene
@@ -8,7 +9,7 @@ from queues.scene import Scene
 from penstock.errors import BrokenPromise
 from penstock.queues.commands import QUEUE_GROUP, Buried, Cancel, Purge, Rewind, Verb
 from penstock.queues.draft import Draft
-from penstock.queues.policy import Policy
+from penstock.queues.policy import Backoff, Policy
 from penstock.queues.states import MOVES, State
 
 READY, DELAYED, LEASED, BURYING, DONE = State.READY, State.DELAYED, State.LEASED, State.BURYING, State.DONE
@@ -29,11 +30,25 @@ def settled(verb: Verb, delay_ms: int | None = None) -> Act:
     return lambda scene: scene.settle(scene.held, verb, delay_ms)
 
 
+def extended_late(*, backoff_ms: int) -> Act:
+    def act(scene: Scene) -> None:
+        scene.policy = replace(scene.policy, backoff=Backoff(backoff_ms))
+        scene.wait(60_000)
+        held = scene.take()[0]
+        scene.wait(30_000)
+        assert scene.stands(0) is (DELAYED if backoff_ms else READY)
+        scene.settle(held, Verb.EXTEND, 5_000)
+
+    return act
+
+
 ACTS: list[tuple[State, State, Act]] = [
     (READY, LEASED, lambda scene: scene.take()),
+    (READY, LEASED, extended_late(backoff_ms=0)),
     (READY, DONE, lambda scene: scene.turn(Cancel("t", QUEUE_GROUP, (0,)))),
     (READY, DONE, purge),
     (DELAYED, READY, lambda scene: scene.wait(60_000)),
+    (DELAYED, LEASED, extended_late(backoff_ms=90_000)),
     (DELAYED, DONE, lambda scene: scene.turn(Cancel("t", QUEUE_GROUP, (0,)))),
     (DELAYED, DONE, purge),
     (LEASED, DONE, settled(Verb.DONE)),

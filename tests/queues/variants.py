@@ -7,7 +7,7 @@ from penstock.queues import checkpoint, draft, lapsing, learning, ledger, pickin
 from penstock.queues.bits import DoneSet
 from penstock.queues.dedup import DedupWindow
 from penstock.queues.ledger import Ledger
-from penstock.queues.message_groups import MessageGroup
+from penstock.queues.message_groups import NONE_HELD
 from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.ready import Ready
@@ -24,7 +24,11 @@ def gives_a_lease_twice() -> Patches:
 
 
 def does_not_lock_groups() -> Patches:
-    return [(MessageGroup, "is_locked", property(lambda self: False))]
+    return [(Ready, "first_held", lambda self, group: NONE_HELD)]
+
+
+def locks_the_whole_group() -> Patches:
+    return [(Ready, "first_held", lambda self, group: 0 if group.in_flight or group.waiting else NONE_HELD)]
 
 
 def unlocks_a_group_with_the_first_one_that_is_done() -> Patches:
@@ -34,7 +38,7 @@ def unlocks_a_group_with_the_first_one_that_is_done() -> Patches:
         right(self, offset, **told)
         group = self.group_of(offset)
         if group is not None and told["was_leased"]:
-            group.in_flight = 0
+            group.held.clear()
             self._list(group)
 
     return [(Ready, "gone", wrong)]
@@ -47,7 +51,7 @@ def forgets_locks_at_a_load() -> Patches:
         right(self, policy, wall_ms)
         assert self.ready is not None
         for group in self.ready.groups.values():
-            group.in_flight = group.waiting = 0
+            group.held.clear()
             self.ready._list(group)
 
     return [(Ledger, "index", wrong)]
@@ -190,8 +194,9 @@ def keeps_options_of_what_is_unlearned() -> Patches:
 VARIANTS: dict[str, Callable[[], Patches]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        gives_a_lease_twice, does_not_lock_groups, unlocks_a_group_with_the_first_one_that_is_done, forgets_locks_at_a_load, delivers_early,
-        tries_again_early, does_not_count_deliveries_after_a_failure, forgets_dedup_ids_at_a_restore, forgets_leases_at_a_restore,
+        gives_a_lease_twice, does_not_lock_groups, locks_the_whole_group, unlocks_a_group_with_the_first_one_that_is_done,
+        forgets_locks_at_a_load, delivers_early, tries_again_early, does_not_count_deliveries_after_a_failure,
+        forgets_dedup_ids_at_a_restore, forgets_leases_at_a_restore,
         forgets_what_is_done_at_a_restore, forgets_failures_at_a_restore, forgets_delays_at_a_restore, forgets_options_at_a_restore,
         forgets_dead_letters_at_a_restore, takes_a_lapsed_lease_for_a_good_one, takes_any_lease_for_the_last_one, never_lapses,
         buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired, counts_a_lost_lapse_as_recorded,

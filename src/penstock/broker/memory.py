@@ -5,7 +5,7 @@ except that those who have begun go before those who have not. What somebody hol
 more; should all who hold room wait for more, the node closes those who have held it longest (housekeeping). Requests that wait at the node
 itself are counted too (parked fetches, batches that are unpacked): once they hold a quarter of the room, a fetch is answered at once.
 Replies: a fetch may fill at most an eighth of the room that slow readers have left. So a crowd that never reads gets ever smaller
-replies, and the room never runs out for the others.
+replies, and the room never runs out for the others. Messages of queues are counted in the same room.
 """
 
 from collections.abc import Callable
@@ -98,6 +98,24 @@ class ReplyRoom:
 
     def give_back(self, size: int) -> None:
         self.bytes_taken -= size
+
+
+class HeldReply:
+    """What one answer takes of the room: counted as it grows, until it is sent."""
+
+    __slots__ = ("_bytes", "_room")
+
+    def __init__(self, room: ReplyRoom) -> None:
+        self._room = room
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        self._room.take(size)
+        self._bytes += size
+
+    def let_go(self) -> None:
+        self._room.give_back(self._bytes)
+        self._bytes = 0
 
 
 def split_memory(memory_bytes_max: int) -> tuple[RequestRoom, ReplyRoom]:

@@ -11,6 +11,7 @@ from penstock.cli.faults import DID_NOT_WORK
 from penstock.simulator.clusters.run import run_cluster_seed
 from penstock.simulator.clusters.variants import VARIANTS as CLUSTER_VARIANTS
 from penstock.simulator.many import run_many
+from penstock.simulator.queue_variants import QUEUE_VARIANTS
 from penstock.simulator.run import Report, run_seed
 from penstock.simulator.variants import VARIANTS
 
@@ -24,11 +25,13 @@ _TOLD_EVERY_SEEDS = 100  # Where nobody watches the line move.
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="With --seeds: where to begin.")
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True, help="With --seeds: worlds at a time.")
 @click.option("--cluster", "is_cluster", is_flag=True, help="Whole clusters: one to six nodes, replicas, elections.")
+@click.option("--queues", "has_queues", is_flag=True, help="Work queues, and nothing else: senders, workers, dead letters.")
 @click.option("--variant", metavar="NAME", help="A node with a planted defect, to see that it is caught; 'list' names them.")
 @click.option("--trace", "with_trace", is_flag=True, help="With --seed: every event as well.")
 def simulate(
-    *, seed: int | None, count: int | None, first: int, jobs: int, is_cluster: bool, variant: str | None, with_trace: bool
-) -> int:
+    *, seed: int | None, count: int | None, first: int, jobs: int, is_cluster: bool, has_queues: bool, variant: str | None,
+    with_trace: bool,
+) -> int:  # fmt: skip
     """Run a node in a simulated world: virtual time, failing links, a disk that loses what was not flushed.
 
     A world follows from its seed alone: the same seed gives the same trace hash in every process. Exit code 1 means that a
@@ -40,8 +43,9 @@ def simulate(
       penstock simulate --seeds 5000 --first 100000 --jobs 2
       penstock simulate --seeds 50 --variant acknowledges-before-the-flush
       penstock simulate --cluster --seeds 30
+      penstock simulate --queues --seeds 200
     """
-    variants = CLUSTER_VARIANTS if is_cluster else VARIANTS
+    variants = QUEUE_VARIANTS if has_queues else CLUSTER_VARIANTS if is_cluster else VARIANTS
     if variant == "list":
         click.echo("\n".join(variants))
         return 0
@@ -50,8 +54,9 @@ def simulate(
     if (seed is None) == (count is None):
         raise click.UsageError("say either --seed N for one world or --seeds N for many")
     if seed is not None:
-        return _tell((run_cluster_seed if is_cluster else run_seed)(seed, variant=variant, record=with_trace))
-    return _run_many(range(first, first + (count or 0)), jobs, variant, is_cluster=is_cluster)
+        run = run_cluster_seed if is_cluster else run_seed
+        return _tell(run(seed, variant=variant, record=with_trace, has_queues=has_queues))
+    return _run_many(range(first, first + (count or 0)), jobs, variant, is_cluster=is_cluster, has_queues=has_queues)
 
 
 def _tell(report: Report) -> int:
@@ -64,21 +69,22 @@ def _tell(report: Report) -> int:
     return DID_NOT_WORK if report.violations else 0
 
 
-def _run_many(seeds: range, jobs: int, variant: str | None, *, is_cluster: bool) -> int:
+def _run_many(seeds: range, jobs: int, variant: str | None, *, is_cluster: bool, has_queues: bool) -> int:
     progress, numbers, broken = Progress(len(seeds)), Counter[str](), 0
-    for report in run_many(seeds, variant=variant, jobs=jobs, is_cluster=is_cluster):
+    for report in run_many(seeds, variant=variant, jobs=jobs, is_cluster=is_cluster, has_queues=has_queues):
         numbers.update(report.statistics)
         if report.violations:
             broken += 1
             progress.clear()
             _tell_violations(report)
-            kind = " --cluster" if is_cluster else ""
+            kind = (" --cluster" if is_cluster else "") + (" --queues" if has_queues else "")
             again = f"penstock simulate{kind} --seed {report.seed}" + (f" --variant {variant}" if variant else "")
             click.echo(f"seed {report.seed} broke a promise; replay it: {again}")
         progress.one_more(broken)
     progress.clear()
     click.echo(
         f"{len(seeds)} worlds in {progress.seconds():.0f} s: {numbers['records acknowledged']:,} records acknowledged, "
+        f"{numbers['messages lent']:,} messages lent, "
         f"{numbers['faults']:,} faults, {numbers['starts of the node']:,} starts; {_verdict(broken)}"
     )
     return DID_NOT_WORK if broken else 0

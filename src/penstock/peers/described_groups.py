@@ -15,9 +15,7 @@ class ListedGroup:
     state: str  # Empty where the node is too old to tell.
     protocol_type: str
     coordinator: int
-    protocol: str = (
-        CLASSIC  # How its members and the coordinator talk: classic, the new one, or share.
-    )
+    protocol: str = CLASSIC  # How its members and the coordinator talk: classic, the new one, or share.
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ class Draft:
         else:
             self._done.append((start, end))
 
-    def extend(self, offset: int, deadline_ms: int) -> None:
-        self._move(offset, State.LEASED, State.LEASED)
+    def extend(self, offset: int, before: State, deadline_ms: int) -> None:
+        self._move(offset, before, State.LEASED)
         self._extended[offset] = deadline_ms
 
     def give_back(self, offset: int, row: Row, *, delay_ms: int | None, is_failure: bool, who: bytes, reason: bytes) -> tuple[State, int]:

@@ -7,7 +7,6 @@ one that has lapsed is told from the one that counts; its checksum tells a handl
 
 import binascii
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ _HANDLE = struct.Struct(">B6sIqqI")  # version, topic, partition, offset, lease,
 _CHECKSUM = struct.Struct(">I")
 _HANDLE_VERSION = 1
 _HANDLE_CHARACTERS = 48
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")  # Of base64, as URLs have it.
 _PARTITIONS_MAX, _GROUPS_MAX = 10_000, 1_000  # Of which something is remembered: ids are made and read for every message.
 
 
@@ -82,7 +82,8 @@ def group_hash(group: str) -> int:
 
 def receipt_handle(topic_id: TopicId, partition: int, offset: int, lease: int, group: str) -> str:
     content = _HANDLE.pack(_HANDLE_VERSION, topic_id[:_TOPIC_BYTES], partition, offset, lease, group_hash(group))
-    return urlsafe_b64encode(content + _CHECKSUM.pack(binascii.crc32(content))).decode().rstrip("=")
+    packed = binascii.b2a_base64(content + _CHECKSUM.pack(binascii.crc32(content)), newline=False)
+    return packed.translate(_TO_URL, b"=").decode()
 
 
 def read_handle(text: str) -> Handle | None:
@@ -90,7 +91,7 @@ def read_handle(text: str) -> Handle | None:
     if len(text) > _HANDLE_CHARACTERS * 2 or not text.isascii():
         return None
     try:
-        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        raw = binascii.a2b_base64(text.encode().translate(_FROM_URL) + b"=" * (-len(text) % 4))
     except (binascii.Error, ValueError):
         return None
     if len(raw) != _HANDLE.size + _CHECKSUM.size:

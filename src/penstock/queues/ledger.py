@@ -209,12 +209,17 @@ class Ledger:
         return read(packed_row)
 
     def _extend(self, offset: int, deadline_ms: int) -> None:
+        """A lease that had lapsed counts again."""
         packed_row = self.rows.get(offset)
-        if packed_row is None or packed_row[0] != _LEASED:
+        if packed_row is None or packed_row[0] == _BURYING:
             return
         row = read(packed_row)
-        self.rows[offset] = packed(row._replace(when=deadline_ms))
-        if self.ready is not None and deadline_ms < row.when:
+        self.rows[offset] = packed(row._replace(state=_LEASED, when=deadline_ms))
+        if row.state == _READY:
+            self.leased += 1
+            if self.ready is not None:
+                self.ready.leased_again(offset, deadline_ms)
+        elif self.ready is not None and deadline_ms < row.when:
             self.ready.leases.add(deadline_ms, offset)
 
     def _note_failure(self, offset: int, row: Row, wall_ms: int, who: bytes, reason: bytes) -> None:

@@ -1,11 +1,11 @@
 """Messages that belong together: the groups of a FIFO queue, and the tenants of a fair one.
 
-FIFO: a group is locked while a message of it is in flight, or waits for its next try: the order must hold. Messages that their sender has
-delayed do not lock it. Fair: no lock and no order, but who takes much waits for the others. The rule is the one that AWS has published: a
-tenant is noisy when it has at least 30 messages in flight that are more than a tenth of all, or more than a tenth of the time that
-workers have spent of late; then others are served first, and among noisy ones who has the least in flight. It stays noisy until nothing
-of it is in line, or until it has sent nothing for five minutes. What workers have spent is remembered for a minute or two, and forgotten
-at a failover.
+FIFO: a message that is in flight, or waits for its next try, is *held*: nothing behind the first one that is held is given, for the order
+must hold. What has come back in front of it is given again, as AWS does it. Messages that their sender has delayed hold up nothing.
+Fair: no lock and no order, but who takes much waits for the others. The rule is the one that AWS has published: a tenant is noisy when it
+has at least 30 messages in flight that are more than a tenth of all, or more than a tenth of the time that workers have spent of late; then
+others are served first, and among noisy ones who has the least in flight. It stays noisy until nothing of it is in line, or until it has
+sent nothing for five minutes. What workers have spent is remembered for a minute or two, and forgotten at a failover.
 """
 
 NOISY_IN_FLIGHT = 30
@@ -15,13 +15,15 @@ WINDOW_MS = 60_000
 SPENT_MS_MIN = 30_000  # Of all workers in a window; less than that says nothing about shares.
 
 NONE_LISTED = -1
+NONE_HELD = 1 << 63  # Behind every offset.
 
 
 class MessageGroup:
-    __slots__ = ("in_flight", "is_noisy", "listed", "pending", "sent_ms", "spent", "waiting")
+    __slots__ = ("held", "in_flight", "is_noisy", "listed", "pending", "sent_ms", "spent", "waiting")
 
     def __init__(self) -> None:
-        self.pending: list[int] = []  # A heap of entries of what may be taken, apart from the lock.
+        self.pending: list[int] = []  # A heap of entries of what may be taken, if nothing before it is held.
+        self.held: list[int] = []  # FIFO: a heap of offsets, all that are held among them.
         self.in_flight = 0
         self.waiting = 0  # Those that wait for their next try.
         self.listed = NONE_LISTED  # The entry that stands in a lane for the whole group.
@@ -30,12 +32,8 @@ class MessageGroup:
         self.spent = Spent()
 
     @property
-    def is_locked(self) -> bool:
-        return self.in_flight > 0 or self.waiting > 0
-
-    @property
     def is_over(self) -> bool:
-        return not self.pending and not self.is_locked
+        return not self.pending and not self.in_flight and not self.waiting
 
     def judge(self, wall_ms: int, in_flight: int, spent_ms: int) -> bool:
         """Whether it is noisy now, where all together have so many in flight and have spent so much time."""

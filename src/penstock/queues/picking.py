@@ -1,13 +1,14 @@
 """Which messages a taker gets. Nothing is taken out of line here: that happens when the lease is replayed.
 
 Strict levels: the highest priority first. With a starvation guard, every so manieth delivery of the ledger goes to the message that has the
-first place of all, whatever its level. Within a level, by place; a FIFO group that is begun is given as far as it goes before the next one.
+first place of all, whatever its level. Within a level, by place; a FIFO group that is begun is given as far as it goes before the next one,
+which is up to its first message that is in flight or waits for its next try.
 Noisy tenants of a fair queue come after all others of their level.
 """
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, takewhile
 
 from penstock.queues.headers import PRIORITY_DEFAULT
 from penstock.queues.lanes import OFFSET_MASK, Lane, entry_of, in_order, step
@@ -20,7 +21,7 @@ _FOLLOWER = -1  # In place of a position in a heap: the next one of a tenant.
 
 def pick(ready: Ready, messages: Messages, count: int, *, next_lease: int, in_flight: int, wall_ms: int) -> list[int]:
     """Offsets, in the order in which they are given."""
-    lanes = [(level, lane) for level, lane in enumerate(ready.lanes) if lane]
+    lanes = [(level, lane) for level, lane in enumerate(ready.lanes) if lane.runs or lane.heap]
     if not lanes:
         return []
     if len(lanes) == 1 and lanes[0][0] == PRIORITY_DEFAULT and not lanes[0][1].heap:
@@ -100,7 +101,9 @@ class _Picker:
         if group is None:
             yield entry
         elif self._ready.policy.is_fifo:
-            yield from filter(self._ready.is_in_line, in_order(group.pending))
+            first_held = self._ready.first_held(group)
+            in_front = takewhile(lambda each: each & OFFSET_MASK < first_held, in_order(group.pending))
+            yield from filter(self._ready.is_in_line, in_front)
         elif group.judge(self._wall_ms, self._in_flight, self._ready.spent.of_late(self._wall_ms)):
             noisy[id(group)] = group
         else:

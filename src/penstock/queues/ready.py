@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from penstock.queues.bits import Bits, DoneSet
 from penstock.queues.headers import PRIORITY_DEFAULT
 from penstock.queues.lanes import LEVELS, OFFSET_MASK, Lane, entry_of
-from penstock.queues.message_groups import NONE_LISTED, MessageGroup, Spent
+from penstock.queues.message_groups import NONE_HELD, NONE_LISTED, MessageGroup, Spent
 from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.rows import ROW
@@ -63,7 +63,13 @@ class Ready:
         if self.is_grouped and (name := self._messages.options(offset).group):
             group = self.groups.setdefault(name, MessageGroup())
             group.in_flight += 1
+            self._hold(group, offset)
             self._list(group)
+
+    def leased_again(self, offset: int, deadline_ms: int) -> None:
+        """By whoever had it last."""
+        self._stop_waiting(offset)
+        self.leased(offset, deadline_ms)
 
     def returned(self, offset: int, place: int, not_before: int, wall_ms: int, *, held_ms: int) -> None:
         """Nobody has it any more."""
@@ -80,7 +86,9 @@ class Ready:
         self.retries.add(until_ms, offset)
         self.retrying.add(offset)
         if self.is_grouped and (name := self._messages.options(offset).group):
-            self.groups.setdefault(name, MessageGroup()).waiting += 1
+            group = self.groups.setdefault(name, MessageGroup())
+            group.waiting += 1
+            self._hold(group, offset)
 
     def gone(self, offset: int, *, was_leased: bool, held_ms: int = 0, wall_ms: int = 0) -> None:
         """It is done, or being buried."""
@@ -101,16 +109,13 @@ class Ready:
             if found is None:
                 return looked_at
             offset = found[1]
-            if self.retrying.discard(offset):
-                group = self._group_of(offset)
-                if group is not None:
-                    group.waiting -= 1
+            if self._stop_waiting(offset):
                 self.add(offset, ROW.unpack_from(self._rows[offset])[4])
         return count_max
 
     def clean(self) -> None:
         for lane in self.lanes:
-            if lane:
+            if lane.runs or lane.heap:  # Said at length: this is asked at each decision, and mostly of empty ones.
                 lane.clean(self.is_fresh, self.counts)
 
     # What counts
@@ -136,12 +141,17 @@ class Ready:
 
     def head(self, group: MessageGroup) -> int:
         """The entry of the first message of a group that may be taken; NONE_LISTED where there is none."""
-        if self.policy.is_fifo and group.is_locked:
-            return NONE_LISTED
         pending = group.pending
         while pending and not self.is_in_line(pending[0]):
             heappop(pending)
-        return pending[0] if pending else NONE_LISTED
+        return pending[0] if pending and pending[0] & OFFSET_MASK < self.first_held(group) else NONE_LISTED
+
+    def first_held(self, group: MessageGroup) -> int:
+        """Nothing of the group is given from this offset on."""
+        held = group.held
+        while held and not self._is_held(held[0]):
+            heappop(held)
+        return held[0] if held else NONE_HELD
 
     def group_of(self, offset: int) -> MessageGroup | None:
         """None: it has none, or groups don't matter here."""
@@ -153,11 +163,26 @@ class Ready:
         name = self._messages.options(offset).group
         return self.groups.get(name) if name else None
 
+    def _hold(self, group: MessageGroup, offset: int) -> None:
+        if self.policy.is_fifo:
+            heappush(group.held, offset)  # Twice at most: before it is given again, all up to it were found to be held no more.
+
+    def _is_held(self, offset: int) -> bool:
+        row = self._rows.get(offset)
+        return row is not None and (row[0] == _LEASED or offset in self.retrying)
+
     def _let_go(self, offset: int) -> MessageGroup | None:
         group = self._group_of(offset)
         if group is not None:
             group.in_flight -= 1
         return group
+
+    def _stop_waiting(self, offset: int) -> bool:
+        """Whether it did wait for its next try."""
+        is_waiting = self.retrying.discard(offset)
+        if is_waiting and (group := self._group_of(offset)) is not None:
+            group.waiting -= 1
+        return is_waiting
 
     def _spend(self, group: MessageGroup | None, held_ms: int, wall_ms: int) -> None:
         if group is not None and held_ms:

@@ -5,6 +5,7 @@ second, of ten minutes and of a day; when the clock comes to one, it is taken ap
 entry is moved three times at most, and only the next second of them is in order.
 Nothing is ever taken out before its time: an entry that does not count any more is told by whoever asked for it when it comes up.
 The days are behind `Buckets`, so that they might as well lie on a disk: they are derived from logs, appended to, and read once, whole.
+A ledger asks its schedules several times at each decision, and most of them are empty or have nothing near: that must cost nothing.
 """
 
 from array import array
@@ -71,13 +72,18 @@ class Schedule:
 
     def next_ms(self, wall_ms: int) -> int | None:
         """When the next entry is due, or, where that is after now, up to a bucket earlier. None: there is none."""
-        self._expand(wall_ms)
-        if self._near:
-            return self._near[0] >> OFFSET_BITS
-        return next((level.first_ms for level in self._levels if level.first_ms is not None), None)
+        if not self._size:
+            return None
+        if not self._near:
+            first_ms = self._expand(wall_ms)
+            if not self._near:
+                return first_ms
+        return self._near[0] >> OFFSET_BITS
 
     def pop(self, wall_ms: int) -> tuple[int, int] | None:
         """The first entry that is due by now: (when, offset)."""
+        if not self._size:
+            return None
         near = self._near
         if not near or near[0] >> OFFSET_BITS > wall_ms:
             self._expand(wall_ms)
@@ -93,13 +99,18 @@ class Schedule:
         pieces = [piece for level in self._levels for piece in level.copies()]
         return _entries(near, pieces)
 
-    def _expand(self, wall_ms: int) -> None:
-        """The heap gets the next second that has anything in it, if that has begun."""
+    def _expand(self, wall_ms: int) -> int | None:
+        """The heap gets the next second that has anything in it, if that has begun; otherwise this is when it begins."""
         while not self._near:
-            number = next((number for number, level in enumerate(self._levels) if level.first_ms is not None), None)
-            if number is None or (self._levels[number].first_ms or 0) > wall_ms:
-                return
+            number = 0
+            while (first_ms := self._levels[number].first_ms) is None:
+                number += 1
+                if number == len(self._levels):
+                    return None
+            if first_ms > wall_ms:
+                return first_ms
             self._take_apart(number)
+        return None
 
     def _take_apart(self, number: int) -> None:
         end, entries = self._levels[number].take()

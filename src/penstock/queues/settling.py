@@ -1,7 +1,8 @@
 """Settle, and what else ends a delivery: who holds a message says what is to become of it.
 
 Whether a lease still counts is told by its number and its deadline, whoever has noticed so far that the time is up. Where the policy is
-lenient, a lease that has lapsed may still finish its message, also when somebody else has it by now: work that is done is done.
+lenient, a lease that has lapsed may still finish its message, also when somebody else has it by now: work that is done is done. And it may
+be extended as long as nobody else has had the message since, as SQS does it: it counts again from then on, as the same delivery.
 A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over.
 """
 
@@ -51,14 +52,16 @@ def _settle_one(draft: Draft, item: Settlement) -> Outcome:
             return _carry_out(draft, item, item.offset, row)
         is_held = row.when > draft.wall_ms
         refusal = Outcome(Code.LOST, row.when) if is_held and not _holds(item, row) else LOST
-        before = State.LEASED
     else:
-        refusal, before = LOST, State.READY
-    may_finish = draft.policy.forgives_lapses and item.verb is Verb.DONE and item.lease != ANY_LEASE and item.lease <= row.lease
-    if not may_finish or row.state == State.BURYING:
+        refusal = LOST
+    if not draft.policy.forgives_lapses or item.lease == ANY_LEASE or row.state == State.BURYING:
         return refusal
-    draft.finish(item.offset, before)
-    return OK
+    if item.verb is Verb.DONE and item.lease <= row.lease:
+        draft.finish(item.offset, State(row.state))
+        return OK
+    if item.verb is Verb.EXTEND and item.lease == row.lease and not draft.is_expired(item.offset):
+        return _take_up_again(draft, item, row)
+    return refusal
 
 
 def _settle_range(draft: Draft, item: Settlement) -> Outcome:
@@ -123,8 +126,19 @@ def _extend(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome:
         return Outcome(Code.OK, when_ms, is_buried=state is State.BURYING)
     if _is_too_long(draft, item, row):
         return Outcome(Code.TOO_LONG, row.when)
-    draft.extend(offset, draft.wall_ms + delay_ms)
+    draft.extend(offset, State(row.state), draft.wall_ms + delay_ms)
     return Outcome(Code.OK, draft.wall_ms + delay_ms)
+
+
+def _take_up_again(draft: Draft, item: Settlement, row: Row) -> Outcome:
+    """Extends a lease that has lapsed, whether that was noticed or not. Nobody has had the message since."""
+    if row.state == State.LEASED:
+        return _extend(draft, item, item.offset, row)
+    if item.delay_ms == 0:
+        return OK  # It is given back already.
+    if draft.ledger.leased >= draft.policy.in_flight_max:
+        return LOST
+    return _extend(draft, item, item.offset, row)
 
 
 def _is_too_long(draft: Draft, item: Settlement, row: Row) -> bool:

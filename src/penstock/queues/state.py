@@ -257,9 +257,7 @@ class LedgerState:
     ) -> tuple[list[MessageView], int]:
         """As `peek`, bounded by how many are looked at, and the offset to go on from; `learned_end` when that is all."""
         self._pass_time(self._now, wall_ms)
-        return looking.page(
-            self.ledgers[group], self.messages, states, first, count=count, looked_at_max=looked_at_max, wall_ms=wall_ms
-        )
+        return looking.page(self.ledgers[group], self.messages, states, first, count=count, looked_at_max=looked_at_max, wall_ms=wall_ms)
 
     def peek(self, group: str, states: tuple[State, ...], first: int, count: int, wall_ms: int) -> list[MessageView]:
         """Unfinished messages from offset `first` on that are in one of these states."""
@@ -324,7 +322,7 @@ class LedgerState:
         self.window.prune(wall_ms, self._policy_of(QUEUE_GROUP).dedup_ms)
         for ledger in self.ledgers.values():
             policy = self._policy_of(ledger.group)
-            if ledger.ready is None or not ledger.ready.fits(policy):
+            if ledger.ready is None or (ledger.ready.policy is not policy and not ledger.ready.fits(policy)):
                 ledger.index(policy, wall_ms)
             assert ledger.ready is not None
             ledger.ready.policy = policy

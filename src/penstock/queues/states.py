@@ -18,9 +18,10 @@ class State(IntEnum):
 
 
 MOVES: dict[tuple[State, State], str] = {
-    (State.READY, State.LEASED): "somebody takes it",
+    (State.READY, State.LEASED): "somebody takes it, or who had it last extends a lease that had lapsed",
     (State.READY, State.DONE): "it is cancelled, purged, trimmed, expired, a duplicate, or finished by a lease that had lapsed",
     (State.DELAYED, State.READY): "its time has come",
+    (State.DELAYED, State.LEASED): "who had it last extends a lease that had lapsed",
     (State.DELAYED, State.DONE): "it is cancelled, purged, trimmed, expired, a duplicate, or finished by a lease that had lapsed",
     (State.LEASED, State.DONE): "who holds it has finished it; or it is purged, trimmed, or failed for good without a dead-letter queue",
     (State.LEASED, State.LEASED): "who holds it has extended the lease",

@@ -61,5 +61,5 @@ def _again(draft: Draft, attempt_id: bytes, deadline_ms: int) -> tuple[Delivery,
             return ()
         found.append(Delivery(offset, row.attempts, lease, deadline_ms, row.first_ms))
     for delivery in found:
-        draft.extend(delivery.offset, deadline_ms)
+        draft.extend(delivery.offset, State.LEASED, deadline_ms)
     return tuple(found)

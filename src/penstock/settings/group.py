@@ -36,42 +36,62 @@ KAFKA_GROUP_NAMES_WITHOUT_EFFECT = frozenset({
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
     consumer_session_timeout_ms: int = setting(
-        "consumer.session.timeout.ms", 45 * SECOND_MS, bounds=(1, INT_MAX),
+        "consumer.session.timeout.ms",
+        45 * SECOND_MS,
+        bounds=(1, INT_MAX),
         reason="A member of the consumer group (of the new protocol) that is not heard of for this long is taken for dead.",
     )
     consumer_heartbeat_interval_ms: int = setting(
-        "consumer.heartbeat.interval.ms", 5 * SECOND_MS, bounds=(1, INT_MAX),
+        "consumer.heartbeat.interval.ms",
+        5 * SECOND_MS,
+        bounds=(1, INT_MAX),
         reason="How often members of the consumer group (of the new protocol) are told to send heartbeats.",
     )
     share_session_timeout_ms: int = setting(
-        "share.session.timeout.ms", 45 * SECOND_MS, bounds=(1, INT_MAX),
+        "share.session.timeout.ms",
+        45 * SECOND_MS,
+        bounds=(1, INT_MAX),
         reason="A member of the share group that is not heard of for this long is taken for dead.",
     )
     share_heartbeat_interval_ms: int = setting(
-        "share.heartbeat.interval.ms", 5 * SECOND_MS, bounds=(1, INT_MAX),
+        "share.heartbeat.interval.ms",
+        5 * SECOND_MS,
+        bounds=(1, INT_MAX),
         reason="How often members of the share group are told to send heartbeats.",
     )
     share_record_lock_duration_ms: int = setting(
-        "share.record.lock.duration.ms", 30 * SECOND_MS, bounds=(1, 12 * HOUR_MS),
+        "share.record.lock.duration.ms",
+        30 * SECOND_MS,
+        bounds=(1, 12 * HOUR_MS),
         reason="How long a record is lent to a member of the share group. What a dead member holds, others get after that.",
     )
     share_delivery_count_limit: int = setting(
-        "share.delivery.count.limit", 5, bounds=(1, 1_000), reason="How often a record is delivered to the share group before it is done with.",
+        "share.delivery.count.limit",
+        5,
+        bounds=(1, 1_000),
+        reason="How often a record is delivered to the share group before it is done with.",
     )
     share_partition_max_record_locks: int = setting(
-        "share.partition.max.record.locks", 2_000, bounds=(1, 1_000_000),
+        "share.partition.max.record.locks",
+        2_000,
+        bounds=(1, 1_000_000),
         reason="How many records of a partition may be lent to members of the share group at once.",
     )
     share_auto_offset_reset: str = setting(
-        "share.auto.offset.reset", "latest",
+        "share.auto.offset.reset",
+        "latest",
         reason="Where the share group begins in a partition that it has never read: earliest, latest, or by_duration:P1DT2H for so long ago.",
     )
     share_isolation_level: str = setting(
-        "share.isolation.level", "read_uncommitted", choices=("read_committed", "read_uncommitted"),
+        "share.isolation.level",
+        "read_uncommitted",
+        choices=("read_committed", "read_uncommitted"),
         reason="Whether the share group gets records of transactions that are open or were aborted.",
     )
     share_renew_acknowledge_enable: bool = setting(
-        "share.renew.acknowledge.enable", True, reason="Whether members may extend the time for which a record is lent to them.",
+        "share.renew.acknowledge.enable",
+        True,
+        reason="Whether members may extend the time for which a record is lent to them.",
     )
 
     @classmethod
@@ -146,7 +166,9 @@ def check_reset(text: str) -> int | None:
         return None
     found = _DURATION.fullmatch(text.removeprefix(BY_DURATION)) if text.startswith(BY_DURATION) else None
     if found is None:
-        raise ValueError(f"share.auto.offset.reset must be earliest, latest or by_duration: with an ISO 8601 duration (P1DT2H3M4S), not {text!r}")
+        raise ValueError(
+            f"share.auto.offset.reset must be earliest, latest or by_duration: with an ISO 8601 duration (P1DT2H3M4S), not {text!r}"
+        )
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return round(days * DAY_MS + hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS)
 

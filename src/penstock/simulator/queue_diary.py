@@ -137,6 +137,7 @@ class QueueDiary:
         self.decrees: list[Decree] = []
         self.left: list[Left] | None = None  # None: nobody could look.
         self.clocks_are_right = True
+        self.answers_cross_nodes = False
 
     def take_begins(self) -> int:
         self.takes += 1

@@ -121,13 +121,14 @@ def what_was_lent_is_known(diary: QueueDiary) -> Findings:
 
 
 def deliveries_are_counted(diary: QueueDiary) -> Findings:
-    """Each delivery is the next one. Some may be missing: those of takes that got no answer."""
+    """Each delivery is the next one. Some may be missing: those of takes that got no answer, or whose lease was over before they did."""
     for place, deliveries in diary.by_place().items():
         unheard, before = diary.unheard.get(place.queue, 0), 0
+        is_bounded = not diary.answers_cross_nodes  # There, a node that heard nothing of another goes on without.
         for number, each in enumerate(deliveries, 1):
             if each.attempt <= before:
                 yield place.where, f"offset {place.offset} was delivered for the {each.attempt}. time after the {before}."
-            elif each.attempt > number + unheard:
+            elif is_bounded and each.attempt > number + unheard:
                 story = f"offset {place.offset} was delivered for the {each.attempt}. time"
                 yield place.where, f"{story}; {number} are known, and {unheard} takes were unheard"
             before = each.attempt

@@ -1,8 +1,215 @@
-"""Nodes whose queues are broken on purpose (see variants.py)."""
+"""Nodes whose queues are broken on purpose (see variants.py): each neglects one thing, and the rules of queues must notice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+from penstock.broker.coordinator import Coordinator
+from penstock.broker.queues import burying, ledgers
+from penstock.broker.queues.bodies import Message
+from penstock.broker.queues.burying import Burying
+from penstock.broker.queues.calls import Draft, Lent
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.policies import policy_of
+from penstock.queues import settling, taking
+from penstock.queues.commands import Settlement, Verb
+from penstock.queues.headers import ID
+from penstock.queues.ledger import Ledger
+from penstock.queues.messages import Messages
+from penstock.queues.policy import Policy
+from penstock.queues.records import Leased, Turn, Turned
+from penstock.queues.replies import Delivery
+from penstock.queues.rows import Row
+from penstock.queues.state import LedgerState
+from penstock.queues.states import State
+from penstock.queues.views import LetterOwed
+from penstock.settings import TopicConfig
+from penstock.vocabulary import Instant
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
-QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {}
+_TOO_EARLY_MS = 400
+
+
+# What a ledger promises, and forgets.
+
+
+def answers_before_the_ledger_is_durable() -> Patches:
+    return [(Coordinator, "_answer_when_durable", Coordinator.tell)]
+
+
+def forgets_leases_at_a_load() -> Patches:
+    begin = LedgerState.begin
+
+    def begin_anew(self: LedgerState, now: Instant, wall_ms: int) -> None:
+        for ledger in self.ledgers.values():
+            ledger._drop_rows(lambda _: True)
+        begin(self, now, wall_ms)
+
+    return [(LedgerState, "begin", begin_anew)]
+
+
+def forgets_ids_at_a_load() -> Patches:
+    begin = LedgerState.begin
+
+    def begin_without_ids(self: LedgerState, now: Instant, wall_ms: int) -> None:
+        self.window.clear()
+        begin(self, now, wall_ms)
+
+    return [(LedgerState, "begin", begin_without_ids)]
+
+
+def gives_lease_numbers_anew_at_a_load() -> Patches:
+    begin = LedgerState.begin
+
+    def begin_at_one(self: LedgerState, now: Instant, wall_ms: int) -> None:
+        begin(self, now, wall_ms)
+        for ledger in self.ledgers.values():
+            ledger.next_lease = 1
+
+    return [(LedgerState, "begin", begin_at_one)]
+
+
+def trims_what_is_unfinished() -> Patches:
+    return [(LedgerState, "base_of_all", property(lambda self: self.learned_end))]
+
+
+# Leases.
+
+
+def ends_leases_too_early() -> Patches:
+    lapse, due = LedgerState.lapse, LedgerState.due
+
+    def due_early(self: LedgerState) -> Instant | None:
+        at = due(self)
+        return None if at is None else Instant(max(self._now, at - _TOO_EARLY_MS / 1_000))
+
+    return [(LedgerState, "lapse", lambda self, now, wall_ms: lapse(self, now, wall_ms + _TOO_EARLY_MS)), (LedgerState, "due", due_early)]
+
+
+def lets_anybody_settle() -> Patches:
+    def settle_one(draft: Any, item: Settlement) -> Any:
+        row = settling._row(draft, item.offset)
+        is_others = isinstance(row, Row) and row.state == State.LEASED and item.verb is not Verb.DONE
+        return settling._carry_out(draft, item, item.offset, row) if is_others and isinstance(row, Row) else original(draft, item)
+
+    original = settling._settle_one
+    return [(settling, "_settle_one", settle_one)]
+
+
+def counts_no_deliveries() -> Patches:
+    deliveries = taking._deliveries
+
+    def first_ones(draft: Any, record: Leased) -> list[Delivery]:
+        return [each._replace(attempt=1) for each in deliveries(draft, record)]
+
+    return [(taking, "_deliveries", first_ones)]
+
+
+def lends_one_message_for_another() -> Patches:
+    """The bodies of a take that brings several are mixed up."""
+    lend = QueuePartition.lend
+
+    async def lend_mixed(self: QueuePartition, group: str, deliveries: Sequence[Delivery]) -> list[Lent]:
+        lent = await lend(self, group, deliveries)
+        return [each._replace(body=other.body) for each, other in zip(lent, reversed(lent), strict=True)]
+
+    return [(QueuePartition, "lend", lend_mixed)]
+
+
+# Time and order.
+
+
+def lets_delayed_messages_out_early() -> Patches:
+    delay = Messages.delay
+    return [(Messages, "delay", lambda self, offset, until_ms: delay(self, offset, until_ms - _TOO_EARLY_MS))]
+
+
+def keeps_no_order_in_groups() -> Patches:
+    return _with_policy(lambda policy: replace(policy, is_fifo=False))
+
+
+def knows_no_priorities() -> Patches:
+    return _with_policy(lambda policy: replace(policy, has_priorities=False))
+
+
+def does_not_pause() -> Patches:
+    return _deaf_to(Turn.PAUSED)
+
+
+def does_not_purge() -> Patches:
+    return _deaf_to(Turn.PURGED)
+
+
+def _deaf_to(what: Turn) -> Patches:
+    replay_turned = Ledger.replay_turned
+
+    def replay_others(self: Ledger, record: Turned) -> None:
+        if record.what is not what:
+            replay_turned(self, record)
+
+    return [(Ledger, "replay_turned", replay_others)]
+
+
+def _with_policy(change: Callable[[Policy], Policy]) -> Patches:
+    def changed(config: TopicConfig) -> Policy:
+        return change(policy_of(config))
+
+    return [(ledgers, "policy_of", changed)]
+
+
+# Dead letters.
+
+
+def buries_too_early() -> Patches:
+    return _with_policy(lambda policy: replace(policy, deliveries_max=max(policy.deliveries_max - 1, min(policy.deliveries_max, 1))))
+
+
+def drops_dead_letters() -> Patches:
+    async def move_nothing(self: Burying, queue: QueuePartition, target: str, letters: Sequence[LetterOwed]) -> list[int]:
+        return [letter.offset for letter in letters]
+
+    return [(Burying, "_move_all", move_nothing)]
+
+
+def sends_dead_letters_again() -> Patches:
+    """They carry no id: what was moved by a node that died before it could say so is moved once more."""
+    return _letters(lambda draft: draft._replace(dedup=""))
+
+
+def gives_dead_letters_other_ids() -> Patches:
+    return _letters(lambda draft: draft._replace(kept_id="", headers=tuple(each for each in draft.headers if each[0] != ID)))
+
+
+def _letters(change: Callable[[Draft], Draft]) -> Patches:
+    dead_letter = burying.dead_letter
+
+    def changed(queue: QueuePartition, letter: LetterOwed, message: Message) -> Draft:
+        return change(dead_letter(queue, letter, message))
+
+    return [(burying, "dead_letter", changed)]
+
+
+QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        answers_before_the_ledger_is_durable,
+        forgets_leases_at_a_load,
+        forgets_ids_at_a_load,
+        gives_lease_numbers_anew_at_a_load,
+        trims_what_is_unfinished,
+        ends_leases_too_early,
+        lets_anybody_settle,
+        counts_no_deliveries,
+        lends_one_message_for_another,
+        lets_delayed_messages_out_early,
+        keeps_no_order_in_groups,
+        knows_no_priorities,
+        does_not_pause,
+        does_not_purge,
+        buries_too_early,
+        drops_dead_letters,
+        sends_dead_letters_again,
+        gives_dead_letters_other_ids,
+    )
+}

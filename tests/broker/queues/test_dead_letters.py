@@ -151,9 +151,52 @@ async def test_only_the_letters_that_fit_are_moved_and_a_dry_run_moves_none(serv
     trial = await queues.redrive(DEAD, Redrive(target=wish.target, filter=wish.filter, is_dry_run=True))
     assert (trial.status, trial.to_move, trial.moved, trial.by_target) == (TaskStatus.COMPLETED, 2, 0, {"elsewhere": 2})
     assert (await queues.counts(DEAD)).ready == 3
-    await ended(await queues.redrive(DEAD, wish))
+    task = await queues.redrive(DEAD, wish)
+    assert task.to_move <= 2, "one that does not fit is not counted"
+    await ended(task)
+    assert (task.to_move, task.moved) == (2, 2)
     assert [each.body for each in await queues.take("elsewhere", 10)] == [b"1", b"3"]
     assert [each.body for each in await queues.peek(DEAD)] == [b"2"]
+
+
+async def test_a_letter_without_a_source_needs_a_target(serving: Serving) -> None:
+    queues = await opened(serving)
+    await queues.send(DEAD, [Draft(b"sent here by hand")])
+    with pytest.raises(QueueRefusal, match="name a target") as refused:
+        await queues.redrive(DEAD, Redrive(is_dry_run=True))
+    assert refused.value.code is Code.INVALID, "asking again would not help"
+    task = await ended(await queues.redrive(DEAD, Redrive()))
+    assert (task.status, task.moved) == (TaskStatus.FAILED, 0)
+    assert "name a target" in task.failure
+    assert (await ended(await queues.redrive(DEAD, Redrive(target=QUEUE)))).moved == 1
+
+
+async def test_only_so_many_are_moved_and_told_of(serving: Serving) -> None:
+    queues = await opened(serving)
+    await queues.send(QUEUE, [Draft(b"%d" % at) for at in range(5)])
+    await failed(queues)
+    await buried(queues, 5)
+    task = await queues.redrive(DEAD, Redrive(count_max=3))
+    assert task.to_move == 3
+    assert (await ended(task)).moved == 3
+
+
+async def test_a_letter_that_went_back_is_found_where_it_is_now(serving: Serving) -> None:
+    queues = await opened(serving)
+    (sent,) = await queues.send(QUEUE, [Draft(b"job")])
+    assert isinstance(sent, Sent)
+    await failed(queues)
+    await buried(queues, 1)
+    found = await queues.find(QUEUE, sent.id)
+    assert found is not None and found.state is State.FINISHED
+    await ended(await queues.redrive(DEAD, Redrive()))
+    found = await queues.find(QUEUE, sent.id)
+    assert found is not None
+    assert (found.id, found.state, found.body, found.offset > sent.offset) == (sent.id, State.READY, b"job", True)
+    (lent,) = await queues.take(QUEUE, 1)
+    await queues.settle(QUEUE, [Order(lent.handle, Verb.DONE)])
+    found = await queues.find(QUEUE, sent.id)
+    assert found is not None and (found.state, found.offset) == (State.FINISHED, sent.offset)
 
 
 async def test_a_move_can_be_cancelled_and_two_at_once_are_refused(serving: Serving) -> None:

@@ -293,9 +293,7 @@ async def test_records_of_aborted_transactions_are_never_lent(serving: Serving) 
         partition.append(batch, serving.env.wall_ms(), guard)
         serving.node.appended(partition)
         assert await bodies(queues) == []
-        partition.append_marker(
-            producer, 0, is_commit=is_commit, coordinator_epoch=0, number=1, wall_ms=serving.env.wall_ms(), is_v2=False
-        )
+        partition.append_marker(producer, 0, is_commit=is_commit, coordinator_epoch=0, number=1, wall_ms=serving.env.wall_ms(), is_v2=False)
         serving.node.appended(partition)
     assert await bodies(queues, wait_s=5.0) == [b"of 8"]
 

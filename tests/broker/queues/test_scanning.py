@@ -40,9 +40,7 @@ def test_a_stretch_may_begin_in_the_middle_of_a_batch() -> None:
 def test_markers_aborted_records_and_emptied_batches_hold_no_message() -> None:
     def batch(offset: int, producer: int) -> bytes:
         return bytes(
-            encode_batch(
-                records(()), base_offset=offset, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True
-            )
+            encode_batch(records(()), base_offset=offset, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
         )
 
     def marker(offset: int, producer: int, *, is_commit: bool) -> bytes:
@@ -73,9 +71,9 @@ async def test_messages_are_read_whole_wherever_they_lie(serving: Serving) -> No
     assert partition is not None
     bodies = Bodies(partition)
     for wanted in ([1, 2], [3], [4, 5], [0], [9, 10], [2, 7, 10], [6], [11]):
-        found = await bodies.read(wanted)
+        found = (await bodies.read(wanted)).messages
         assert {offset: message.value for offset, message in found.items()} == {
             offset: b"v%d" % (offset % 5) if offset < 10 else bytes(50_000) for offset in wanted if offset < 11
         }
-    (message,) = (await bodies.read([8])).values()
+    (message,) = (await bodies.read([8])).messages.values()
     assert message == (8, 1_700_000_000_003, b"k3", b"v3", (("h", b"3"),))

@@ -83,19 +83,20 @@ def test_a_lapsed_lease_frees_the_group(sqs):
 
 
 @pytest.mark.parametrize("held", [(0,), (1,), (2,), (0, 1), (0, 1, 2), ()])
-def test_a_group_gives_nothing_while_anything_of_it_is_in_flight(sqs, held: tuple[int, ...]):
-    """Stricter than AWS, which gives what came back before the first that is still in flight: then a message could be worked on at the
-    same time as one that was sent after it."""
+def test_a_group_gives_what_came_back_in_front_of_the_first_in_flight(sqs, held: tuple[int, ...]):
+    """As AWS was recorded doing."""
     url = sqs.fifo(VisibilityTimeout=60)
     sqs.send_to(url, "a", "m0", "m1", "m2")
     messages = sqs.receive(url, 3)
     for at, message in enumerate(messages):
         if at not in held:
             sqs.change(url, message, 0)
-    assert sqs.bodies(url) == ([] if held else ["m0", "m1", "m2"])
-    for at in held:
-        sqs.change(url, messages[at], 0)
-    assert len(held) == 0 or sqs.bodies(url) == ["m0", "m1", "m2"]
+    first = min(held, default=3)
+    again = sqs.receive(url, 10)
+    assert [each["Body"] for each in again] == ["m0", "m1", "m2"][:first]
+    for message in (*again, *(messages[at] for at in held)):
+        sqs.change(url, message, 0)
+    assert sqs.bodies(url) == ["m0", "m1", "m2"]
 
 
 def test_an_emptied_group_comes_back_with_its_next_message(sqs):

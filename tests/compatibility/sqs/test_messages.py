@@ -371,10 +371,14 @@ def test_the_visibility_of_a_deleted_message_cannot_be_changed(sqs, refused: Ref
     assert words.endswith("Message does not exist or is not available for visibility timeout change.")
 
 
-def test_the_visibility_of_a_message_that_is_not_in_flight_cannot_be_changed(sqs):
+def test_a_visibility_may_be_changed_late_while_nobody_else_has_the_message(sqs):
     url = sqs.queue()
     sqs.send(url, "x")
     (message,) = sqs.receive(url, VisibilityTimeout=0)
+    sqs.change(url, message, 30)
+    assert sqs.receive(url) == []
+    sqs.change(url, message, 0)
+    assert len(sqs.receive(url, VisibilityTimeout=30)) == 1
     with pytest.raises(sqs.exceptions.MessageNotInflight) as caught:
         sqs.change(url, message, 10)
     assert caught.value.response["Error"]["Code"] == "AWS.SimpleQueueService.MessageNotInflight"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from http_talk import Answered, Http, with_http
-from serving import Serving
+from serving import Serving, until
 
 from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX
 from penstock.http.sqs.native_shapes import NATIVE_SHAPES
@@ -88,6 +88,25 @@ def test_messages_are_sent_and_received_with_all_that_they_have(tmp_path: Path):
         assert await penstock("Receive", Queue="q") == {}
 
     tell(tmp_path, story)
+
+
+def test_large_messages_are_counted_until_they_are_sent(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        penstock, room = Native(http), serving.node.reply_room
+        await penstock("CreateQueue", Queue="q")
+        for number in range(4):
+            await penstock("Send", Queue="q", Messages=[{"Body": str(number) * 900_000}])
+        room.take(room.bytes_max)  # A crowd that does not read has left no room.
+        first = (await penstock("Receive", Queue="q", Max=1000))["Messages"]
+        assert [each["Body"][0] for each in first] == ["0"]
+        await until(lambda: room.bytes_taken == room.bytes_max)
+        room.give_back(room.bytes_max)
+        rest = (await penstock("Receive", Queue="q", Max=1000))["Messages"]
+        assert [(each["Body"][0], each["Attempt"]) for each in rest] == [("1", 1), ("2", 1), ("3", 1)]
+        assert len((await penstock("Peek", Queue="q", States=["leased"], Max=1000))["Messages"]) == 4
+        await until(lambda: room.bytes_taken == 0)
+
+    with_http(tmp_path, story)
 
 
 def test_messages_are_settled_each_by_itself(tmp_path: Path):

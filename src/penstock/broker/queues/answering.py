@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.broker.memory import HeldReply
 from penstock.broker.queues import looking, ordering, sending, taking
 from penstock.broker.queues.asking import Place
 from penstock.broker.queues.calls import Code, QueueRefusal, State
@@ -97,8 +98,12 @@ async def _send(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
 
 async def _take(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
     fields = call.fields
-    wish = Wish(str(fields["group"]), int(fields["count"]), fields["lease_ms"], str(fields["who"]), str(fields["attempt_id"]).encode())
-    rows, blobs = pack_lent(await taking.take([queue], wish, float(fields["wait_s"])))
+    held, attempt_id = HeldReply(queue.node.reply_room), str(fields["attempt_id"]).encode()
+    wish = Wish(str(fields["group"]), int(fields["count"]), fields["lease_ms"], str(fields["who"]), attempt_id, held)
+    try:
+        rows, blobs = pack_lent(await taking.take([queue], wish, float(fields["wait_s"])))
+    finally:
+        held.let_go()  # The link has it at once.
     return QueueAnswer("", fields={"lent": rows}, blobs=blobs)
 
 

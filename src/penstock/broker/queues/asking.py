@@ -113,9 +113,7 @@ class Asking:
             fields = {**fields, "wait_s": wait_s}
         call = QueueCall(question.operation, place.topic_id, place.partition, number, fields, question.blobs)
         try:
-            return read_answer(
-                await links.ask(leader, Kind.QUEUE_CALL, write_call(call), timeout_s=ANSWER_SECONDS + wait_s)
-            )
+            return read_answer(await links.ask(leader, Kind.QUEUE_CALL, write_call(call), timeout_s=ANSWER_SECONDS + wait_s))
         except MalformedInput as wrong:
             raise QueueRefusal(Code.NOT_AVAILABLE, str(wrong)) from None
         except asyncio.CancelledError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.askers import Asker
 from penstock.broker.queues.bodies import Message
-from penstock.broker.queues.calls import Draft, QueueRefusal
+from penstock.broker.queues.calls import LENT_BYTES_MAX, Draft, QueueRefusal
 from penstock.broker.queues.leading import NotHere, QueuePartition, kept_id
 from penstock.errors import DiskFailed
 from penstock.queues import headers
@@ -85,7 +85,7 @@ class Burying:
         for (group, target), chosen in by_target.items():
             name = f"{queue.data.topic}-{queue.data.index}"
             try:
-                done = await self._move(queue, target, chosen) if target else [letter.offset for letter in chosen]
+                done = await self._move_all(queue, target, chosen) if target else [letter.offset for letter in chosen]
                 if done:
                     await queue.ask(_buried(group, tuple(done)))
                 is_all &= len(done) == len(chosen)
@@ -94,17 +94,26 @@ class Burying:
                 is_all = False
         return is_all
 
-    async def _move(self, queue: QueuePartition, target: str, letters: Sequence[LetterOwed]) -> list[int]:
+    async def _move_all(self, queue: QueuePartition, target: str, letters: Sequence[LetterOwed]) -> list[int]:
         """The offsets of those that are safe in the other queue, or whose message is gone."""
-        found = await queue.bodies.read([letter.offset for letter in letters])
+        moved = list[int]()
+        while letters:
+            done, letters = await self._move(queue, target, letters)
+            moved += done
+        return moved
+
+    async def _move(self, queue: QueuePartition, target: str, letters: Sequence[LetterOwed]) -> tuple[list[int], list[LetterOwed]]:
+        """The same for the first of them, as many as are read at once; and the others."""
+        found, unread = await queue.bodies.read([letter.offset for letter in letters], bytes_max=LENT_BYTES_MAX)
         there = [letter for letter in letters if letter.offset in found]
-        gone = [letter.offset for letter in letters if letter.offset not in found]
+        gone = [letter.offset for letter in letters if letter.offset not in found and letter.offset not in unread]
         drafts = [dead_letter(queue, letter, found[letter.offset]) for letter in there]
         results = await self._node.queues.send(target, drafts) if drafts else []
         for result in results:
             if isinstance(result, QueueRefusal):
                 self._node.report(f"a dead letter of {queue.data.topic} is refused by the queue {target!r}, and waits: {result.words}")
-        return gone + [letter.offset for letter, result in zip(there, results, strict=True) if not isinstance(result, QueueRefusal)]
+        moved = [letter.offset for letter, result in zip(there, results, strict=True) if not isinstance(result, QueueRefusal)]
+        return gone + moved, [letter for letter in letters if letter.offset in unread]
 
 
 def _buried(group: str, offsets: tuple[int, ...]) -> Callable[[Asker], Command]:

@@ -16,6 +16,8 @@ QUEUE_GROUP = "$queue"  # The group of ledgers that the SQS door and the Python 
 
 COUNT_MAX = 1_000  # Messages of one send, take or settle.
 WAIT_SECONDS_MAX = 60.0  # Of one take.
+LENT_BYTES_MAX = 12 << 20  # Of one take, about: ten of SQS's largest messages. One message is given whatever its size.
+PEEKED_BYTES_MAX = 8 << 20  # Of the bodies of one peek, about.
 
 
 class Code(StrEnum):
@@ -211,7 +213,7 @@ class RedriveTask:
     queue: str
     wish: Redrive
     started_ms: int
-    to_move: int = 0  # Those that fit, as far as they were seen.
+    to_move: int = 0  # Those that fit: with a filter, as far as they were seen; without one all that were ready, about.
     moved: int = 0
     status: TaskStatus = TaskStatus.RUNNING
     failure: str = ""

@@ -11,12 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.broker.memory import HeldReply
 from penstock.broker.queues import looking, ordering, sending
 from penstock.broker.queues.answering import Answering
 from penstock.broker.queues.asking import Asking, Place, Question
 from penstock.broker.queues.burying import Burying
 from penstock.broker.queues.calls import (
     COUNT_MAX,
+    PEEKED_BYTES_MAX,
     QUEUE_GROUP,
     WAIT_SECONDS_MAX,
     Code,
@@ -153,9 +155,10 @@ class Queues:
 
     async def take(
         self, queue: str, count: int, *, lease_ms: int | None = None, wait_s: float = 0.0, who: str = "", attempt_id: str = "",
-        group: str = QUEUE_GROUP,
+        group: str = QUEUE_GROUP, held: HeldReply | None = None,
     ) -> list[Lent]:  # fmt: skip
-        """Up to `count` messages under leases that are durable. Waits until there is at least one, or `wait_s` have passed.
+        """Up to `count` messages under leases that are durable, fewer where they are large. Waits until there is at least one, or `wait_s`
+        have passed. Whoever gives `held` lets go of it when the answer is sent.
         Cancelling the call takes nothing away: what was being lent to nobody is given back. IN_FLIGHT_LIMIT: as many are lent as may
         be, and nothing can be; FIFO queues give nothing then, and say nothing."""
         _check_count(count)
@@ -163,7 +166,7 @@ class Queues:
             raise QueueRefusal(Code.INVALID, f"one can wait for up to {WAIT_SECONDS_MAX:g} s, not {wait_s:g}")
         if lease_ms is not None and lease_ms < 0:
             raise QueueRefusal(Code.INVALID, "a lease is not negative")
-        topic, wish = self._directory.find(queue), Wish(group, count, lease_ms, who, attempt_id.encode())
+        topic, wish = self._directory.find(queue), Wish(group, count, lease_ms, who, attempt_id.encode(), held)
         return await self._polling.take(topic, wish, wait_s)
 
     # Settling
@@ -208,14 +211,16 @@ class Queues:
         self, queue: str, *, states: Sequence[State] = (), count: int = 10, after: tuple[int, int] | None = None
     ) -> list[Peeked]:
         """Messages in the order of the log, partition by partition, from behind `after` (partition, offset) on. No states: all that are
-        not finished."""
+        not finished. Where they are large it gives fewer; none means that there are no more."""
         _check_count(count)
-        topic, peeked = self._directory.find(queue), list[Peeked]()
+        topic, peeked, size = self._directory.find(queue), list[Peeked](), 0
         first_partition, first = (0, 0) if after is None else (after[0], after[1] + 1)
         for index in range(first_partition, len(topic.partitions)):
-            peeked += await self._peek(Place(topic.topic_id, index), states, first, count - len(peeked))
+            page = await self._peek(Place(topic.topic_id, index), states, first, count - len(peeked))
             first = 0
-            if len(peeked) >= count:
+            peeked += page
+            size += sum(len(each.body or b"") for each in page)
+            if len(peeked) >= count or size >= PEEKED_BYTES_MAX:
                 break
         return peeked
 
@@ -225,7 +230,8 @@ class Queues:
         return await self.asking.ask(place, lambda here: looking.peek(here, QUEUE_GROUP, states, first, count), question)
 
     async def find(self, queue: str, message_id: str) -> Peeked | None:
-        """By the id that `send` gave. None: it was never here. A message that was moved here is found while it is not finished."""
+        """By the id that `send` gave. None: it was never here. A message that was moved here, or came back from the dead letters, is found
+        while it is not finished."""
         topic, place = self._directory.find(queue), read_id(message_id)
         if place is None:
             raise QueueRefusal(Code.INVALID, "this is no id of a message")
@@ -236,7 +242,9 @@ class Queues:
         fields = {"group": QUEUE_GROUP, "offset": place.offset}
         question = Question("find", fields, lambda answer: next(iter(unpack_peeked(answer.fields["peeked"], answer.blobs)), None))
         where = Place(topic.topic_id, place.partition)
-        return await self.asking.ask(where, lambda here: looking.find(here, QUEUE_GROUP, place.offset), question)
+        found = await self.asking.ask(where, lambda here: looking.find(here, QUEUE_GROUP, place.offset), question)
+        may_be_back = found is not None and found.state is State.FINISHED and "queue.dead.letter" in self.describe(queue).settings
+        return (await self._find_moved(queue, message_id) or found) if may_be_back else found
 
     async def _find_moved(self, queue: str, message_id: str) -> Peeked | None:
         wanted, after = (ID, message_id.encode()), None
@@ -245,7 +253,7 @@ class Queues:
             for each in page:
                 if wanted in each.headers:
                     return each
-            if len(page) < PEEKED_AT_ONCE:
+            if not page:
                 break
             after = (page[-1].partition, page[-1].offset)
         return None

@@ -35,6 +35,7 @@ class Following:
         self._start = 0  # As the ledger knows it.
         self._is_reading = False
         self._moved = asyncio.Event()  # The watermark did, or the leadership.
+        self._has_read = asyncio.Event()
 
     async def catch_up(self, state: LedgerState) -> int:
         """Teaches a state that is being loaded all that there is now: all that an earlier leader may have lent. Returns how many bytes it
@@ -62,6 +63,7 @@ class Following:
     def end(self) -> None:
         self._state = None
         self._moved.set()
+        self._has_read.set()
         self._data.watchers.pop(self, None)
 
     def advanced(self, partition: Partition, grown_bytes: int) -> None:
@@ -83,6 +85,13 @@ class Following:
         self._is_reading = True
         self._node.spawn(self._read_on(state))
 
+    async def learned_all(self) -> None:
+        """Waits until the ledger knows of everything that is stable now, as far as that can be read."""
+        state, end_offset = self._state, self._data.last_stable_offset
+        while state is not None and state is self._state and self._is_reading and state.learned_end < end_offset:
+            self._has_read.clear()
+            await self._has_read.wait()
+
     def look_at_start(self) -> None:
         """Retention tells nobody."""
         start = int(self._data.log.start_offset)
@@ -96,11 +105,13 @@ class Following:
                 content = await self._read_later(state)
                 if state is self._state:
                     self._learn(state, content)
+                    self._has_read.set()
                     self._on_news()
         except DiskFailed as failure:
             self._node.report(f"the messages of {self._data.topic}-{self._data.index} cannot be read: {failure}")
         finally:
             self._is_reading = False
+            self._has_read.set()
 
     # Reading
 

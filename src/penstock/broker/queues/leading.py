@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.askers import Asker, Nobody
 from penstock.broker.coordinator import Coordinator
-from penstock.broker.queues.bodies import Bodies, Message
-from penstock.broker.queues.calls import Code, Lent, Order, Outcome, QueueRefusal, Verb, Verdict
+from penstock.broker.memory import HeldReply
+from penstock.broker.queues.bodies import Bodies, Message, bytes_of
+from penstock.broker.queues.calls import LENT_BYTES_MAX, Code, Lent, Order, Outcome, QueueRefusal, Verb, Verdict
 from penstock.broker.queues.following import Following
 from penstock.broker.queues.lines import LINE_LENGTH_MAX, Line, Served, Waiter
 from penstock.errors import ErrorCode, Refusal
@@ -185,17 +186,32 @@ class QueuePartition:
             items = tuple(Settlement(each.offset, each.lease, commands.Verb.UNDO) for each in deliveries)
             self.coordinator.order(Settle(Nobody(), group, items))
 
-    async def lend(self, group: str, deliveries: Sequence[Delivery]) -> list[Lent]:
-        """The messages of these deliveries. One whose record is gone is finished, and nobody hears of it."""
+    async def lend(self, group: str, deliveries: Sequence[Delivery], held: HeldReply | None = None) -> list[Lent]:
+        """The messages of these deliveries, as many as the node has room for; the others are given back. One whose record is gone is
+        finished, and nobody hears of it."""
+        room = self.node.reply_room
+        bytes_max = min(LENT_BYTES_MAX, room.fair_share())
+        room.take(bytes_max)  # Others read at the same time.
         try:
-            found = await self.bodies.read([each.offset for each in deliveries])
+            found, unread = await self.bodies.read([each.offset for each in deliveries], bytes_max=bytes_max)
         except BaseException:
             self.give_back(group, deliveries)
             raise
+        finally:
+            room.give_back(bytes_max)
+        if held is not None:
+            held.add(sum(map(bytes_of, found.values())))
+        deliveries = self._without_unread(group, deliveries, frozenset(unread))
         gone = tuple(Settlement(each.offset, each.lease, commands.Verb.DONE) for each in deliveries if each.offset not in found)
         if gone and self.coordinator.state is not None:
             self.coordinator.order(Settle(Nobody(), group, gone))
         return [self._lent(group, each, found[each.offset]) for each in deliveries if each.offset in found]
+
+    def _without_unread(self, group: str, deliveries: Sequence[Delivery], unread: frozenset[int]) -> Sequence[Delivery]:
+        if not unread:
+            return deliveries
+        self.give_back(group, [each for each in deliveries if each.offset in unread])
+        return [each for each in deliveries if each.offset not in unread]
 
     def _lent(self, group: str, delivery: Delivery, message: Message) -> Lent:
         data, offset = self.data, delivery.offset

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.broker.memory import HeldReply
 from penstock.queues.replies import Taken
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Wish:
     lease_ms: int | None = None
     who: str = ""
     attempt_id: bytes = b""
+    held: HeldReply | None = None  # Where the answer is counted.
 
 
 class Served(NamedTuple):

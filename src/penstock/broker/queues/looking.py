@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from penstock.broker.queues.bodies import Message
-from penstock.broker.queues.calls import QUEUE_GROUP, Attempt, Counts, Peeked
+from penstock.broker.queues.calls import PEEKED_BYTES_MAX, QUEUE_GROUP, Attempt, Counts, Peeked
 from penstock.broker.queues.calls import State as Shown
 from penstock.broker.queues.leading import QueuePartition, kept_id
 from penstock.queues.headers import PREFIX, parse
@@ -41,7 +41,7 @@ async def peek(queue: QueuePartition, group: str, states: Sequence[Shown], first
         views += seen
         await asyncio.sleep(0)
     await queue.read(lambda state: None)  # All that was seen is durable then.
-    return await _with_bodies(queue, views)
+    return await _with_bodies(queue, views)  # Those that are left out are found when somebody peeks on.
 
 
 async def find(queue: QueuePartition, group: str, offset: int) -> Peeked | None:
@@ -51,8 +51,8 @@ async def find(queue: QueuePartition, group: str, offset: int) -> Peeked | None:
 
 
 async def _with_bodies(queue: QueuePartition, views: Sequence[MessageView]) -> list[Peeked]:
-    found = await queue.bodies.read([view.offset for view in views])
-    return [_peeked(queue, view, found.get(view.offset)) for view in views]
+    found, unread = await queue.bodies.read([view.offset for view in views], bytes_max=PEEKED_BYTES_MAX)
+    return [_peeked(queue, view, found.get(view.offset)) for view in views[: len(views) - len(unread)]]
 
 
 def _peeked(queue: QueuePartition, view: MessageView, message: Message | None) -> Peeked:

@@ -27,6 +27,7 @@ def _cancelled(view: MessageView | None) -> Verdict:
 
 
 async def purge(queue: QueuePartition, group: str) -> int:
+    await queue.following.learned_all()  # What was acknowledged before is meant too.
     done: Done = await queue.ask(lambda asker: Purge(asker, group))
     return done.count
 

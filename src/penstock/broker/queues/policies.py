@@ -20,9 +20,7 @@ def policy_of(config: TopicConfig) -> Policy:
     return Policy(
         lease_ms=config.queue_lease_ms,
         deliveries_max=config.queue_deliveries_max,
-        backoff=Backoff(
-            config.queue_backoff_min_ms, config.queue_backoff_max_ms, config.queue_backoff_factor, config.queue_backoff_jitter
-        ),
+        backoff=Backoff(config.queue_backoff_min_ms, config.queue_backoff_max_ms, config.queue_backoff_factor, config.queue_backoff_jitter),
         dead_letter=config.queue_dead_letter,
         is_fifo=config.queue_fifo,
         is_lenient=config.queue_lenient,

@@ -70,6 +70,8 @@ class Polling:
             return max(0.0, ends - self._node.env.now())
 
         def read(answer: QueueAnswer) -> list[Lent]:
+            if wish.held is not None:
+                wish.held.add(sum(len(blob or b"") for blob in answer.blobs))
             return unpack_lent(answer.fields["lent"], answer.blobs)
 
         fields = {

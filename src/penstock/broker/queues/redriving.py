@@ -52,11 +52,12 @@ class Redriving:
         handle = self._node.env.rng.randbytes(16).hex()
         task = RedriveTask(handle, queue, wish, self._node.env.wall_ms())
         if wish.is_dry_run:
-            await self._run(task)
-            if task.status is TaskStatus.FAILED:
-                raise QueueRefusal(Code.NOT_AVAILABLE, task.failure)
+            await self._move_all(task)
+            task.status = TaskStatus.COMPLETED
             return task
-        task.to_move = (await self._queues.counts(queue)).ready
+        if wish.filter == Filter():
+            ready = (await self._queues.counts(queue)).ready
+            task.to_move = min(ready, wish.count_max or ready)
         self._remember(task)
         self._node.spawn(self._run(task))
         return task
@@ -99,12 +100,13 @@ class Redriving:
             if wish.count_max:
                 chosen = chosen[: wish.count_max - seen]
             seen += len(chosen)
+            task.to_move = max(task.to_move, seen)
             at_once = min(PAGE, max(1, wish.per_second_max // 10)) if wish.per_second_max else PAGE
             for first in range(0, len(chosen), at_once):
                 if task.status is not TaskStatus.RUNNING:
                     return
                 await self._move(task, chosen[first : first + at_once])
-            if len(page) < PAGE or (wish.count_max and seen >= wish.count_max):
+            if not page or (wish.count_max and seen >= wish.count_max):
                 task.to_move = max(task.moved, seen if wish.is_dry_run else task.moved)
                 return
             after = (page[-1].partition, page[-1].offset)
@@ -164,6 +166,4 @@ def _told(found: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
 def _sent_back(letter: Peeked, dedup: str) -> Draft:
     own = headers.parse([each for each in letter.headers if each[0] in _OPTIONS], 0)
     kept = tuple(each for each in letter.headers if each[0] not in MOVED and each[0] not in _OPTIONS)
-    return Draft(
-        letter.body or b"", letter.key, kept, priority=own.priority, group=own.group.decode(), dedup=dedup, kept_id=letter.id
-    )
+    return Draft(letter.body or b"", letter.key, kept, priority=own.priority, group=own.group.decode(), dedup=dedup, kept_id=letter.id)

@@ -32,7 +32,7 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
     if served is None:
         return []
     _check_limit(served)
-    return await served.queue.lend(wish.group, _still_lent(served, wish))
+    return await served.queue.lend(wish.group, _still_lent(served, wish), wish.held)
 
 
 def _still_lent(served: Served, wish: Wish) -> Sequence[Delivery]:

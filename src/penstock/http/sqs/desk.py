@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from penstock.broker.memory import HeldReply
 from penstock.broker.queues.calls import QueueRefusal, QueueView
 from penstock.broker.queues.facade import Queues
 from penstock.env import Env
@@ -46,6 +47,7 @@ class Call:
     who: str = ""  # For the history of messages: an access key, or an address.
     key_id: str = ""  # Set only where the signature was checked.
     while_connected: WhileConnected = field(default=whatever_happens)
+    held: HeldReply | None = None  # Where an answer with messages is counted.
 
 
 class Recent:

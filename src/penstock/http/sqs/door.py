@@ -8,7 +8,8 @@ origin may set it only after a preflight, which nobody here answers. A page that
 preflight, but browsers put `Origin` on every POST, and say `Sec-Fetch-Site`; SDKs send neither. So whatever bears one of them is
 refused. The Host header is not looked at: SDKs come with whatever name a tunnel or a container gave the node.
 
-Bounds: the bytes of one body and of all bodies at hand, the number of long polls (desk.py). A client that goes away ends its long poll.
+Bounds: the bytes of one body and of all bodies at hand, the number of long polls (desk.py), and what messages may take of the node's room
+for replies. A client that goes away ends its long poll.
 """
 
 import asyncio
@@ -16,12 +17,13 @@ import json
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
+from penstock.broker.memory import HeldReply
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
 from penstock.errors import BrokenPromise
 from penstock.http.bounds import Receive, Scope, Send
 from penstock.http.sqs.actions import NATIVE_PREFIX, act, find_action
-from penstock.http.sqs.answers import content_of, encode
+from penstock.http.sqs.answers import LARGE_BYTES, content_of, encode
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import (
     ACCESS_DENIED,
@@ -70,9 +72,16 @@ class QueueDoor:
         return self._tally.samples(self._desk.long_polls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        held = HeldReply(self._node.reply_room)
+        try:
+            await self._serve(scope, receive, send, held)
+        finally:
+            held.let_go()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, held: HeldReply) -> None:
         request_id = self._serial.next()
         try:
-            status, content, code = await self._answer(scope, receive)
+            status, content, code = await self._answer(scope, receive, held)
         except ClientGone:
             return
         except BrokenPromise as broken:
@@ -84,7 +93,7 @@ class QueueDoor:
             raise  # The server writes it to the log.
         await _send(send, status, content, code, request_id)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes, bytes]:
+    async def _answer(self, scope: Scope, receive: Receive, held: HeldReply) -> tuple[int, bytes, bytes]:
         """Status, body, and the old code of an error."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         target = headers[TARGET].decode("latin-1")
@@ -99,7 +108,7 @@ class QueueDoor:
                 key_id = self._verified(scope, headers, body) if self._keys else ""
                 client = scope.get("client")
                 host = headers.get(b"host", b"localhost").decode("latin-1")
-                call = Call({}, host, key_id or (client[0] if client else ""), key_id, _WhileConnected(receive))
+                call = Call({}, host, key_id or (client[0] if client else ""), key_id, _WhileConnected(receive), held)
                 content = await act(action, self._desk, call, await _read_json(self._node, body))
             finally:
                 self._room.give_back(len(body))
@@ -217,6 +226,9 @@ async def _send(send: Send, status: int, body: bytes, code: bytes, request_id: b
         if status == BODY_TOO_LARGE.status:
             headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
+    if len(body) > LARGE_BYTES:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        body = b""  # Sending this waits until the client has taken most of it.
     await send({"type": "http.response.body", "body": body})
 
 

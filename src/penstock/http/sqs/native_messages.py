@@ -50,6 +50,7 @@ async def receive(desk: Desk, call: Call) -> Answer:
         wait_s=wait_ms / 1_000,
         who=body.get("Who", call.who),
         attempt_id=body.get("AttemptId", ""),
+        held=call.held,
     )
     lent = await (desk.waiting(call, taking) if wait_ms else taking)
     return await messages_answer(desk.env, lent, _lent, size=sum(len(each.body) for each in lent)) if lent else {}
@@ -80,7 +81,10 @@ async def peek(desk: Desk, call: Call) -> Answer:
     count = number(body, "Max", 1, COUNT_MAX, PEEK_DEFAULT)
     after = await _place_of(desk, body["Queue"], body["After"]) if body.get("After") else None
     peeked = await desk.queues.peek(body["Queue"], states=states, count=count, after=after)
-    return await messages_answer(desk.env, peeked, _peeked, size=sum(len(each.body or b"") for each in peeked))
+    size = sum(len(each.body or b"") for each in peeked)
+    if call.held is not None:
+        call.held.add(size)
+    return await messages_answer(desk.env, peeked, _peeked, size=size)
 
 
 async def _place_of(desk: Desk, queue: str, message_id: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ spans are milliseconds; `?` marks what may be left out.
 Bytes: a text (valid UTF-8) travels as a string under the plain name, anything else in base64 under `<Name>Base64`: a message has `Body` or
 `BodyBase64`, and `Key` or `KeyBase64` (or neither). Headers are a list of pairs `[name, value]`, in order; a value is a string, null, or
 `{"Base64": "…"}`. `penstock.*` headers cannot be sent: they are written from the options. On receive all headers are there.
+An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: fewer than Max does not mean that there are no more.
 
     action         request                                                    answer
     CreateQueue    Queue, Settings? {name: text}, Partitions? (1), Replicas?  IsNew (false: it is there with these settings)

@@ -61,7 +61,7 @@ async def receive_message(desk: Desk, call: Call) -> Answer:
 async def _take(
     desk: Desk, call: Call, queue: SqsQueue, count: int, *, wait_s: int, lease_ms: int | None, attempt_id: str
 ) -> list[Lent]:  # fmt: skip
-    taking = desk.queues.take(queue.name, count, lease_ms=lease_ms, wait_s=wait_s, who=call.who, attempt_id=attempt_id)
+    taking = desk.queues.take(queue.name, count, lease_ms=lease_ms, wait_s=wait_s, who=call.who, attempt_id=attempt_id, held=call.held)
     return await (desk.waiting(call, taking) if wait_s else taking)
 
 

@@ -1,7 +1,7 @@
 """DeleteMessage, ChangeMessageVisibility, and their batches.
 
 A standard queue lets a message be deleted by any handle it was ever given with; a FIFO queue only by one that still holds. Deleting
-twice is no error. A visibility can be changed only while the handle holds.
+twice is no error. A visibility can be changed while the handle holds; in a standard queue also later, if nobody else has had the message.
 """
 
 from collections.abc import Callable, Mapping

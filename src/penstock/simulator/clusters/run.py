@@ -101,6 +101,7 @@ class ClusterPlay:
             addresses=[Address(host, KAFKA_PORT) for host in self.cluster.brokers],
         )
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
+        self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
         self.watcher = Watcher(self.cluster, self.notebook)
         self.reports = Reports()
         self._is_night = False  # Nobody is started before everybody has stopped.

@@ -42,6 +42,8 @@ class Hand:
         except (QueueRefusal, Unanswered):
             self._diary.take_unheard(self._queue)
             return []
+        if self._env.now() - asked >= self._lease_ms / 1_000:
+            self._diary.take_unheard(self._queue)  # Some of it may have been over before it was told, and is lent to nobody.
         held = [self._note(each, number, asked) for each in lent]
         self._diary.deliveries += [each.told for each in held]
         return held

@@ -79,9 +79,7 @@ class Sending(_Client):
     async def _send_again(self, told: Sequence[SendTold]) -> None:
         """Those with an id: whether the first try has come or not, there is one message."""
         again = [
-            SendTold(
-                each.queue, each.sender, each.body + b"'", each.group, each.dedup, each.priority, each.deliver_at_ms, self._env.now()
-            )
+            SendTold(each.queue, each.sender, each.body + b"'", each.group, each.dedup, each.priority, each.deliver_at_ms, self._env.now())
             for each in told
             if each.dedup
         ]
@@ -115,7 +113,7 @@ class Working(_Client):
             await asyncio.sleep(rng.random() * lease_s)
         if deed == "doze":
             await asyncio.sleep(rng.random() * 3 * lease_s)
-        verb = {"fail": Verb.RELEASE, "reject": Verb.REJECT}.get(deed, Verb.DONE)
+        verb = {"fail": Verb.RELEASE, "reject": Verb.REJECT, "doze": rng.choice((Verb.DONE, Verb.RELEASE))}.get(deed, Verb.DONE)
         parted = rng.randrange(len(held) + 1) if rng.random() < _PARTED else len(held)
         delay_ms = rng.choice((None, None, 0, 300)) if verb is Verb.RELEASE else None
         if parted and await hand.settle(held[:parted], verb, delay_ms):
