@@ -110,8 +110,8 @@ def lends_one_message_for_another() -> Patches:
     """The bodies of a take that brings several are mixed up."""
     lend = QueuePartition.lend
 
-    async def lend_mixed(self: QueuePartition, group: str, deliveries: Sequence[Delivery]) -> list[Lent]:
-        lent = await lend(self, group, deliveries)
+    async def lend_mixed(self: QueuePartition, *arguments: Any) -> list[Lent]:
+        lent = await lend(self, *arguments)
         return [each._replace(body=other.body) for each, other in zip(lent, reversed(lent), strict=True)]
 
     return [(QueuePartition, "lend", lend_mixed)]

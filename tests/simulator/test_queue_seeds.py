@@ -1,0 +1,96 @@
+"""Queues in simulated worlds, on one node and on clusters: whatever the seed, they keep their promises, and broken ones are caught.
+
+`make test` runs some tens of worlds, `make soak` two thousand more; `penstock simulate --queues --seed N` replays one.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.simulator.clusters.run import run_cluster_seed
+from penstock.simulator.queue_rules import QUEUE_RULES
+from penstock.simulator.queue_variants import QUEUE_VARIANTS
+from penstock.simulator.run import run_seed
+
+CHUNK = 15
+IN_SUITE, IN_SOAK = 30, 1_500
+CLUSTERS_IN_SUITE, CLUSTERS_IN_SOAK = 6, 500
+SEEDS_MAX = 300
+pytestmark = pytest.mark.timeout(600)
+
+# Which rule catches which defect, and the seed that was quickest. When the draw of seeds has changed, others are tried as well.
+CAUGHT = {
+    ("answers-before-the-ledger-is-durable", "what is done stays done"): 6,
+    ("buries-too-early", "only the failed are buried"): 0,
+    ("counts-no-deliveries", "deliveries are counted"): 8,
+    ("does-not-pause", "a pause holds"): 13,
+    ("does-not-purge", "what is purged is gone"): 11,
+    ("drops-dead-letters", "no job is lost"): 3,
+    ("ends-leases-too-early", "a lease is one worker's"): 11,
+    ("forgets-ids-at-a-load", "an id is sent once"): 7,
+    ("forgets-leases-at-a-load", "what was lent is known"): 5,
+    ("gives-dead-letters-other-ids", "ids keep"): 3,
+    ("gives-lease-numbers-anew-at-a-load", "lease numbers are once"): 0,
+    ("keeps-no-order-in-groups", "groups go in order"): 0,
+    ("knows-no-priorities", "the urgent go first"): 8,
+    ("lends-one-message-for-another", "what is lent was sent"): 0,
+    ("lets-anybody-settle", "nothing is early"): 1,
+    ("lets-delayed-messages-out-early", "delays are kept"): 8,
+    ("sends-dead-letters-again", "dead letters are once"): 147,
+    ("trims-what-is-unfinished", "who holds may settle"): 11,
+}
+
+
+def check_promises(first: int, count: int = CHUNK) -> None:
+    for seed in range(first, first + count):
+        violations = run_seed(seed, has_queues=True).violations
+        assert not violations, f"penstock simulate --queues --seed {seed}: {violations[0]}"
+
+
+def check_clusters(first: int, count: int) -> None:
+    for seed in range(first, first + count):
+        violations = run_cluster_seed(seed, has_queues=True).violations
+        assert not violations, f"penstock simulate --queues --cluster --seed {seed}: {violations[0]}"
+
+
+@pytest.mark.parametrize("first", range(0, IN_SUITE, CHUNK))
+def test_queues_keep_their_promises_in_every_world(first: int) -> None:
+    check_promises(first)
+
+
+def test_queues_of_clusters_keep_their_promises_in_every_world() -> None:
+    check_clusters(0, CLUSTERS_IN_SUITE)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(IN_SUITE, IN_SUITE + IN_SOAK, CHUNK))
+def test_queues_keep_their_promises_in_many_more_worlds(first: int) -> None:
+    check_promises(first)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(CLUSTERS_IN_SUITE, CLUSTERS_IN_SUITE + CLUSTERS_IN_SOAK, 10))
+def test_queues_of_clusters_keep_their_promises_in_many_more_worlds(first: int) -> None:
+    check_clusters(first, 10)
+
+
+@pytest.mark.parametrize(("variant", "rule"), CAUGHT)
+def test_broken_queues_are_caught(variant: str, rule: str) -> None:
+    seeds = [CAUGHT[variant, rule], *range(SEEDS_MAX)]
+    caught = (any(found.rule == rule for found in run_seed(seed, variant=variant, has_queues=True).violations) for seed in seeds)
+    assert any(caught), f"no seed below {SEEDS_MAX} finds by {rule!r} that the node {variant}"
+
+
+def test_every_defect_and_every_rule_has_its_turn() -> None:
+    assert {variant for variant, _ in CAUGHT} == set(QUEUE_VARIANTS)
+    assert {rule for _, rule in CAUGHT} == set(QUEUE_RULES)
+
+
+def test_a_world_of_queues_is_one_story_in_every_process() -> None:
+    script = "from penstock.simulator.run import run_seed; print(run_seed(6, has_queues=True).trace_hash)"
+    environment = os.environ | {"PYTHONHASHSEED": "5", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert told.strip() == run_seed(6, has_queues=True).trace_hash
