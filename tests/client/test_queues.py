@@ -153,6 +153,14 @@ def test_a_lease_is_kept_while_its_block_runs(jobs: Queue):
     assert jobs.counts().unfinished == 0
 
 
+def test_a_lease_has_its_longest(jobs: Queue):
+    jobs.send(b"x")
+    (message,) = jobs.receive()
+    with pytest.raises(Refused, match="twelve hours at most"):
+        message.extend(12 * 3600)
+    message.ack()  # It was left as it was.
+
+
 def test_a_lease_that_nobody_keeps_lapses_and_the_next_worker_has_the_message(penstock_broker: Broker):
     jobs = penstock_broker.queue(lenient=False, backoff=0)
     jobs.send("hello")

@@ -390,6 +390,8 @@ def test_a_visibility_has_its_bounds(sqs, refused: Refused):
     (message,) = sqs.receive(url)
     for seconds in (-1, 43_201):
         assert refused(sqs.change, url, message, seconds)[0] == "InvalidParameterValue"
+    code, words = refused(sqs.change, url, message, 43_200)  # Some time has passed since it came.
+    assert code == "InvalidParameterValue" and words.endswith("beyond the limit [43200 seconds].")
     with pytest.raises(sqs.exceptions.ReceiptHandleIsInvalid):
         sqs.change(url, {"ReceiptHandle": "garbage"}, 10)
 

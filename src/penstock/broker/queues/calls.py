@@ -57,6 +57,7 @@ class Outcome(StrEnum):
     GONE = "gone"  # Finished before: by this handle, another one, a purge or a time-out.
     LOST = "lost"  # The lease has lapsed, or the message is lent to somebody else.
     UNKNOWN = "unknown"  # No such message was ever lent from here.
+    TOO_LONG = "too_long"  # A lease lasts twelve hours at most, all extensions included. It goes on as it was.
 
 
 class Draft(NamedTuple):

@@ -40,7 +40,7 @@ _VERBS = {
     Verb.DONE: commands.Verb.DONE, Verb.RELEASE: commands.Verb.RELEASE, Verb.REJECT: commands.Verb.REJECT,
     Verb.EXTEND: commands.Verb.EXTEND, Verb.UNDO: commands.Verb.UNDO,
 }  # fmt: skip
-OUTCOMES = {ReplyCode.OK: Outcome.OK, ReplyCode.GONE: Outcome.GONE, ReplyCode.LOST: Outcome.LOST, ReplyCode.UNKNOWN: Outcome.UNKNOWN}
+OUTCOMES = {code: Outcome[code.name] for code in ReplyCode}
 
 
 class NotHere(Exception):

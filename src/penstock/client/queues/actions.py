@@ -192,6 +192,9 @@ def _lost(queue: str, outcome: str) -> QueueError:
             return LeaseLost(
                 f"the lease of a message of queue {queue!r} has lapsed: another worker has it, or will have it", advice, outcome
             )
+        case "too_long":
+            problem = f"a lease of queue {queue!r} lasts twelve hours at most, all extensions included: it goes on as it was"
+            return Refused(problem, "finish the message before, or release it and take it again", outcome)
         case _:
             return Refused(f"queue {queue!r} never lent that message", "settle messages on the queue that they came from", outcome)
 

@@ -39,7 +39,7 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     Lent      Id, Handle, Partition, Offset, Attempt (1 for the first), DeadlineMs, FirstTakenMs, SentMs, Body|BodyBase64,
               Key|KeyBase64?, Headers?
     Order     Handle, Verb (done, release, reject, extend), DelayMs?, Reason?
-    Verdict   Outcome (ok, gone, lost, unknown), DeadlineMs? (of the lease, after extend; when it may be taken again, after release)
+    Verdict   Outcome (ok, gone, lost, unknown, too_long), DeadlineMs? (of the lease; when it may be taken again, after release)
     Peeked    Id, Partition, Offset, State (ready, leased, delayed, blocked, burying, finished), Attempts, ReadyAtMs, Who, SentMs,
               Body|BodyBase64? (neither: the record is gone), Key|KeyBase64?, Headers?, History? [TakenMs, EndedMs, Who, Reason]
     Filter    Reason?, Source?, FailedAfterMs?, FailedBeforeMs?, Ids? (to 100000)

@@ -92,6 +92,9 @@ def _judge_change(order: Order, verdict: Verdict) -> None:
         raise invalid("ReceiptHandle", order.handle, reason)
     if verdict.outcome == Outcome.LOST:
         raise SqsError(MESSAGE_NOT_INFLIGHT, "The message referred to isn't in flight by this receipt handle any more.")
+    if verdict.outcome == Outcome.TOO_LONG:
+        reason = f"Total VisibilityTimeout for the message is beyond the limit [{VISIBILITY_SECONDS_MAX} seconds]."
+        raise invalid("VisibilityTimeout", (order.delay_ms or 0) // 1_000, reason)
 
 
 def _judge(order: Order, verdict: Verdict) -> None:
