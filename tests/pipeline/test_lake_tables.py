@@ -101,6 +101,20 @@ def test_a_partition_is_replaced_as_a_whole(table: Table) -> None:
     assert table.snapshot(day).rows == 3
 
 
+def test_rows_are_not_replaced_by_one_who_has_not_seen_them(table: Table) -> None:
+    """Two refresh a table, and the slower one has read less of the topic. What it noted has grown by itself all the same."""
+    within = (("topic", "orders"), ("date", "2026-11-15"))
+    seen = {"part/0": None, "part/1": None, "at": None}
+    assert table.commit(staged(table, [rows(0, 10)]), schema=SCHEMA, marks={"part/0": 10, "at": 1}, replace=within, seen=seen)
+    seen = {"part/0": 10, "part/1": None, "at": 1}
+    newer, older = staged(table, [rows(0, 20)]), staged(table, [rows(0, 12)])
+    assert table.commit(newer, schema=SCHEMA, marks={"part/1": 10, "at": 2}, replace=within, seen=seen)
+    assert not table.commit(older, schema=SCHEMA, marks={"part/0": 12, "at": 3}, replace=within, seen=seen), "newer rows were replaced"
+    assert held(table) == list(range(20)) and table.mark("part/0") == 10
+    seen = {"part/0": 10, "part/1": 10, "at": 2}
+    assert table.commit(older, schema=SCHEMA, marks={"part/0": 12, "at": 3}, replace=within, seen=seen)
+
+
 def test_rows_of_another_shape_are_refused(table: Table) -> None:
     write(table, [rows(0, 3)])
     altered = SCHEMA.remove(SCHEMA.get_field_index("headers"))

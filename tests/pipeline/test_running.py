@@ -169,6 +169,31 @@ def test_what_cannot_work_is_refused_before_anything_starts(spark, node, topics,
     assert not spark.streams.active
 
 
+def test_a_stop_ends_what_spark_works_at_for_a_job(spark) -> None:
+    from penstock.pipeline.launching import cut_short
+
+    stopping, done = threading.Event(), threading.Event()
+    with cut_short(spark, "endless", stopping, grace_s=0.0) as look:
+
+        def watch() -> None:
+            while not done.wait(0.2):
+                look()
+                if spark.sparkContext.statusTracker().getJobIdsForGroup("endless"):
+                    stopping.set()
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            spark.range(10**14).selectExpr("sum(hash(id))").collect()
+        finally:
+            done.set()
+            watching.join()
+        raise AssertionError("it came to its end")
+    assert stopping.is_set()
+    with pytest.raises(ValueError, match="its own"), cut_short(spark, "fails", stopping, grace_s=0.0):
+        raise ValueError("its own")
+
+
 def test_rows_go_where_the_sink_says_and_not_back_to_where_they_came_from(spark, node, topics, tmp_path: Path) -> None:
     from penstock.pipeline.running import Plan, Run
 

@@ -116,3 +116,5 @@ def test_what_a_refresh_reads_follows_from_what_the_table_has_seen() -> None:
 def test_marks_note_what_has_grown() -> None:
     marks = Refresh({0: 0, 1: 0}, {0: 10, 1: 9}).marks("id", {0: 10, 1: None}, 77)
     assert marks == {"snapshot/id/1": 9, "snapshot/id/refreshed-at-ms": 77}
+    seen = snapshot.all_marks("id", {0: 10, 1: None}, 76)
+    assert seen == {"snapshot/id/0": 10, "snapshot/id/1": None, "snapshot/id/refreshed-at-ms": 76}, "others could change what stands still"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 STATUS_SECONDS = 1.0
 SPARK_LOG = "spark.log"
+GRACE_SECONDS = 20.0  # Between the stop of a job that has no stages and the end of what Spark does for it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,14 @@ class _Launched:
         if self._pipeline is not None:
             self._run_stages(self._pipeline.renamed(self._name), spark)
         elif self._job.run is not None:
-            with _every(STATUS_SECONDS, self._look):
-                self._job.run(self._batch_context(spark))
+            with cut_short(spark, self._name, self._stopping) as look_for_stop:
+
+                def look() -> None:
+                    self._look()
+                    look_for_stop()
+
+                with _every(STATUS_SECONDS, look):
+                    self._job.run(self._batch_context(spark))
 
     def _run_stages(self, pipeline: Pipeline, spark: "SparkSession") -> None:
         from penstock.pipeline.running import TRIGGER, Plan, Run
@@ -156,6 +163,43 @@ def _spark(name: str, how: Launch, log: Path) -> Iterator["SparkSession"]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def cut_short(
+    spark: "SparkSession", group: str, stopping: threading.Event, grace_s: float = GRACE_SECONDS
+) -> Iterator[Callable[[], None]]:
+    """Gives what is to be called every moment, from another thread: it cancels what Spark does for this one, a while after the stop.
+
+    What was not finished counts for nothing, so that a job that ends by it was stopped as asked and has not failed.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        context.setJobGroup(group, group, interruptOnCancel=True)
+    stopped_at: float | None = None
+    is_cut = False
+
+    def look() -> None:
+        nonlocal stopped_at, is_cut
+        if not stopping.is_set():
+            return
+        stopped_at = time.monotonic() if stopped_at is None else stopped_at
+        if time.monotonic() - stopped_at >= grace_s:
+            is_cut = True
+            if context is not None:
+                context.cancelJobGroup(group)
+            else:
+                spark.interruptAll()
+
+    try:
+        yield look
+    except Exception as failure:
+        if not is_cut or "cancel" not in str(failure).lower():
+            raise
+    finally:
+        if context is not None:
+            for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+                context.setLocalProperty(name, None)
 
 
 @contextmanager

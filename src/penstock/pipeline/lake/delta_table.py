@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import Partition, StagedFile
 from penstock.pipeline.lake.staging import FILE_BYTES, open_directory
-from penstock.pipeline.lake.table import RETAIN_S, Joined, Snapshot, check_same_schema
+from penstock.pipeline.lake.table import NO_MARKS, RETAIN_S, Joined, Snapshot, check_same_schema, may_commit
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -67,12 +67,27 @@ class LakeDelta:
                     "write it with the partition columns that it has, or another table",
                 )
 
-    def commit(self, files: Sequence[StagedFile], *, schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None = None) -> bool:
+    def commit(
+        self,
+        files: Sequence[StagedFile],
+        *,
+        schema: pa.Schema,
+        marks: Mapping[str, int],
+        replace: Partition | None = None,
+        seen: Mapping[str, int | None] = NO_MARKS,
+    ) -> bool:
         self.check_schema(schema)
         with self._turn():
-            return self._commit(files, schema, marks, replace)
+            return self._commit(files, schema, marks, replace, seen)
 
-    def _commit(self, files: Sequence[StagedFile], schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None) -> bool:
+    def _commit(
+        self,
+        files: Sequence[StagedFile],
+        schema: pa.Schema,
+        marks: Mapping[str, int],
+        replace: Partition | None,
+        seen: Mapping[str, int | None],
+    ) -> bool:
         from deltalake import CommitProperties, DeltaTable, Transaction
         from deltalake.exceptions import CommitFailedError
 
@@ -80,7 +95,7 @@ class LakeDelta:
             if not self.exists():
                 DeltaTable.create(self.path, schema, mode="ignore", partition_by=self._partition_by)
             table = self._open()
-            if any(number <= _or_below_all(table.transaction_version(name)) for name, number in marks.items()):
+            if not may_commit(table.transaction_version, marks, seen):
                 return False
             try:
                 table.create_write_transaction(
@@ -164,10 +179,6 @@ def _as_file(action: dict[str, Any], root: str) -> StagedFile:
 
 def _described(schema: object) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in schema.fields)  # type: ignore[attr-defined]
-
-
-def _or_below_all(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 def _text(value: object) -> str | None:

@@ -22,7 +22,7 @@ from penstock.pipeline.lake.compaction import groups_to_join, rows_of
 from penstock.pipeline.lake.layout import SUFFIX, FileNames, Partition, StagedFile
 from penstock.pipeline.lake.log import CHECKPOINT_EVERY, Change, Log, NumberTaken, State
 from penstock.pipeline.lake.staging import FILE_BYTES, discard, stage
-from penstock.pipeline.lake.table import RETAIN_S, Joined, Snapshot, check_same_schema, describe, landed_after_all
+from penstock.pipeline.lake.table import NO_MARKS, RETAIN_S, Joined, Snapshot, check_same_schema, describe, landed_after_all, may_commit
 from penstock.pipeline.lake.view import View
 
 INNER = "_penstock"
@@ -57,12 +57,20 @@ class ParquetTable:
     def check_schema(self, schema: pa.Schema) -> None:
         check_same_schema(self.path, self._log.load().schema, describe(schema))
 
-    def commit(self, files: Sequence[StagedFile], *, schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None = None) -> bool:
+    def commit(
+        self,
+        files: Sequence[StagedFile],
+        *,
+        schema: pa.Schema,
+        marks: Mapping[str, int],
+        replace: Partition | None = None,
+        seen: Mapping[str, int | None] = NO_MARKS,
+    ) -> bool:
         described = describe(schema)
 
         def decide(state: State) -> Change | None:
             check_same_schema(self.path, state.schema, described)
-            if any(number <= state.marks.get(name, -1) for name, number in marks.items()):
+            if not may_commit(state.marks.get, marks, seen):
                 return None
             removed = [path for path, file in state.files.items() if replace is not None and file.partition == replace]
             return Change(added=tuple(files), removed=tuple(removed), marks=marks, schema=described)

@@ -11,8 +11,9 @@
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta")
 RETAIN_S = 24 * 3600.0  # How long a file that no longer counts stays for those who still read it, and how old an orphan must be.
 RETAIN_S_MIN = 3600.0  # A file whose batch is not committed yet looks like an orphan, so that batches must be shorter than this.
+
+
+NO_MARKS: Mapping[str, int | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,19 @@ class Table(Protocol):
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuses rows of another shape than those that the table holds."""
 
-    def commit(self, files: Sequence[StagedFile], *, schema: pa.Schema, marks: Mapping[str, int], replace: Partition | None = None) -> bool:
+    def commit(
+        self,
+        files: Sequence[StagedFile],
+        *,
+        schema: pa.Schema,
+        marks: Mapping[str, int],
+        replace: Partition | None = None,
+        seen: Mapping[str, int | None] = NO_MARKS,
+    ) -> bool:
         """Adds the files, in one step with the marks; False where a mark is not above the one that stands, and then nothing is changed.
 
-        `replace` names a partition whose files until now no longer count.
+        `replace` names a partition whose files until now no longer count. `seen` are marks that must still stand as they did when the files
+        were planned: who replaces rows must not replace those of another that he has not seen.
         """
 
     def snapshot(self, partition: Partition | None = None) -> Snapshot: ...
@@ -122,6 +135,15 @@ def frame_of(spark: "SparkSession", snapshot: Snapshot) -> "DataFrame":
     if not snapshot.files:
         raise PipelineComplaint(f"the table at {snapshot.directory} is empty", "write to it first")
     return spark.read.option("basePath", snapshot.directory).parquet(*snapshot.locations())
+
+
+def may_commit(standing: Callable[[str], int | None], marks: Mapping[str, int], seen: Mapping[str, int | None]) -> bool:
+    """Whether every mark would grow, and those that were seen stand as they did."""
+    for name, number in marks.items():
+        stands = standing(name)
+        if stands is not None and number <= stands:
+            return False
+    return all(standing(name) == number for name, number in seen.items())
 
 
 def landed_after_all(table: Table, files: Sequence[StagedFile]) -> bool:
