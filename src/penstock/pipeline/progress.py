@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from penstock.pipeline.source.offsets import TOPIC_IDS
+from penstock.pipeline.source.offsets import BESIDE_OFFSETS
 
 STARTING, RUNNING, DONE, STOPPED, FAILED = "starting", "running", "done", "stopped", "failed"
 
@@ -97,7 +97,7 @@ def _lag(end: Mapping[str, Any] | None, latest: Mapping[str, Any] | None) -> int
     return sum(
         max(0, int(offset) - int((end.get(topic) or {}).get(partition, 0)))
         for topic, partitions in latest.items()
-        if topic != TOPIC_IDS
+        if topic not in BESIDE_OFFSETS
         for partition, offset in partitions.items()
     )
 

@@ -166,6 +166,12 @@ def require_spark(*, needs_java: bool = True) -> None:
             f"pipelines need Spark, and {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed here",
             "pip install 'penstock[spark]'",
         )
+    home = os.environ.get("JAVA_HOME")
+    if needs_java and home and java_command() is None:
+        raise PipelineComplaint(
+            f"pipelines need Java {JAVA_VERSIONS} for Spark; JAVA_HOME says {home}, and there is no bin/java in it that can be run",
+            "set JAVA_HOME to where Java is, or unset it where java is in PATH",
+        )
     if needs_java and java_command() is None:
         raise PipelineComplaint(
             f"pipelines need Java {JAVA_VERSIONS} for Spark, and there is no java in PATH and no JAVA_HOME",

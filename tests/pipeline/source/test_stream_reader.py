@@ -65,6 +65,20 @@ def test_a_batch_that_is_planned_again_reads_the_same(topics: "Topics", asking: 
     assert again.between(start, first.at) == rows
 
 
+def test_a_first_batch_that_is_planned_again_begins_where_it_began(topics: "Topics", asking: dict[str, str]) -> None:
+    """Spark asks anew where the query begins when that was stopped in its first batch: the end is another one by then."""
+    topic = topics.create()
+    topics.write_values(topic, 3)
+    del asking["startingOffsets"]
+    first = Stream(asking | {"subscribe": topic})
+    topics.write_values(topic, 5, first=3)
+    assert first.values() == numbers(3, 8)
+    topics.write_values(topic, 4, first=8)
+    again = Stream(asking | {"subscribe": topic})  # Its beginning lies behind the end of the batch that was written down.
+    assert [row["value"] for row in again.between(again.at, first.at)] == numbers(3, 8)
+    assert first.values() == numbers(8, 12), "and the next batch is one like any other"
+
+
 def test_a_checkpoint_of_sparks_kafka_source_is_read_on_from(topics: "Topics", asking: dict[str, str]) -> None:
     topic = topics.create(partitions=2)
     topics.write_values(topic, 5, partition=0)

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.peers.offsets import EARLIEST, LATEST
 from penstock.pipeline.options import Options, WrongOption
-from penstock.pipeline.source.offsets import TOPIC_IDS
+from penstock.pipeline.source.offsets import BESIDE_OFFSETS
 from penstock.vocabulary import TopicPartition
 
 _OFFSETS_LIKE = '{"orders": {"0": 23, "1": -1}}, where -1 is the latest and -2 the earliest'
@@ -138,7 +138,7 @@ def _compare(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition,
 def _by_partition(name: str, text: str, example: str, *, lowest: int) -> dict[TopicPartition, int]:
     found = {}
     for topic, by_partition in _json(name, text, example).items():
-        if topic == TOPIC_IDS:  # Offsets copied from a query's progress.
+        if topic in BESIDE_OFFSETS:  # Offsets copied from a query's progress.
             continue
         if not isinstance(by_partition, dict):
             raise WrongOption(f"{name} is {text!r}", f"write it like {example}")

@@ -29,7 +29,7 @@ from penstock.pipeline.datasource import settle_in_worker
 from penstock.pipeline.source.admission import Patience, at_most
 from penstock.pipeline.source.following import Following, up_to
 from penstock.pipeline.source.news import until_news
-from penstock.pipeline.source.offsets import Offsets, from_json, to_json
+from penstock.pipeline.source.offsets import Offsets, beginning_of, from_json, to_json, with_beginning
 from penstock.pipeline.source.options import SourceOptions, read_options
 from penstock.pipeline.source.progress import GroupProgress
 from penstock.pipeline.source.ranges import split
@@ -48,7 +48,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._life: _Life | None = None  # Only in the query's own process: a copy that goes to a task has none.
 
     def initialOffset(self) -> Json:
-        return self._to_json(self._living.following.start())
+        begun = self._living.initial = self._living.following.start()
+        return self._to_json(begun)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         admission = self._options.admission
@@ -63,7 +64,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = life.end_of_next(begun, limit)
         finally:
             life.finish_commit()
-        return start if found.is_same_place(begun) else self._to_json(found)
+        if found.is_same_place(begun):
+            return start
+        is_first = life.initial is not None and life.initial.is_same_place(begun)
+        ended = self._to_json(found)
+        return with_beginning(ended, begun) if is_first and self._options.has_topic_ids else ended
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._living.stop_at_now()
@@ -73,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if latest is None else self._to_json(latest)
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        ranges = self._living.following.ranges(from_json(start), from_json(end))
+        ranges = self._living.following.ranges(beginning_of(end) or from_json(start), from_json(end))
         return [InputPartition(each) for each in split(ranges, self._options.splitting)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,6 +106,7 @@ class _Life:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self.following = Following(options)
+        self.initial: Offsets | None = None  # Where the query begins, if it is new.
         self.latest: Offsets | None = None  # What there was when last asked.
         self._target: Offsets | None = None  # Where Trigger.AvailableNow ends.
         self._patience = Patience(options.admission)
