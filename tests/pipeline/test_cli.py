@@ -53,6 +53,8 @@ def test_without_spark_it_says_what_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.needs("spark")
 def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+    told = penstock("run", "orders", cwd=tmp_path, JAVA_HOME=str(tmp_path / "nowhere"))
+    assert told.returncode == 1 and "there is no bin/java in it" in told.stderr and "Traceback" not in told.stderr
     told = penstock("run", "orders", cwd=tmp_path, PATH=str(tmp_path), JAVA_HOME="")
     assert told.returncode == 1 and "Traceback" not in told.stderr
     assert "Java 17, 21 or 25" in told.stderr and "apt-get install openjdk-17-jre-headless" in told.stderr
