@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.structs import RecordMetadata
 from kafka import KafkaProducer
 from system.diary import Diary
 
@@ -71,11 +72,8 @@ async def _write_with_aiokafka(bootstrap: str, diary: Diary, stopping: threading
     )  # fmt: skip
     await sender.start()
 
-    async def send(number: int) -> None:
+    async def hear(number: int, waiting: "asyncio.Future[RecordMetadata]") -> None:
         try:
-            waiting = await sender.send(
-                diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions
-            )  # fmt: skip
             told = await waiting
             diary.promise(number, told.partition, told.offset)
         except Exception as failure:
@@ -87,8 +85,10 @@ async def _write_with_aiokafka(bootstrap: str, diary: Diary, stopping: threading
             if diary.sent > (time.monotonic() - begin) * per_second:
                 await asyncio.sleep(0.002)
                 continue
-            under_way.append(asyncio.ensure_future(send(diary.sent)))
-            diary.sent += 1
+            number, diary.sent = diary.sent, diary.sent + 1
+            # One after the other: of several that wait for a batch or for metadata at once, any may be let in first.
+            waiting = await sender.send(diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions)
+            under_way.append(asyncio.ensure_future(hear(number, waiting)))
         await asyncio.gather(*under_way)
     finally:
         await sender.stop()
