@@ -20,7 +20,7 @@ from system.writers import with_aiokafka, with_kafka_python, writing_with
 
 pytestmark = pytest.mark.paired
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
 

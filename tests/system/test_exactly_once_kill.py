@@ -27,7 +27,7 @@ from penstock.client import Consumer, Producer
 
 pytestmark = [pytest.mark.paired, pytest.mark.timeout(400)]  # A mover that librdkafka left hanging takes ten seconds to find out.
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "200"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
 
