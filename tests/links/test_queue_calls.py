@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.queues import packing
-from penstock.broker.queues.calls import Attempt, Code, Draft, Lent, Order, Outcome, Peeked, QueueRefusal, Sent, State, Verb, Verdict
+from penstock.broker.queues.calls import Code, Draft, Lent, Order, Outcome, Peeked, QueueRefusal, Sent, State, Verb, Verdict
 from penstock.errors import MalformedInput
 from penstock.links.queue_calls import QueueAnswer, QueueCall, read_answer, read_call, read_over, write_answer, write_call, write_over
+from penstock.queues.views import Failure
 from penstock.vocabulary import TopicId
 
 TOPIC = TopicId(bytes(range(16)))
@@ -49,7 +50,7 @@ def test_messages_and_verdicts_come_across() -> None:
     rows, blobs = packing.pack_lent(lent)
     assert packing.unpack_lent(rows, blobs) == lent
     peeked = [
-        Peeked("id", 0, 1, State.BLOCKED, 2, 3, "who", 4, b"k", None, HEADERS, (Attempt(1, 2, "w", "r"),)),
+        Peeked("id", 0, 1, State.BLOCKED, 2, 3, "who", 4, b"k", None, HEADERS, (Failure(1, 2, "w", "r"),)),
         Peeked("id", 0, 1, State.READY, 0, 0, "", 4, None, b"", ()),
     ]
     rows, blobs = packing.pack_peeked(peeked)

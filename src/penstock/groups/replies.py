@@ -46,14 +46,10 @@ class ConsumerHeartbeatReply:
     assignment: Partitions | None = None  # None: as it was told last.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareHeartbeatReply:
-    error: ErrorCode = NONE
-    message: str | None = None  # For the person behind the client, with an error.
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Partitions | None = None  # None: as it was told last.
+class ShareHeartbeatReply(ConsumerHeartbeatReply):
+    """To a member of a share group, which is told the same."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.askers import Asker, Body
 from penstock.broker.calls import Call
+from penstock.broker.group_answers import heartbeat_body
 from penstock.errors import ErrorCode
 from penstock.groups.commands import ConsumerHeartbeat
 from penstock.groups.consumer.partitions import gathered
@@ -67,18 +68,8 @@ def _refused(code: ErrorCode) -> ConsumerHeartbeatReply:
 
 
 def _written(correlation_id: int, _: int, reply: ConsumerHeartbeatReply) -> Body:
-    assignment = reply.assignment
-    if reply.error is ErrorCode.NONE and assignment is None and reply.member_id is not None:
+    if reply.error is ErrorCode.NONE and reply.assignment is None and reply.member_id is not None:
         frame = write_quiet_answer(correlation_id, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
         if frame is not None:
             return frame
-    return {
-        "error_code": reply.error,
-        "error_message": reply.message,
-        "member_id": reply.member_id,
-        "member_epoch": reply.member_epoch,
-        "heartbeat_interval_ms": reply.heartbeat_interval_ms,
-        "assignment": None
-        if assignment is None
-        else {"topic_partitions": [{"topic_id": topic_id, "partitions": numbers} for topic_id, numbers in assignment.items()]},
-    }
+    return heartbeat_body(reply)

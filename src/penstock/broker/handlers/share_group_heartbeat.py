@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.askers import Asker, Body
 from penstock.broker.calls import Call
+from penstock.broker.group_answers import heartbeat_body
 from penstock.errors import ErrorCode
 from penstock.groups.commands import ShareHeartbeat
 from penstock.groups.replies import ShareHeartbeatReply
@@ -42,14 +43,4 @@ def _refused(code: ErrorCode) -> ShareHeartbeatReply:
 
 
 def _written(_: int, reply: ShareHeartbeatReply) -> Body:
-    assignment = reply.assignment
-    return {
-        "error_code": reply.error,
-        "error_message": reply.message,
-        "member_id": reply.member_id,
-        "member_epoch": reply.member_epoch,
-        "heartbeat_interval_ms": reply.heartbeat_interval_ms,
-        "assignment": None
-        if assignment is None
-        else {"topic_partitions": [{"topic_id": topic_id, "partitions": numbers} for topic_id, numbers in assignment.items()]},
-    }
+    return heartbeat_body(reply)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from penstock.queues.views import Failure
 from penstock.vocabulary import TopicId
 
 QUEUE_GROUP = "$queue"  # The group of ledgers that the SQS door and the Python door share.
@@ -127,16 +128,6 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One delivery that did not succeed."""
-
-    taken_ms: int
-    ended_ms: int
-    who: str
-    reason: str  # "lapsed" where the lease ran out.
-
-
-@dataclass(frozen=True, slots=True)
 class Peeked:
     """A message as it stands, without a lease."""
 
@@ -151,7 +142,7 @@ class Peeked:
     key: bytes | None = None
     body: bytes | None = None  # None: the record is not in the log any more.
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    history: tuple[Attempt, ...] = ()
+    history: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

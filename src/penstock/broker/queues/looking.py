@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from penstock.broker.queues.bodies import Message
-from penstock.broker.queues.calls import PEEKED_BYTES_MAX, QUEUE_GROUP, Attempt, Counts, Peeked
+from penstock.broker.queues.calls import PEEKED_BYTES_MAX, QUEUE_GROUP, Counts, Peeked
 from penstock.broker.queues.calls import State as Shown
 from penstock.broker.queues.leading import QueuePartition, kept_id
 from penstock.queues.headers import PREFIX, parse
@@ -69,7 +69,7 @@ def _peeked(queue: QueuePartition, view: MessageView, message: Message | None) -
         key=None if message is None else message.key,
         body=None if message is None else message.value or b"",
         headers=() if message is None else message.headers,
-        history=tuple(Attempt(each.taken_ms, each.ended_ms, each.who, each.reason) for each in view.history),
+        history=view.history,
     )
 
 

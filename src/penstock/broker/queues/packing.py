@@ -9,7 +9,6 @@ from dataclasses import astuple
 from typing import Any
 
 from penstock.broker.queues.calls import (
-    Attempt,
     Code,
     Counts,
     Draft,
@@ -23,6 +22,7 @@ from penstock.broker.queues.calls import (
     Verb,
     Verdict,
 )
+from penstock.queues.views import Failure
 
 Headers = tuple[tuple[str, bytes | None], ...]
 Blobs = list[bytes | None]
@@ -158,7 +158,7 @@ def unpack_peeked(rows: Iterable[Any], blobs: Sequence[bytes | None]) -> list[Pe
         peeked.append(
             Peeked(
                 str(message_id), int(partition), int(offset), State(state), int(attempts), int(ready_at_ms), str(who), int(sent_ms),
-                key, body, unpacking.take_headers(names), tuple(Attempt(*attempt[:4]) for attempt in history),
+                key, body, unpacking.take_headers(names), tuple(Failure(*attempt[:4]) for attempt in history),
             )
         )  # fmt: skip
     return peeked

@@ -71,9 +71,9 @@ def bytes_of(record: ConsumerRecord) -> int:
         case ConsumerMemberSaved():
             return _said_bytes(record)
         case TargetAssigned():
-            return _partitions_bytes(record.partitions)
+            return partitions_bytes(record.partitions)
         case CurrentAssigned():
-            return _partitions_bytes(record.assigned) + _partitions_bytes(record.revoking)
+            return partitions_bytes(record.assigned) + partitions_bytes(record.revoking)
         case _:
             assert_never(record)
 
@@ -86,7 +86,7 @@ def _replaced_bytes(group: ConsumerGroup, record: ConsumerRecord) -> int:
             member = group.members.get(record.member_id)
             return 0 if member is None else bytes_of(member)
         case TargetAssigned() | TargetGone():
-            return _partitions_bytes(group.target(record.member_id))
+            return partitions_bytes(group.target(record.member_id))
         case CurrentAssigned() | CurrentGone():
             return bytes_of(group.current(record.member_id))
         case _:
@@ -101,7 +101,7 @@ def _said_bytes(record: ConsumerMemberSaved) -> int:
     return MEMBER_BYTES + said
 
 
-def _partitions_bytes(partitions: Partitions) -> int:
+def partitions_bytes(partitions: Partitions) -> int:
     return TOPIC_BYTES * len(partitions) + PARTITION_BYTES * count(partitions)
 
 

@@ -5,8 +5,7 @@ A group is there as long as any record of it is.
 
 from collections.abc import Iterator
 
-from penstock.groups.consumer.image import GROUP_BYTES, MEMBER_BYTES, PARTITION_BYTES, TEXT_BYTES, TOPIC_BYTES
-from penstock.groups.consumer.partitions import Partitions, count
+from penstock.groups.consumer.image import GROUP_BYTES, MEMBER_BYTES, PARTITION_BYTES, TEXT_BYTES, TOPIC_BYTES, partitions_bytes
 from penstock.groups.share.group import ShareGroup
 from penstock.groups.share.records import (
     Ledgers,
@@ -64,9 +63,9 @@ def bytes_of(record: ShareRecord) -> int:
             texts = (record.member_id, record.rack_id, record.client_id, record.client_host, *record.topics)
             return MEMBER_BYTES + sum(TEXT_BYTES + 4 * len(text) for text in texts if text)
         case ShareTarget():
-            return _partitions_bytes(record.partitions)
+            return partitions_bytes(record.partitions)
         case ShareCurrent():
-            return _partitions_bytes(record.assigned)
+            return partitions_bytes(record.assigned)
         case ShareLedgers():
             return _ledgers_bytes(record.ledgers)
         case _:
@@ -80,9 +79,9 @@ def _replaced_bytes(group: ShareGroup, record: ShareRecord) -> int:
             member = group.members.get(record.member_id)
             return 0 if member is None else bytes_of(member)
         case ShareKind.TARGET, ShareTarget() | ShareGone():
-            return _partitions_bytes(group.target(record.member_id))
+            return partitions_bytes(group.target(record.member_id))
         case ShareKind.CURRENT, ShareCurrent() | ShareGone():
-            return _partitions_bytes(group.current(record.member_id).assigned)
+            return partitions_bytes(group.current(record.member_id).assigned)
         case ShareKind.LEDGERS, _:
             return _ledgers_bytes(group.ledgers)
         case _:
@@ -95,10 +94,6 @@ _KIND_OF: dict[type, ShareKind] = {
     ShareCurrent: ShareKind.CURRENT,
     ShareLedgers: ShareKind.LEDGERS,
 }
-
-
-def _partitions_bytes(partitions: Partitions) -> int:
-    return TOPIC_BYTES * len(partitions) + PARTITION_BYTES * count(partitions)
 
 
 def _ledgers_bytes(ledgers: Ledgers) -> int:

@@ -26,6 +26,7 @@ class ShareGroupView:
     assignment_epoch: int
     members: tuple[ShareMemberView, ...]
     ledgers: Ledgers
+    assignor: str = ASSIGNOR  # There is only this one.
 
 
 def described(group: ShareGroup) -> ShareGroupView:
