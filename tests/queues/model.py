@@ -5,7 +5,7 @@ It is slow, keeps no index, knows no records and cannot be restored; so there is
 
 from dataclasses import dataclass, field
 
-from penstock.queues.commands import Settlement, Verb
+from penstock.queues.commands import ATTEMPT_ID_MS, Settlement, Verb
 from penstock.queues.policy import LEASE_MS_MAX, Policy
 from penstock.queues.replies import Code
 from penstock.queues.states import State
@@ -36,6 +36,8 @@ class Standing:
     first_ms: int = 0
     taken_ms: int = 0
     who: str = ""
+    is_heard: bool = False  # Somebody has extended this lease, or was given it once more.
+    is_let_go: bool = False  # Its last holder has given it back.
     failures: list[tuple[int, int, str, str]] = field(default_factory=list)
 
 
@@ -50,6 +52,7 @@ class Book:
         self.standings: dict[int, Standing] = {}
         self.next_lease = 1
         self.is_paused = False
+        self.attempts: dict[str, tuple[int, list[tuple[int, int]]]] = {}  # When, and offsets with leases, by attempt id.
 
     def of(self, offset: int) -> Standing:
         if offset not in self.standings:
@@ -70,8 +73,12 @@ class Book:
 
     # Taking
 
-    def take(self, count: int, lease_ms: int | None, who: str, now: int) -> list[tuple[int, int]]:
+    def take(self, count: int, lease_ms: int | None, who: str, now: int, attempt: str = "") -> list[tuple[int, int]]:
         """(offset, attempt) of each."""
+        if again := self._again(attempt, now):
+            for standing in again.values():
+                standing.deadline, standing.is_heard = now + (self.policy.lease_ms if lease_ms is None else lease_ms), True
+            return [(offset, standing.attempts) for offset, standing in again.items()]
         in_flight = sum(self.of(message.offset).state is LEASED for message in self.messages)
         if self.is_paused:
             return []
@@ -86,8 +93,17 @@ class Book:
             standing.state, standing.attempts, standing.lease = LEASED, standing.attempts + 1, self.next_lease
             standing.deadline = now + (self.policy.lease_ms if lease_ms is None else lease_ms)
             standing.first_ms, standing.taken_ms, standing.who = standing.first_ms or now, now, who
+            standing.is_heard = standing.is_let_go = False
             self.next_lease += 1
+        if given and attempt:
+            self.attempts[attempt] = (now, [(message.offset, self.of(message.offset).lease) for message in given])
         return [(message.offset, self.of(message.offset).attempts) for message in given]
+
+    def _again(self, attempt: str, now: int) -> dict[int, Standing]:
+        """What is still held of the batch that the same attempt was given."""
+        when, batch = self.attempts.get(attempt, (0, []))
+        held = [(offset, self.of(offset)) for offset, lease in batch if when + ATTEMPT_ID_MS > now and self.of(offset).lease == lease]
+        return {offset: standing for offset, standing in held if standing.state is LEASED and standing.deadline > now}
 
     def _next(self, now: int, given: list[Message]) -> Message | None:
         ready = [each for each in self.messages if self._may_be_given(each, now) and each not in given]
@@ -158,15 +174,18 @@ class Book:
         elif verb is Verb.REJECT:
             self.bury(message, now, reason)
         elif verb is Verb.UNDO:
+            if standing.is_heard:
+                return Code.LOST
             standing.state, standing.not_before = DONE if 0 < message.expires_at <= now else READY, 0
             standing.attempts -= 1
+            standing.is_let_go = True
         elif delay_ms == 0:
             self.give_back(message, 0, now, None)
         else:
             deadline = now + (self.policy.lease_ms if delay_ms is None else delay_ms)
             if deadline > standing.taken_ms + LEASE_MS_MAX:
                 return Code.TOO_LONG
-            standing.deadline = deadline
+            standing.deadline, standing.is_heard = deadline, True
         return Code.OK
 
     def _take_up_again(self, message: Message, delay_ms: int | None, now: int) -> Code:
@@ -174,7 +193,8 @@ class Book:
         if standing.state is READY:
             if delay_ms == 0:
                 return Code.OK
-            if sum(self.of(each.offset).state is LEASED for each in self.messages) >= self.policy.in_flight_max:
+            in_flight = sum(self.of(each.offset).state is LEASED for each in self.messages)
+            if standing.is_let_go or in_flight >= self.policy.in_flight_max:
                 return Code.LOST
             if now + (delay_ms or self.policy.lease_ms) <= standing.taken_ms + LEASE_MS_MAX:
                 standing.state = LEASED
@@ -191,7 +211,7 @@ class Book:
                 standing.failures.append((standing.taken_ms, now, standing.who, reason))
             if delay_ms is None:
                 delay_ms = policy.backoff.delay_ms(standing.attempts, 0.5)
-            standing.state, standing.not_before = READY, now + delay_ms if delay_ms else 0
+            standing.state, standing.not_before, standing.is_let_go = READY, now + delay_ms if delay_ms else 0, reason != "lapsed"
             is_sent_back = policy.back_after and standing.attempts >= policy.back_after and not policy.is_fifo
             standing.place = self.end if is_sent_back else message.offset
 

@@ -27,6 +27,7 @@ DELAYS_MS = (0, 0, 500, 3_000, 700_000, 90_000_000)
 LEASES_MS = (None, 0, 1_000, 30_000)
 WAITS_MS = (1, 100, 1_000, 5_000, 31_000, 700_000)
 REASONS = ("", "boom", "né" * 200)
+ATTEMPTS = ("", "", "x", "y")
 NEVER = 1 << 60
 
 POLICIES = {
@@ -117,18 +118,20 @@ class Play:
 
     # Working
 
-    def take(self, group: str, count: int, lease_ms: int | None, *, is_stored: bool = True) -> None:
+    def take(self, group: str, count: int, lease_ms: int | None, *, attempt: str = "", is_stored: bool = True) -> None:
         if group not in self.books:
             return
-        reply = self.do(commands.Take("t", group, count, lease_ms, "worker"), is_stored=is_stored)
+        reply = self.do(commands.Take("t", group, count, lease_ms, "worker", attempt.encode()), is_stored=is_stored)
         assert isinstance(reply, Taken)
         if not is_stored:
             return
-        wanted = self.books[group].take(count, lease_ms, "worker", self.now)
+        next_lease = self.books[group].next_lease
+        wanted = self.books[group].take(count, lease_ms, "worker", self.now, attempt)
         assert [(each.offset, each.attempt) for each in reply.deliveries] == wanted, "other messages, or in another order"
         self.leases += [(group, each.offset, each.lease) for each in reply.deliveries]
         self.seen["taken"] += len(wanted)
         self.seen["taken again"] += sum(attempt > 1 for _, attempt in wanted)
+        self.seen["the same attempt"] += bool(wanted) and self.books[group].next_lease == next_lease
 
     def settle(self, which: int, verb: Verb, delay_ms: int | None, reason: str, *, is_stored: bool = True) -> None:
         """Of one of the last leases, be it held, lapsed or settled."""
@@ -327,7 +330,8 @@ def step(play: Play, rng: Random) -> None:
                     is_by_log=rng.random() < 0.4,
                 )  # fmt: skip
         case 2:
-            play.take(group, rng.choice((1, 2, 5, 20)), rng.choice(LEASES_MS), is_stored=rng.random() < 0.95)
+            attempt, is_stored = rng.choice(ATTEMPTS), rng.random() < 0.95
+            play.take(group, rng.choice((1, 2, 5, 20)), rng.choice(LEASES_MS), attempt=attempt, is_stored=is_stored)
         case 3:
             delay_ms = rng.choice((None, 0, 0, 2_000, 50_000_000))
             play.settle(rng.randrange(12), rng.choice(list(Verb)), delay_ms, rng.choice(REASONS), is_stored=rng.random() < 0.95)

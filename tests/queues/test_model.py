@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from queues.play import DEDUPS, DELAYS_MS, GROUPS, LEASES_MS, POLICIES, REASONS, SHARE, WAITS_MS, Play, walk
+from queues.play import ATTEMPTS, DEDUPS, DELAYS_MS, GROUPS, LEASES_MS, POLICIES, REASONS, SHARE, WAITS_MS, Play, walk
 from queues.variants import VARIANTS
 
 from penstock.errors import BrokenPromise
@@ -41,9 +41,12 @@ class LedgerAgainstBooks(RuleBasedStateMachine):
     def send_marked(self, **options: object) -> None:
         self.play.send_marked(**options)
 
-    @rule(group=groups, count=st.integers(1, 5), lease_ms=st.sampled_from(LEASES_MS), is_stored=st.booleans())
-    def take(self, group: str, count: int, lease_ms: int | None, is_stored: bool) -> None:
-        self.play.take(group, count, lease_ms, is_stored=is_stored)
+    @rule(
+        group=groups, count=st.integers(1, 5), lease_ms=st.sampled_from(LEASES_MS), attempt=st.sampled_from(ATTEMPTS),
+        is_stored=st.booleans(),
+    )  # fmt: skip
+    def take(self, group: str, count: int, lease_ms: int | None, attempt: str, is_stored: bool) -> None:
+        self.play.take(group, count, lease_ms, attempt=attempt, is_stored=is_stored)
 
     @rule(which=st.integers(0, 11), verb=st.sampled_from(Verb), delay_ms=st.sampled_from((None, 0, 2_000)), reason=st.sampled_from(REASONS))
     def settle(self, which: int, verb: Verb, delay_ms: int | None, reason: str) -> None:
@@ -92,7 +95,7 @@ TestLedgerAgainstBooks.settings = settings(max_examples=30, stateful_step_count=
 
 EXPECTED = [
     "taken", "taken again", "duplicates", "cancelled", "buried", "loads", "DONE OK", "DONE GONE", "DONE LOST", "RELEASE OK", "RELEASE LOST",
-    "REJECT OK", "EXTEND OK", "EXTEND LOST",
+    "REJECT OK", "EXTEND OK", "EXTEND LOST", "UNDO OK", "UNDO LOST", "the same attempt",
 ]  # fmt: skip
 
 
@@ -121,6 +124,6 @@ def test_many_more_steps_agree_with_the_books(policy: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_broken_ledger_is_caught(variant: str) -> None:
     with replaced(VARIANTS[variant]()), pytest.raises((AssertionError, BrokenPromise)):
-        for seed in range(SEEDS):
+        for seed in range(5 * SEEDS):
             for policy in ("fifo", "retries", "guarded", "sqs", "fifo with backoff"):
                 walk(policy, seed, STEPS)

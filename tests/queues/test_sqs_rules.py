@@ -82,6 +82,18 @@ def test_a_lapsed_lease_can_be_extended_while_nobody_else_has_had_the_message(st
     assert standard.settle(taken, Verb.EXTEND, 5_000) == Outcome(Code.LOST, again.deadline_ms)
 
 
+@pytest.mark.parametrize("given_back", [(Verb.RELEASE, 0), (Verb.RELEASE, 60_000), (Verb.EXTEND, 0), (Verb.UNDO, None)])
+def test_what_its_holder_gave_back_is_not_theirs_to_extend(standard: Scene, given_back: tuple[Verb, int | None]) -> None:
+    """A heartbeat that comes late must not take the message from everybody until its lease lapses, and count as a failure then."""
+    standard.send()
+    taken = standard.take()[0]
+    assert standard.settle(taken, *given_back).code is Code.OK
+    standard.load(from_checkpoint=given_back[1] == 0)
+    assert standard.settle(taken, Verb.EXTEND, 5_000).code is Code.LOST
+    assert standard.settle(taken, Verb.EXTEND, 0).code is Code.OK, "it is given back already"
+    assert standard.counts().leased == 0
+
+
 def test_giving_back_what_has_lapsed_changes_nothing(standard: Scene) -> None:
     standard.send()
     taken = standard.take()[0]
@@ -340,6 +352,38 @@ def test_the_same_attempt_gets_the_same_batch_again_and_its_time_begins_anew(fif
     fifo.wait(29_999)
     assert fifo.take(2) == []
     assert fifo.done(first[0]) is Code.OK
+
+
+def test_the_same_attempt_gets_what_is_still_held_of_its_batch(standard: Scene) -> None:
+    standard.send(4)
+    first = standard.take(3, attempt="try")
+    standard.done(first[0])
+    standard.settle(first[1], Verb.UNDO)
+    again = standard.take(3, attempt="try")
+    assert [(each.offset, each.lease) for each in again] == [(2, first[2].lease)]
+    assert standard.offsets(3) == [1, 3], "what did not fit into the first answer is anybody's"
+
+
+@pytest.mark.parametrize("from_checkpoint", [False, True])
+def test_what_was_given_to_the_same_attempt_again_is_not_undone(standard: Scene, from_checkpoint: bool) -> None:
+    """The first answer goes to nobody, and is to be undone; but the second has the same leases, and whoever asked again has them."""
+    standard.send()
+    first = standard.take(attempt="try")[0]
+    again = standard.take(attempt="try")[0]
+    assert again.lease == first.lease
+    standard.load(from_checkpoint=from_checkpoint)
+    assert standard.settle(first, Verb.UNDO).code is Code.LOST
+    assert standard.take() == []
+    standard.wait(30_000)
+    assert standard.take()[0].attempt == 2
+
+
+def test_an_extended_delivery_is_not_undone(standard: Scene) -> None:
+    standard.send()
+    taken = standard.take()[0]
+    standard.settle(taken, Verb.EXTEND, 5_000)
+    assert standard.settle(taken, Verb.UNDO).code is Code.LOST
+    assert standard.done(taken) is Code.OK
 
 
 @pytest.mark.parametrize("change", ["finished", "lapsed", "too late"])

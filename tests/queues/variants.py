@@ -117,6 +117,14 @@ def takes_any_lease_for_the_last_one() -> Patches:
     return [(settling, "_holds", lambda item, row: True)]
 
 
+def undoes_what_somebody_has() -> Patches:
+    return [(settling, "HEARD", 0)]
+
+
+def takes_up_again_what_was_given_back() -> Patches:
+    return [(settling, "LET_GO", 0)]
+
+
 def never_lapses() -> Patches:
     return [(lapsing, "lapse_leases", lambda ready, given: None)]
 
@@ -201,6 +209,6 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         forgets_dead_letters_at_a_restore, takes_a_lapsed_lease_for_a_good_one, takes_any_lease_for_the_last_one, never_lapses,
         buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired, counts_a_lost_lapse_as_recorded,
         forgets_the_attempts_of_who_comes_back, finishes_neighbours, does_not_know_an_id_before_it_is_learned, lets_ids_count_too_long,
-        rounds_times_down, keeps_options_of_what_is_unlearned,
+        rounds_times_down, undoes_what_somebody_has, takes_up_again_what_was_given_back, keeps_options_of_what_is_unlearned,
     )
 }  # fmt: skip

@@ -49,7 +49,17 @@ class Draft:
         self._move(offset, before, State.LEASED)
         self._extended[offset] = deadline_ms
 
-    def give_back(self, offset: int, row: Row, *, delay_ms: int | None, is_failure: bool, who: bytes, reason: bytes) -> tuple[State, int]:
+    def give_back(
+        self,
+        offset: int,
+        row: Row,
+        *,
+        delay_ms: int | None,
+        is_failure: bool,
+        who: bytes = b"",
+        reason: bytes = b"",
+        is_lapse: bool = False,
+    ) -> tuple[State, int]:
         """What a leased message comes to, and when that is. No delay given: the policy's backoff."""
         self._extended.pop(offset, None)
         if self.is_expired(offset):
@@ -62,7 +72,7 @@ class Draft:
         after = State.DELAYED if delay_ms > 0 else State.READY
         self._move(offset, State.LEASED, after)
         not_before = self.wall_ms + delay_ms if delay_ms > 0 else 0
-        self._returned.append(Returned(offset, not_before, self._place(offset, row), is_failure, who, reason))
+        self._returned.append(Returned(offset, not_before, self._place(offset, row), is_failure, who, reason, is_let_go=not is_lapse))
         return after, not_before
 
     def undo(self, offset: int, row: Row) -> State:
@@ -72,7 +82,7 @@ class Draft:
             self.finish(offset, State.LEASED)
             return State.DONE
         self._move(offset, State.LEASED, State.READY)
-        self._returned.append(Returned(offset, 0, row.place, is_failure=False, is_undone=True))
+        self._returned.append(Returned(offset, 0, row.place, is_failure=False, is_undone=True, is_let_go=True))
         return State.READY
 
     def bury(self, offset: int, *, who: bytes, reason: bytes) -> State:

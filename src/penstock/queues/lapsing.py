@@ -33,7 +33,7 @@ def lapse_leases(ready: Ready, draft: Draft) -> None:
         else:
             ready.leases.add(draft.wall_ms + AGAIN_MS, offset)
             if offset not in draft.settled:
-                draft.give_back(offset, row, delay_ms=None, is_failure=True, who=b"", reason=LAPSED)
+                draft.give_back(offset, row, delay_ms=None, is_failure=True, reason=LAPSED, is_lapse=True)
 
 
 def expire(messages: Messages, drafts: list[Draft]) -> None:

@@ -15,7 +15,7 @@ from penstock.queues.policy import Policy
 from penstock.queues.ready import Ready
 from penstock.queues.records import Changed, Leased, Turn, Turned
 from penstock.queues.repeats import Repeats
-from penstock.queues.rows import ATTEMPTS_MAX, ROW, Row, packed, read
+from penstock.queues.rows import ATTEMPTS_MAX, HEARD, LET_GO, ROW, Row, packed, read
 from penstock.queues.states import State
 
 _READY, _LEASED, _BURYING = State.READY.value, State.LEASED.value, State.BURYING.value
@@ -57,7 +57,7 @@ class Ledger:
             else:
                 state, attempts, _, _, place, first_ms, _ = ROW.unpack_from(row)
                 self.leased -= state == _LEASED
-                attempts = min(attempts + 1, ATTEMPTS_MAX)
+                attempts = min((attempts & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
                 rows[offset] = ROW.pack(_LEASED, attempts, lease, deadline_ms, place, first_ms, wall_ms) + who
             lease += 1
             if ready is not None:
@@ -77,13 +77,13 @@ class Ledger:
                 self._finish_run(start, end, record.wall_ms)
             if record.is_dropped:
                 self.dropped += end - start
-        for offset, not_before, place, is_failure, who, reason, is_undone in record.returned:
+        for offset, not_before, place, is_failure, who, reason, is_undone, is_let_go in record.returned:
             row = self._let_go(offset)
             if row is not None:
                 if is_failure:
                     self._note_failure(offset, row, record.wall_ms, who, reason)
-                attempts = row.attempts - is_undone
-                self.rows[offset] = packed(row._replace(state=_READY, attempts=attempts, when=not_before, place=place))
+                attempts, flags = row.attempts - is_undone, LET_GO if is_let_go else 0
+                self.rows[offset] = packed(row._replace(state=_READY, attempts=attempts, flags=flags, when=not_before, place=place))
                 if self.ready is not None:
                     self.ready.returned(offset, place, not_before, record.wall_ms, held_ms=record.wall_ms - row.taken_ms)
         for offset, deadline_ms in record.extended:
@@ -214,7 +214,7 @@ class Ledger:
         if packed_row is None or packed_row[0] == _BURYING:
             return
         row = read(packed_row)
-        self.rows[offset] = packed(row._replace(state=_LEASED, when=deadline_ms))
+        self.rows[offset] = packed(row._replace(state=_LEASED, flags=HEARD, when=deadline_ms))
         if row.state == _READY:
             self.leased += 1
             if self.ready is not None:

@@ -29,7 +29,7 @@ _TURNED = struct.Struct("<qBqq")  # wall, what, offset, end
 _PIECE = struct.Struct("<qI?")
 _TEXT = struct.Struct("<H")
 
-_DROPPED, _FAILURE, _UNDONE = 1, 1, 2  # Flags: the first of a record, the others of a returned message.
+_DROPPED, _FAILURE, _UNDONE, _LET_GO = 1, 1, 2, 4  # Flags: the first of a record, the others of a returned message.
 
 
 class Kind(IntEnum):
@@ -73,6 +73,7 @@ class Returned(NamedTuple):
     who: bytes = b""  # Empty: who held it.
     reason: bytes = b""
     is_undone: bool = False  # The delivery does not count.
+    is_let_go: bool = False  # By whom it was given to: that one cannot take it up again.
 
 
 class Buried(NamedTuple):
@@ -185,7 +186,7 @@ def _changed(record: Changed) -> bytes:
     texts = _Texts()
     pieces: list[bytes] = [_pairs(record.done)]
     for each in record.returned:
-        flags = (_FAILURE if each.is_failure else 0) | (_UNDONE if each.is_undone else 0)
+        flags = (_FAILURE if each.is_failure else 0) | (_UNDONE if each.is_undone else 0) | (_LET_GO if each.is_let_go else 0)
         numbers = texts.number(each.who), texts.number(each.reason)
         pieces.append(_RETURNED.pack(each.offset, each.not_before, each.place, flags, *numbers))
     pieces.append(_pairs(record.extended))
@@ -208,7 +209,9 @@ def _read_changed(group: str, value: bytes) -> Changed:
         group, wall_ms,
         done=tuple(_read_pairs(value[done_at:returned_at])),
         returned=tuple(
-            Returned(offset, not_before, place, bool(each & _FAILURE), words[who], words[reason], bool(each & _UNDONE))
+            Returned(
+                offset, not_before, place, bool(each & _FAILURE), words[who], words[reason], bool(each & _UNDONE), bool(each & _LET_GO)
+            )
             for offset, not_before, place, each, who, reason in _RETURNED.iter_unpack(value[returned_at:extended_at])
         ),
         extended=tuple(_read_pairs(value[extended_at:buried_at])),

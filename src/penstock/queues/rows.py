@@ -7,13 +7,15 @@ all of them at that moment. Fields are taken apart by position, for this is on t
 import struct
 from typing import NamedTuple
 
-ROW = struct.Struct("<BHqqqqq")  # state, attempts, lease, when, place, first taken, taken; then who
-ATTEMPTS_MAX = 0xFFFF  # Counting stops there.
+ROW = struct.Struct("<BHqqqqq")  # state, attempts with two flags above them, lease, when, place, first taken, taken; then who
+ATTEMPTS_MAX = 0x3FFF  # Counting stops there. Also the mask of the attempts' bits.
+HEARD, LET_GO = 0x8000, 0x4000  # The flags; a new lease has none of them.
 
 
 class Row(NamedTuple):
     state: int  # LEASED, BURYING, or READY, which stands for DELAYED too.
     attempts: int  # How often it was given to somebody.
+    flags: int  # HEARD: of a lease that was extended, or given once more: somebody has the message. LET_GO: its last holder gave it back.
     lease: int  # The last one.
     when: int  # LEASED: the deadline. READY: not before this. BURYING: when it failed.
     place: int  # Among the ready ones of its level: that of the message with this offset.
@@ -23,8 +25,9 @@ class Row(NamedTuple):
 
 
 def packed(row: Row) -> bytes:
-    return ROW.pack(*row[:-1]) + row.who
+    return ROW.pack(row.state, row.attempts | row.flags, *row[3:-1]) + row.who
 
 
 def read(row: bytes) -> Row:
-    return Row._make((*ROW.unpack_from(row), row[ROW.size :]))
+    state, attempts, lease, when, place, first_ms, taken_ms = ROW.unpack_from(row)
+    return Row(state, attempts & ATTEMPTS_MAX, attempts & ~ATTEMPTS_MAX, lease, when, place, first_ms, taken_ms, row[ROW.size :])

@@ -2,7 +2,9 @@
 
 Whether a lease still counts is told by its number and its deadline, whoever has noticed so far that the time is up. Where the policy is
 lenient, a lease that has lapsed may still finish its message, also when somebody else has it by now: work that is done is done. And it may
-be extended as long as nobody else has had the message since, as SQS does it: it counts again from then on, as the same delivery.
+be extended as long as nobody else has had the message since, as SQS does it: it counts again from then on, as the same delivery. One that
+its holder has given back may not.
+A delivery is undone only while nobody can have the message: not once its lease was extended, or its batch given again to the same attempt.
 A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over.
 """
 
@@ -11,7 +13,7 @@ from penstock.queues.draft import Draft
 from penstock.queues.history import cut
 from penstock.queues.policy import LEASE_MS_MAX
 from penstock.queues.replies import Code, Done, Fault, Outcome, Settled
-from penstock.queues.rows import Row, read
+from penstock.queues.rows import HEARD, LET_GO, Row, read
 from penstock.queues.states import State
 
 OK, GONE, LOST, UNKNOWN = (Outcome(code) for code in (Code.OK, Code.GONE, Code.LOST, Code.UNKNOWN))
@@ -115,6 +117,8 @@ def _carry_out(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome
         case Verb.EXTEND:
             return _extend(draft, item, offset, row)
         case Verb.UNDO:
+            if row.flags & HEARD:
+                return LOST
             draft.undo(offset, row)
             return OK
 
@@ -122,7 +126,7 @@ def _carry_out(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome
 def _extend(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome:
     delay_ms = draft.policy.lease_ms if item.delay_ms is None else item.delay_ms
     if delay_ms == 0:
-        state, when_ms = draft.give_back(offset, row, delay_ms=0, is_failure=False, who=b"", reason=b"")
+        state, when_ms = draft.give_back(offset, row, delay_ms=0, is_failure=False)
         return Outcome(Code.OK, when_ms, is_buried=state is State.BURYING)
     if _is_too_long(draft, item, row):
         return Outcome(Code.TOO_LONG, row.when)
@@ -136,7 +140,7 @@ def _take_up_again(draft: Draft, item: Settlement, row: Row) -> Outcome:
         return _extend(draft, item, item.offset, row)
     if item.delay_ms == 0:
         return OK  # It is given back already.
-    if draft.ledger.leased >= draft.policy.in_flight_max:
+    if row.flags & LET_GO or draft.ledger.leased >= draft.policy.in_flight_max:
         return LOST
     return _extend(draft, item, item.offset, row)
 

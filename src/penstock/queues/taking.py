@@ -46,19 +46,20 @@ def _deliveries(draft: Draft, record: Leased) -> list[Delivery]:
             found.append(Delivery(offset, 1, lease, deadline_ms, record.wall_ms))
         else:
             fields = ROW.unpack_from(row)
-            found.append(Delivery(offset, min(fields[1] + 1, ATTEMPTS_MAX), lease, deadline_ms, fields[5]))
+            found.append(Delivery(offset, min((fields[1] & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX), lease, deadline_ms, fields[5] or record.wall_ms))
         lease += 1
     return found
 
 
 def _again(draft: Draft, attempt_id: bytes, deadline_ms: int) -> tuple[Delivery, ...]:
-    """The batch of the same attempt, if all of it is still held by the same leases; their time begins anew."""
+    """Of the batch of the same attempt what is still held by the same leases; their time begins anew. From now on nobody undoes them: who
+    was to have the first answer may have had it, and whoever gives that one back knows nothing of this one."""
     found = []
     for offset, lease in draft.ledger.repeats.batch(attempt_id, draft.wall_ms):
         packed = draft.ledger.rows.get(offset)
         row = None if packed is None else read(packed)
         if row is None or row.state != State.LEASED or row.lease != lease or row.when <= draft.wall_ms:
-            return ()
+            continue  # Settled, lapsed, or never given: it did not fit into the first answer.
         found.append(Delivery(offset, row.attempts, lease, deadline_ms, row.first_ms))
     for delivery in found:
         draft.extend(delivery.offset, State.LEASED, deadline_ms)

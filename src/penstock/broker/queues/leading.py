@@ -181,7 +181,8 @@ class QueuePartition:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.look_soon)
 
     def give_back(self, group: str, deliveries: Sequence[Delivery]) -> None:
-        """Nobody is there any more who would work on them: nobody has seen them."""
+        """Nobody is there any more who would work on them: nobody has seen them. Those that were given once more meanwhile, to the same
+        attempt, stay with whoever has that answer."""
         if deliveries and self.coordinator.state is not None:
             items = tuple(Settlement(each.offset, each.lease, commands.Verb.UNDO) for each in deliveries)
             self.coordinator.order(Settle(Nobody(), group, items))

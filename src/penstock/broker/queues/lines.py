@@ -60,6 +60,12 @@ class Waiter:
         for line in lines:
             line.remove(self)
 
+    def give_back(self) -> None:
+        """Nobody waits any more: what it was served with, and nobody has looked at, goes back."""
+        heard = self.heard
+        if not heard.cancel() and not heard.cancelled() and heard.exception() is None and (served := heard.result()) is not None:
+            served.queue.give_back(self.wish.group, served.taken.deliveries)
+
     def time_is_up(self) -> None:
         """Whoever is being served hears of it as soon as that is durable."""
         self.waits = False

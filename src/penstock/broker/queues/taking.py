@@ -24,6 +24,9 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
     try:
         (place or places[0]).serve(waiter)  # Also where nothing seems ready: only the ledger can tell why.
         served = await waiter.heard
+    except asyncio.CancelledError:
+        waiter.give_back()  # It may have been served a moment before.
+        raise
     finally:
         waiter.leave()
         waiter.heard.cancel()

@@ -80,9 +80,7 @@ class Taking:
             self._timer.cancel()
         for waiter in self._waiters[self._read_to :]:
             waiter.leave()
-            heard = waiter.heard
-            if not heard.cancel() and not heard.cancelled() and heard.exception() is None and (served := heard.result()) is not None:
-                served.queue.give_back(self._group, served.taken.deliveries)
+            waiter.give_back()
 
     async def _lot(self, served: Served, bytes_max: int, *, is_first: bool) -> Lot:
         queue, deliveries = served.queue, sorted(served.taken.deliveries, key=lambda each: each.offset)
