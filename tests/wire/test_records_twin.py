@@ -124,3 +124,31 @@ def test_a_dense_scan_stops_at_a_gap_and_a_scan_of_one_epoch_at_the_next(compile
         assert loop.scan_batches(buffer, **bounds, is_dense=True) == (len(first + second), 2, 2, ScanFault.OFFSET)
         assert loop.scan_batches(buffer, **bounds, leader_epoch=3) == (len(first + second), 2, 2, ScanFault.EPOCH)
         assert loop.scan_batches(buffer, **bounds, leader_epoch=4) == (0, 0, 0, ScanFault.EPOCH)
+
+
+long_texts = st.integers(0, 20_000).map(lambda size: b"x" * size)
+rows = st.tuples(
+    st.none() | st.binary(max_size=4),
+    st.none() | st.binary(max_size=200) | long_texts,
+    st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3) | long_texts), max_size=2).map(tuple),
+)
+
+
+@settings(max_examples=300)
+@given(chosen=st.lists(rows, min_size=1, max_size=100), timestamp_ms=timestamps)
+def test_both_build_the_batch_that_the_general_way_builds(compiled, chosen, timestamp_ms):
+    batch = compiled.build_batch(chosen, timestamp_ms)
+    assert batch == _records_py.build_batch(chosen, timestamp_ms)
+    assert batch == encode_batch([Record(*row, timestamp_ms=timestamp_ms) for row in chosen])
+
+
+@pytest.mark.parametrize("row", [("key", None, ()), (None, bytearray(b"value"), ()), (None, None, (("name", "text"),))])
+def test_a_row_that_is_not_of_bytes_builds_nothing(compiled, row):
+    with pytest.raises(TypeError):
+        compiled.build_batch([row], 0)
+
+
+def test_a_batch_of_nothing_is_not_built(compiled):
+    for twin in (compiled, _records_py):
+        with pytest.raises(ValueError, match="at least one"):
+            twin.build_batch([], 0)

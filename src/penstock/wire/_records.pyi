@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 from penstock.vocabulary import Buffer
 from penstock.wire.verdicts import RecordsVerdict, Scan
 
@@ -21,3 +23,4 @@ def scan_batches(
     leader_epoch: int | None = None,
 ) -> Scan: ...
 def seek_batch(buffer: Buffer, offset: int, start: int = 0) -> int: ...
+def build_batch(rows: Iterable[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]], timestamp_ms: int) -> bytearray: ...

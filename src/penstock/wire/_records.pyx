@@ -7,8 +7,11 @@ Nothing is allocated per record, and the interpreter is not released: a call is 
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from penstock.wire.verdicts import RecordsVerdict, Scan
 
@@ -210,6 +213,136 @@ def seek_batch(buffer, offset, Py_ssize_t start=0):
         return -1
     finally:
         PyBuffer_Release(&view)
+
+
+def build_batch(rows, int64_t timestamp_ms):
+    cdef list fields = []  # Of each record: key, value, count of headers, then name and content of each.
+    cdef list sizes = []
+    cdef list record
+    cdef tuple row
+    cdef int64_t size = 0
+    cdef int64_t record_size
+    cdef int32_t count = 0
+    cdef bytearray batch
+    cdef uint8_t *start
+    cdef uint8_t *at
+    for row in rows:
+        record = fields_of(row)
+        record_size = record_bytes(record, count)
+        size += varint_bytes(record_size) + record_size
+        fields.append(record)
+        sizes.append(record_size)
+        count += 1
+        if size > INT32_MAX - HEADER_BYTES:
+            raise ValueError("a batch has less than two gigabytes")
+    if not count:
+        raise ValueError("a batch has at least one record")
+    batch = PyByteArray_FromStringAndSize(NULL, HEADER_BYTES + size)
+    start = <uint8_t *>PyByteArray_AS_STRING(batch)
+    at = start + HEADER_BYTES
+    for index in range(count):
+        at = put_varint(at, sizes[index])
+        at = put_record(at, fields[index], index)
+    put_header(start, HEADER_BYTES + size, count, timestamp_ms)
+    return batch
+
+
+cdef list fields_of(tuple row):
+    """What a record is made of, as bytes or None: held on to until all of it is written."""
+    cdef list fields = [checked_bytes(row[0]), checked_bytes(row[1])]
+    cdef tuple header
+    for header in row[2]:
+        fields.append((<str>header[0]).encode())
+        fields.append(checked_bytes(header[1]))
+    return fields
+
+
+cdef inline object checked_bytes(object content):
+    if content is not None and type(content) is not bytes:
+        raise TypeError("what is in a record is bytes, or None")
+    return content
+
+
+cdef int64_t record_bytes(list fields, int32_t delta):
+    cdef int64_t size = 2 + varint_bytes(delta) + varint_bytes((len(fields) - 2) // 2)  # Attributes and a time delta of none, a byte each.
+    cdef int64_t length
+    for content in fields:
+        if content is None:
+            size += 1
+        else:
+            length = PyBytes_GET_SIZE(content)
+            size += varint_bytes(length) + length
+    return size
+
+
+cdef uint8_t *put_record(uint8_t *at, list fields, int32_t delta):
+    cdef Py_ssize_t index
+    at[0] = 0
+    at[1] = 0
+    at = put_varint(at + 2, delta)
+    for index in range(len(fields)):
+        if index == 2:
+            at = put_varint(at, (len(fields) - 2) // 2)
+        at = put_field(at, fields[index])
+    return at if len(fields) > 2 else put_varint(at, 0)
+
+
+cdef inline uint8_t *put_field(uint8_t *at, object content):
+    cdef Py_ssize_t length
+    if content is None:
+        at[0] = 1
+        return at + 1
+    length = PyBytes_GET_SIZE(content)
+    at = put_varint(at, length)
+    memcpy(at, PyBytes_AS_STRING(content), <size_t>length)
+    return at + length
+
+
+cdef inline int64_t varint_bytes(int64_t value) noexcept:
+    """Of a number that is not negative."""
+    cdef uint64_t bits = <uint64_t>value << 1
+    cdef int64_t count = 1
+    while bits >= 0x80:
+        bits >>= 7
+        count += 1
+    return count
+
+
+cdef inline uint8_t *put_varint(uint8_t *at, int64_t value) noexcept:
+    cdef uint64_t bits = <uint64_t>value << 1
+    while bits >= 0x80:
+        at[0] = <uint8_t>(bits & 0x7F | 0x80)
+        at += 1
+        bits >>= 7
+    at[0] = <uint8_t>bits
+    return at + 1
+
+
+cdef void put_header(uint8_t *bytes, int64_t size, int32_t count, int64_t timestamp_ms) noexcept:
+    """Of a batch that nobody has stored yet: no offset, no epoch, no producer."""
+    memset(bytes, 0, 8)
+    put32(bytes + 8, <uint32_t>(size - PREFIX_BYTES))
+    put32(bytes + EPOCH_AT, 0xFFFFFFFF)
+    bytes[MAGIC_AT] = MAGIC
+    memset(bytes + CRC_FROM, 0, 2)
+    put32(bytes + LAST_DELTA_AT, <uint32_t>(count - 1))
+    put64(bytes + BASE_TIMESTAMP_AT, <uint64_t>timestamp_ms)
+    put64(bytes + MAX_TIMESTAMP_AT, <uint64_t>timestamp_ms)
+    memset(bytes + PRODUCER_AT, 0xFF, COUNT_AT - PRODUCER_AT)
+    put32(bytes + COUNT_AT, <uint32_t>count)
+    put32(bytes + CRC_AT, crc32c_of(bytes + CRC_FROM, <size_t>(size - CRC_FROM)))
+
+
+cdef inline void put32(uint8_t *at, uint32_t value) noexcept:
+    at[0] = <uint8_t>(value >> 24)
+    at[1] = <uint8_t>(value >> 16)
+    at[2] = <uint8_t>(value >> 8)
+    at[3] = <uint8_t>value
+
+
+cdef inline void put64(uint8_t *at, uint64_t value) noexcept:
+    put32(at, <uint32_t>(value >> 32))
+    put32(at + 4, <uint32_t>value)
 
 
 cdef int64_t clamp(object number) except? -2:

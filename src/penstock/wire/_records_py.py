@@ -4,6 +4,7 @@ It serves where no C compiler was at hand when Penstock was installed, and as th
 Read `records` for what the functions promise.
 """
 
+from collections.abc import Iterable
 from struct import Struct
 
 import crc32c as crc32c_library
@@ -20,6 +21,7 @@ from penstock.wire.verdicts import (
     Scan,
     ScanFault,
 )
+from penstock.wire.varints import varint
 
 _HEADER_BYTES = 61
 _CRC_FROM = 21  # What the checksum covers begins here.
@@ -136,6 +138,29 @@ def seek_batch(buffer: Buffer, offset: int, start: int = 0) -> int:
             return at
         at += length
     return -1
+
+
+def build_batch(rows: Iterable[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]], timestamp_ms: int) -> bytearray:
+    records = [_record(delta, *row) for delta, row in enumerate(rows)]
+    if not records:
+        raise ValueError("a batch has at least one record")
+    count, payload = len(records), b"".join(records)
+    header = _HEADER.pack(0, _LENGTH_MIN + len(payload), -1, 2, 0, 0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    batch = bytearray(header + payload)
+    batch[17:_CRC_FROM] = crc32c(batch, _CRC_FROM, len(batch)).to_bytes(4, "big")
+    return batch
+
+
+def _record(delta: int, key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]) -> bytes:
+    fields = [b"\0\0", varint(delta), _field(key), _field(value), varint(len(headers))]
+    for name, content in headers:
+        fields += (_field(name.encode()), _field(content))
+    body = b"".join(fields)
+    return varint(len(body)) + body
+
+
+def _field(content: bytes | None) -> bytes:
+    return b"\x01" if content is None else varint(len(content)) + content
 
 
 def _read_front(buffer: Buffer, at: int, size: int, offset_min: int) -> tuple[ScanFault, int, int]:

@@ -18,7 +18,10 @@ buffer has neither, or something unreadable first. Checks no checksums; the batc
 
 `crc32c(buffer, start, end)` is the checksum of a range.
 
-All take any contiguous buffer, copy nothing and never read outside it.
+`build_batch(rows, timestamp_ms)` is one batch of (key, value, headers) rows that all have the same time, not compressed and of no producer:
+the bytes that `batches.encode_batch` makes of such records. Nearly all that a node writes of its own is of this kind.
+
+The others take any contiguous buffer, copy nothing and never read outside it.
 """
 
 from typing import TYPE_CHECKING
@@ -34,16 +37,16 @@ from penstock.wire.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from penstock.wire._records_py import check_records, crc32c, is_plain_batch, scan_batches, seek_batch
+    from penstock.wire._records_py import build_batch, check_records, crc32c, is_plain_batch, scan_batches, seek_batch
 
     COMPILED: bool
 else:
     try:
-        from penstock.wire._records import check_records, crc32c, is_plain_batch, scan_batches, seek_batch
+        from penstock.wire._records import build_batch, check_records, crc32c, is_plain_batch, scan_batches, seek_batch
 
         COMPILED = True
     except ImportError:
-        from penstock.wire._records_py import check_records, crc32c, is_plain_batch, scan_batches, seek_batch
+        from penstock.wire._records_py import build_batch, check_records, crc32c, is_plain_batch, scan_batches, seek_batch
 
         COMPILED = False
 
@@ -56,6 +59,7 @@ __all__ = [
     "RecordsVerdict",
     "Scan",
     "ScanFault",
+    "build_batch",
     "check_records",
     "crc32c",
     "is_plain_batch",
