@@ -12,6 +12,7 @@ import crc32c as crc32c_library
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire.record_layout import RecordSpans, read_record
+from penstock.wire.varints import varint
 from penstock.wire.verdicts import (
     NO_TIMESTAMP,
     TIMESTAMP_HIGHEST,
@@ -21,7 +22,6 @@ from penstock.wire.verdicts import (
     Scan,
     ScanFault,
 )
-from penstock.wire.varints import varint
 
 _HEADER_BYTES = 61
 _CRC_FROM = 21  # What the checksum covers begins here.
