@@ -18,7 +18,7 @@ partitions = st.integers(0, PARTITION_MAX)
 offsets = st.integers(0, OFFSET_MAX)
 
 
-@given(st.builds(Traits, st.integers(0, 9), times, times, texts, texts, times))
+@given(st.builds(Traits, st.integers(0, 9), times, times, texts, texts, times, texts))
 def test_options_read_back_from_their_headers(traits: Traits) -> None:
     assert headers.parse(headers.write(traits), traits.written_ms) == traits
 

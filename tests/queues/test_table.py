@@ -7,7 +7,7 @@ import pytest
 from queues.scene import Scene
 
 from penstock.errors import BrokenPromise
-from penstock.queues.commands import QUEUE_GROUP, Buried, Cancel, Purge, Rewind, Verb
+from penstock.queues.commands import QUEUE_GROUP, Bind, Buried, Cancel, Purge, Rewind, Unbind, Verb
 from penstock.queues.draft import Draft
 from penstock.queues.policy import Backoff, Policy
 from penstock.queues.states import MOVES, State
@@ -47,6 +47,8 @@ ACTS: list[tuple[State, State, Act]] = [
     (READY, LEASED, extended_late(backoff_ms=0)),
     (READY, DONE, lambda scene: scene.turn(Cancel("t", QUEUE_GROUP, (0,)))),
     (READY, DONE, purge),
+    (READY, BURYING, lambda scene: scene.turn(Bind("t", QUEUE_GROUP, bytes(16), 0, (0,), sent_off=True))),
+    (BURYING, READY, lambda scene: scene.turn(Unbind("t", QUEUE_GROUP, (0,)))),
     (DELAYED, READY, lambda scene: scene.wait(60_000)),
     (DELAYED, LEASED, extended_late(backoff_ms=90_000)),
     (DELAYED, DONE, lambda scene: scene.turn(Cancel("t", QUEUE_GROUP, (0,)))),
@@ -101,4 +103,4 @@ def test_another_move_stops_the_node() -> None:
     scene = Standing(BURYING)
     draft = Draft(scene.state.ledgers[QUEUE_GROUP], scene.state.messages, scene.policy, lambda: 0.5, scene.now)
     with pytest.raises(BrokenPromise, match="legal moves"):
-        draft._move(0, BURYING, READY)
+        draft._move(0, BURYING, DELAYED)

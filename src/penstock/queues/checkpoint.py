@@ -48,6 +48,10 @@ class Kind(IntEnum):
     BURYING = 11
     REPEATS = 12
     EXEMPT = 13
+    MOVES = 14
+    NOTES = 15
+    BOUND = 16
+    PURGED = 17
 
 
 def pieces(state: "LedgerState") -> Iterator[bytes]:
@@ -83,6 +87,8 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes]]:
         _rows(Kind.DUPLICATES, (_PAIR.pack(offset, 0) for offset in duplicates)),
         _rows(Kind.EXEMPT, _runs_of(messages.exempt.bits.chunks.copy())),
         _rows(Kind.DEDUP, (_KEY.pack(at, until, len(key)) + key for key, at, until in state.window.entries(state.learned_end))),
+        _rows(Kind.MOVES, (_KEY.pack(at, noted, len(source)) + source for source, at, noted in state.moves.entries(state.learned_end))),
+        _rows(Kind.NOTES, (_named(len(name.encode()), name.encode() + text) for name, text in list(state.notes.items()))),
     ]
 
 
@@ -91,13 +97,15 @@ def _of_ledger(ledger: Ledger) -> list[Iterator[bytes]]:
     name = ledger.group.encode()
     head = _LEDGER.pack(done.base, ledger.next_lease, ledger.finished, ledger.dropped, ledger.is_paused, len(name)) + name
     chunks, rows, failures, repeats = done.bits.chunks.copy(), ledger.rows.copy(), ledger.failures.copy(), ledger.repeats.taken.copy()
-    burying = list(ledger.burying)
+    burying, bound, purged_ms = list(ledger.burying), ledger.bound.copy(), ledger.purged_ms
     return [
         _rows(Kind.LEDGER, iter([head])),
         _rows(Kind.DONE, _runs_of(chunks)),
         _rows(Kind.ROWS, (_named(offset, row) for offset, row in rows.items())),
         _rows(Kind.FAILURES, (_named(offset, packed) for offset, packed in failures.items())),
         _rows(Kind.BURYING, (_PAIR.pack(offset, 0) for offset in burying)),
+        _rows(Kind.BOUND, (_named(offset, place) for offset, place in bound.items())),
+        _rows(Kind.PURGED, iter([_PAIR.pack(purged_ms, 0)] if purged_ms else [])),
         _rows(Kind.REPEATS, (_named(len(key), key + batch) for key, batch in repeats.items())),
     ]
 
@@ -183,13 +191,16 @@ class _Reader:
             self._state.messages.duplicates[offset] = None
 
     def dedup(self, content: bytes) -> None:
-        at = 0
-        while at < len(content):
-            offset, until_ms, size = _KEY.unpack_from(content, at)
-            at += _KEY.size + size
-            if at > len(content):
-                raise ValueError("a dedup id is cut off")
-            self._state.window.note(content[at - size : at], offset, until_ms)
+        for key, offset, until_ms in _read_keys(content):
+            self._state.window.note(key, offset, until_ms)
+
+    def moves(self, content: bytes) -> None:
+        for source, offset, noted_ms in _read_keys(content):
+            self._state.moves.note(source, offset, noted_ms)
+
+    def notes(self, content: bytes) -> None:
+        for size, packed in _read_named(content):
+            self._state.notes[str(packed[:size], "utf-8")] = packed[size:]
 
     def named(self, content: bytes) -> None:
         base, next_lease, finished, dropped, is_paused, size = _LEDGER.unpack_from(content)
@@ -219,6 +230,12 @@ class _Reader:
         for offset, _ in _PAIR.iter_unpack(content):
             self.ledger.burying[offset] = None
 
+    def bound(self, content: bytes) -> None:
+        self.ledger.bound.update(_read_named(content))
+
+    def purged(self, content: bytes) -> None:
+        self.ledger.purged_ms = _PAIR.unpack(content)[0]
+
     def repeats(self, content: bytes) -> None:
         for size, packed in _read_named(content):
             self.ledger.repeats.taken[packed[:size]] = packed[size:]
@@ -228,7 +245,8 @@ _READERS = {
     Kind.STATE: _Reader.state, Kind.MARKS: _Reader.marks, Kind.KEPT: _Reader.kept, Kind.DELAYS: _Reader.delays,
     Kind.DUPLICATES: _Reader.duplicates, Kind.DEDUP: _Reader.dedup, Kind.LEDGER: _Reader.named, Kind.DONE: _Reader.done,
     Kind.ROWS: _Reader.rows, Kind.FAILURES: _Reader.failures, Kind.BURYING: _Reader.burying, Kind.REPEATS: _Reader.repeats,
-    Kind.EXEMPT: _Reader.exempt,
+    Kind.EXEMPT: _Reader.exempt, Kind.MOVES: _Reader.moves, Kind.NOTES: _Reader.notes, Kind.BOUND: _Reader.bound,
+    Kind.PURGED: _Reader.purged,
 }  # fmt: skip
 
 
@@ -246,6 +264,16 @@ def _read_bits(bits: Bits, content: bytes) -> None:
             at += _CHUNK_BYTES
             if at > len(content):
                 raise ValueError("a chunk of a set is cut off")
+
+
+def _read_keys(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    at = 0
+    while at < len(content):
+        offset, time_ms, size = _KEY.unpack_from(content, at)
+        at += _KEY.size + size
+        if at > len(content):
+            raise ValueError("a key is cut off")
+        yield content[at - size : at], offset, time_ms
 
 
 def _read_named(content: bytes) -> Iterator[tuple[int, bytes]]:

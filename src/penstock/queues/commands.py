@@ -87,6 +87,7 @@ class Purge:
 
     token: Token
     group: str
+    unless_since_ms: int | None = None  # Refused where there was a purge after this.
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,39 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Bind:
+    """The first step of a move: these messages go to this partition of another queue, and nowhere else. They are being buried already;
+    or, where they are `sent_off`, they are ready, and nobody gets them from now on. Others are passed over."""
+
+    token: Token
+    group: str
+    topic_id: bytes
+    partition: int
+    offsets: tuple[int, ...]
+    sent_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unbind:
+    """Messages that were sent off and cannot go there: ready again, as if nothing had been."""
+
+    token: Token
+    group: str
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to be kept with the ledgers, by name; an empty text forgets it. What it means is not known here."""
+
+    token: Token
+    name: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Buried:
-    """The second step of a dead letter: it is safe in the other queue. Nothing happens to messages that are not being buried."""
+    """The last step of a dead letter: it is safe in the other queue. Nothing happens to messages that are not being buried."""
 
     token: Token
     group: str
@@ -149,5 +181,5 @@ class Abandoned:
     token: Token
 
 
-OfLedger = Take | Settle | ReleaseAll | Cancel | Purge | Pause | Resume | Rewind | Forget | Buried  # One that is there.
-Command = OfLedger | Start | Trimmed | Abandoned
+OfLedger = Take | Settle | ReleaseAll | Cancel | Purge | Pause | Resume | Rewind | Forget | Bind | Unbind | Buried  # One that is there.
+Command = OfLedger | Start | Trimmed | Note | Abandoned

@@ -95,6 +95,14 @@ class Draft:
         self._buried.append(Buried(offset, who, reason))
         return State.BURYING
 
+    def send_off(self, offset: int) -> None:
+        self._move(offset, State.READY, State.BURYING)
+
+    def come_back(self, offset: int, row: Row) -> None:
+        """It was sent off, and is not to go."""
+        self._move(offset, State.BURYING, State.READY)
+        self._returned.append(Returned(offset, 0, row.place, is_failure=False))
+
     def is_expired(self, offset: int) -> bool:
         expires_at = self.messages.options(offset).expires_at
         if 0 < expires_at <= self.wall_ms:

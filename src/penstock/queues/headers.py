@@ -25,6 +25,7 @@ ATTEMPTS = "penstock.attempts"  # JSON: the deliveries that failed.
 SOURCE = "penstock.source"
 REASON = "penstock.reason"
 FAILED_AT = "penstock.failed-at"
+MOVED = "penstock.moved"  # Which move of which message brought it here: a second copy of the same is none.
 
 # The SQS door's own.
 SQS_ATTRIBUTES = "sqs.attributes"
@@ -48,6 +49,7 @@ class Traits(NamedTuple):
     group: bytes = b""
     dedup: bytes = b""
     written_ms: int = 0  # The record's own timestamp.
+    moved: bytes = b""
 
 
 PLAIN = Traits()
@@ -63,6 +65,7 @@ def parse(headers: Iterable[Header], written_ms: int) -> Traits:
         group=_name(found.get(GROUP)),
         dedup=_name(found.get(DEDUP)),
         written_ms=written_ms,
+        moved=_name(found.get(MOVED)),
     )
 
 
@@ -73,6 +76,7 @@ def write(traits: Traits) -> list[Header]:
     _check_number("time of expiry", traits.expires_at, 0, TIME_MS_MAX)
     _check_name("group", traits.group)
     _check_name("deduplication id", traits.dedup)
+    _check_name("source", traits.moved)
     headers: list[Header] = []
     if traits.priority != PRIORITY_DEFAULT:
         headers.append((PRIORITY, b"%d" % traits.priority))
@@ -84,6 +88,8 @@ def write(traits: Traits) -> list[Header]:
         headers.append((GROUP, traits.group))
     if traits.dedup:
         headers.append((DEDUP, traits.dedup))
+    if traits.moved:
+        headers.append((MOVED, traits.moved))
     return headers
 
 

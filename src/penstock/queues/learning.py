@@ -77,6 +77,8 @@ def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Pol
     messages = state.messages
     messages.mark(offset + 1, traits.written_ms)
     messages.learned_end = offset + 1
+    if traits.moved:
+        state.moves.note(traits.moved, offset, traits.written_ms)
     is_duplicate = bool(traits.dedup) and offset >= state.dedup_from and _is_duplicate(state, offset, traits, policy)
     if _is_done_by_all(state, offset):
         return

@@ -4,6 +4,7 @@ Only `replay` changes what is recorded, and it never refuses: a record in the lo
 there is one: while loading there is none, for messages are learned of after the records.
 """
 
+import struct
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import assert_never
@@ -13,12 +14,14 @@ from penstock.queues.bits import DoneSet
 from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.ready import Ready
-from penstock.queues.records import Changed, Leased, Turn, Turned
+from penstock.queues.records import Bound, Changed, Leased, Turn, Turned
 from penstock.queues.repeats import Repeats
 from penstock.queues.rows import ATTEMPTS_MAX, HEARD, LET_GO, ROW, Row, packed, read
 from penstock.queues.states import State
 
 _READY, _LEASED, _BURYING = State.READY.value, State.LEASED.value, State.BURYING.value
+
+PLACE = struct.Struct("<16si?")  # Where a message is moved to: topic id and partition; whether it was sent off.
 
 # Of all failures that are remembered. Beyond it a message's last failure alone is.
 HISTORY_BYTES_MAX = 64 << 20
@@ -35,6 +38,8 @@ class Ledger:
         self.failures: dict[int, bytes] = {}  # What went wrong, of messages that are not done.
         self.failures_bytes = 0
         self.burying: dict[int, None] = {}  # In the order in which they failed.
+        self.bound: dict[int, bytes] = {}  # Where each of them goes, as far as that is decided (PLACE).
+        self.purged_ms = 0  # When it was last purged.
         self.repeats = Repeats()
         self.next_lease = 1  # No lease at or above this was ever given.
         self.leased = 0  # How many are in flight.
@@ -58,7 +63,7 @@ class Ledger:
                 state, attempts, _, _, place, first_ms, _ = ROW.unpack_from(row)
                 self.leased -= state == _LEASED
                 attempts = min((attempts & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
-                rows[offset] = ROW.pack(_LEASED, attempts, lease, deadline_ms, place, first_ms, wall_ms) + who
+                rows[offset] = ROW.pack(_LEASED, attempts, lease, deadline_ms, place, first_ms or wall_ms, wall_ms) + who
             lease += 1
             if ready is not None:
                 ready.leased(offset, deadline_ms)
@@ -75,8 +80,7 @@ class Ledger:
                 self._finish(start, record.wall_ms)
             else:
                 self._finish_run(start, end, record.wall_ms)
-            if record.is_dropped:
-                self.dropped += end - start
+            self.dropped += (end - start) * record.is_dropped
         for offset, not_before, place, is_failure, who, reason, is_undone, is_let_go in record.returned:
             row = self._let_go(offset)
             if row is not None:
@@ -86,6 +90,8 @@ class Ledger:
                 self.rows[offset] = packed(row._replace(state=_READY, attempts=attempts, flags=flags, when=not_before, place=place))
                 if self.ready is not None:
                     self.ready.returned(offset, place, not_before, record.wall_ms, held_ms=record.wall_ms - row.taken_ms)
+            else:
+                self._come_back(offset)
         for offset, deadline_ms in record.extended:
             self._extend(offset, deadline_ms)
         for offset, who, reason in record.buried:
@@ -97,6 +103,16 @@ class Ledger:
                 if self.ready is not None:
                     self.ready.gone(offset, was_leased=True, held_ms=record.wall_ms - row.taken_ms, wall_ms=record.wall_ms)
 
+    def replay_bound(self, record: Bound) -> None:
+        place = PLACE.pack(record.topic_id, record.partition, record.is_sent_off)
+        for lease, offset in enumerate(record.offsets, record.first_lease):
+            if record.is_sent_off:
+                self._send_off(offset, lease, record.wall_ms)
+            if offset in self.burying:
+                self.bound[offset] = place
+        if record.is_sent_off:
+            self.next_lease = max(self.next_lease, record.first_lease + len(record.offsets))
+
     def replay_turned(self, record: Turned) -> None:
         """PURGED, REWOUND and STARTED leave no index: it is built anew."""
         match record.what:
@@ -106,6 +122,7 @@ class Ledger:
                 self.is_paused = False
             case Turn.PURGED:
                 self.finished += self.done.add_range(self.done.base, record.offset)
+                self.purged_ms = record.wall_ms
                 self._drop_rows(lambda offset: offset < record.offset)
             case Turn.REWOUND:
                 self._rewind(record.offset)
@@ -193,8 +210,7 @@ class Ledger:
                 self.leased -= 1
                 held_ms = wall_ms - ROW.unpack_from(packed_row)[6]
             elif packed_row[0] == _BURYING:
-                self.burying.pop(offset, None)
-                self.news.pop(offset, None)
+                self._unbury(offset)
             self.failures_bytes -= len(self.failures.pop(offset, b""))
         if self.ready is not None:
             self.ready.gone(offset, was_leased=was_leased, held_ms=held_ms, wall_ms=wall_ms)
@@ -207,6 +223,33 @@ class Ledger:
             return None
         self.leased -= 1
         return read(packed_row)
+
+    def _send_off(self, offset: int, lease: int, wall_ms: int) -> None:
+        packed_row = self.rows.get(offset)
+        if packed_row is not None and packed_row[0] != _READY:
+            return
+        if packed_row is None:
+            self.rows[offset] = ROW.pack(_BURYING, 0, lease, wall_ms, offset, 0, 0)
+        else:
+            self.rows[offset] = packed(read(packed_row)._replace(state=_BURYING, lease=lease, when=wall_ms))
+        self.burying[offset] = self.news[offset] = None
+        if self.ready is not None:
+            self.ready.gone(offset, was_leased=False)
+
+    def _come_back(self, offset: int) -> None:
+        """It was sent off, and is not to go. It keeps its row, also where nobody ever had it: a run that has it in line must not count."""
+        packed_row = self.rows.get(offset)
+        if packed_row is None or packed_row[0] != _BURYING:
+            return
+        self._unbury(offset)
+        row = read(packed_row)
+        self.rows[offset] = packed(row._replace(state=_READY, when=0))
+        if self.ready is not None:
+            self.ready.add(offset, row.place)
+
+    def _unbury(self, offset: int) -> None:
+        for some in (self.burying, self.news, self.bound):
+            some.pop(offset, None)
 
     def _extend(self, offset: int, deadline_ms: int) -> None:
         """A lease that had lapsed counts again."""
@@ -246,7 +289,6 @@ class Ledger:
             row = self.rows.pop(offset)
             self.leased -= row[0] == _LEASED
             self.failures_bytes -= len(self.failures.pop(offset, b""))
-            self.burying.pop(offset, None)
-            self.news.pop(offset, None)
+            self._unbury(offset)
         self.repeats.taken.clear()
         self.ready = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.queues import history
 from penstock.queues.lanes import entry_of
-from penstock.queues.ledger import Ledger
+from penstock.queues.ledger import PLACE, Ledger
 from penstock.queues.messages import Messages
 from penstock.queues.rows import read
 from penstock.queues.states import State
@@ -24,7 +24,11 @@ _ROW, _KEPT, _DELAY, _DEDUP, _CHUNK = 260, 240, 20, 260, 260
 
 def letter(ledger: Ledger, offset: int) -> LetterOwed:
     row, failures = read(ledger.rows[offset]), history.failures(ledger.failures.get(offset, b""))
-    return LetterOwed(ledger.group, offset, row.attempts, row.when, failures[-1].reason if failures else "", failures)
+    topic_id, partition, is_sent_off = PLACE.unpack(ledger.bound[offset]) if offset in ledger.bound else (b"", 0, False)
+    return LetterOwed(
+        ledger.group, offset, row.attempts, row.when, failures[-1].reason if failures else "", failures, row.lease,
+        topic_id, partition, is_sent_off,
+    )  # fmt: skip
 
 
 def counts(ledger: Ledger, messages: Messages) -> Counts:

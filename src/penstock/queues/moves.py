@@ -8,11 +8,42 @@ keep what is still remembered; therefore the log is not trimmed past it.
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
+
+from penstock.queues.ids import group_hash
+from penstock.vocabulary import TopicId
 
 MOVES_MAX = 100_000  # Of one partition. Beyond it, further ones wait at their source.
 
 _TIME_BITS = 64
 _TIME_MASK = (1 << _TIME_BITS) - 1
+
+
+class Source(NamedTuple):
+    """One move of one message: what it is called, in its header."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+    lease: int  # Tells moves of the same message apart.
+    group_hash: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.topic_id.hex()}.{self.partition}.{self.offset}.{self.lease}.{self.group_hash:x}"
+
+
+def source_of(topic_id: TopicId, partition: int, offset: int, lease: int, group: str) -> str:
+    return Source(topic_id, partition, offset, lease, group_hash(group)).text
+
+
+def read_source(text: bytes) -> Source | None:
+    """None: it is none of ours."""
+    try:
+        topic_id, partition, offset, lease, hashed = text.decode("ascii").split(".")
+        return Source(TopicId(bytes.fromhex(topic_id)), int(partition), int(offset), int(lease), int(hashed, 16))
+    except ValueError:
+        return None
 
 
 class Moves:

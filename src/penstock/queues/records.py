@@ -26,6 +26,7 @@ _PAIR = struct.Struct("<qq")
 _RETURNED = struct.Struct("<qqqBHH")  # offset, not before, place, flags, who, reason
 _BURIED = struct.Struct("<qHH")
 _TURNED = struct.Struct("<qBqq")  # wall, what, offset, end
+_BOUND = struct.Struct("<q16siq?I")  # wall, topic id, partition, first lease, is sent off, count
 _PIECE = struct.Struct("<qI?")
 _TEXT = struct.Struct("<H")
 
@@ -37,6 +38,8 @@ class Kind(IntEnum):
     CHANGED = 2
     TURNED = 3
     PIECE = 4
+    BOUND = 5
+    NOTED = 6
 
 
 class Turn(IntEnum):
@@ -103,6 +106,26 @@ class Turned:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """These messages go to a partition of another queue. Those that are sent off get leases with numbers side by side, which name the move;
+    the others have the one of their last delivery."""
+
+    group: str
+    wall_ms: int
+    topic_id: bytes
+    partition: int
+    first_lease: int
+    is_sent_off: bool
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    name: str
+    text: bytes  # Empty: there is no such note any more.
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPiece:
     """A part of a checkpoint. `at` is the end of the companion log when the checkpoint began: records from there on come on top of it."""
 
@@ -112,7 +135,7 @@ class CheckpointPiece:
     content: bytes
 
 
-Record = Leased | Changed | Turned | CheckpointPiece
+Record = Leased | Changed | Turned | Bound | Noted | CheckpointPiece
 
 
 def encode(record: Record) -> tuple[bytes, bytes]:
@@ -124,6 +147,10 @@ def encode(record: Record) -> tuple[bytes, bytes]:
         case Turned():
             fields = _TURNED.pack(record.wall_ms, record.what, record.offset, record.end)
             return _key(Kind.TURNED, record.group), _KIND.pack(VERSION) + fields
+        case Bound():
+            return _key(Kind.BOUND, record.group), _bound(record)
+        case Noted():
+            return _key(Kind.NOTED, record.name), _KIND.pack(VERSION) + record.text
         case CheckpointPiece():
             return _key(Kind.PIECE, ""), _KIND.pack(VERSION) + _PIECE.pack(record.at, record.number, record.is_last) + record.content
         case _:
@@ -236,6 +263,23 @@ def _read_turned(group: str, value: bytes) -> Turned:
     return Turned(group, wall_ms, Turn(what), offset, end)
 
 
+def _bound(record: Bound) -> bytes:
+    count = len(record.offsets)
+    fields = record.wall_ms, record.topic_id, record.partition, record.first_lease, record.is_sent_off, count
+    return _KIND.pack(VERSION) + _BOUND.pack(*fields) + struct.pack(f"<{count}q", *record.offsets)
+
+
+def _read_bound(group: str, value: bytes) -> Bound:
+    wall_ms, topic_id, partition, first_lease, is_sent_off, count = _BOUND.unpack_from(value, _KIND.size)
+    offsets_at = _KIND.size + _BOUND.size
+    _expect_end(offsets_at + 8 * count, value)
+    return Bound(group, wall_ms, topic_id, partition, first_lease, is_sent_off, struct.unpack_from(f"<{count}q", value, offsets_at))
+
+
+def _read_noted(name: str, value: bytes) -> Noted:
+    return Noted(name, value[_KIND.size :])
+
+
 def _read_piece(_: str, value: bytes) -> CheckpointPiece:
     at, number, is_last = _PIECE.unpack_from(value, _KIND.size)
     return CheckpointPiece(at, number, is_last, value[_KIND.size + _PIECE.size :])
@@ -246,6 +290,8 @@ _READERS: dict[int, Callable[[str, bytes], Record]] = {
     Kind.CHANGED: _read_changed,
     Kind.TURNED: _read_turned,
     Kind.PIECE: _read_piece,
+    Kind.BOUND: _read_bound,
+    Kind.NOTED: _read_noted,
 }
 
 

@@ -20,6 +20,8 @@ class Fault(IntEnum):
     NO_SUCH_GROUP = 1  # `Start` makes one.
     INVALID = 2  # Beyond a bound of commands.py.
     TOO_MANY_GROUPS = 3
+    TOO_SOON = 4  # After the last one of its kind.
+    TOO_MANY_NOTES = 5
 
 
 class Delivery(NamedTuple):

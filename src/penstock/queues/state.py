@@ -26,13 +26,16 @@ from penstock.queues.commands import QUEUE_GROUP, Command
 from penstock.queues.decision import Decision
 from penstock.queues.dedup import DedupWindow
 from penstock.queues.draft import Draft
+from penstock.queues.ids import group_hash as hash_of_group
 from penstock.queues.learning import Marked, Run
 from penstock.queues.ledger import Ledger
 from penstock.queues.messages import Messages
+from penstock.queues.moves import Moves
 from penstock.queues.picking import pick
 from penstock.queues.policy import Policy
-from penstock.queues.records import Changed, CheckpointPiece, Leased, Record, Turn, Turned
+from penstock.queues.records import Bound, Changed, CheckpointPiece, Leased, Noted, Record, Turn, Turned
 from penstock.queues.replies import Done, Fault, Reply, Settled, Taken
+from penstock.queues.rows import read
 from penstock.queues.settling import release_all, settle
 from penstock.queues.states import State
 from penstock.queues.taking import take
@@ -52,6 +55,8 @@ class LedgerState:
         self._chance = chance
         self.messages = Messages()
         self.window = DedupWindow()
+        self.moves = Moves()
+        self.notes: dict[str, bytes] = {}
         self.dedup_from = 0  # Ids of messages below this count no more, or are in the window already.
         self.ledgers: dict[str, Ledger] = {}
         self.add_ledger(QUEUE_GROUP, 0)
@@ -73,6 +78,12 @@ class LedgerState:
                 self._ledger(record.group).replay_changed(record)
             case Turned():
                 self._replay_turned(record)
+            case Bound():
+                self._ledger(record.group).replay_bound(record)
+            case Noted():
+                self.notes.pop(record.name, None)
+                if record.text:
+                    self.notes[record.name] = record.text
             case CheckpointPiece():
                 pass
             case _:
@@ -110,6 +121,8 @@ class LedgerState:
             return Decision([], [])
         if isinstance(command, commands.Trimmed):
             return turning.trim([self._draft(ledger) for ledger in self.ledgers.values()], command)
+        if isinstance(command, commands.Note):
+            return turning.note(self.notes, command)
         if isinstance(command, commands.Start):
             made, reply = turning.start(self.ledgers, command, self.learned_end, wall_ms)
             return Decision([*made], [(command.token, reply)])
@@ -130,6 +143,10 @@ class LedgerState:
                 reply = release_all(draft, command)
             case commands.Cancel():
                 reply = turning.cancel(draft, command)
+            case commands.Bind():
+                return turning.bind(draft, command)
+            case commands.Unbind():
+                reply = turning.unbind(draft, command)
             case commands.Buried():
                 reply = turning.buried(draft, command)
             case commands.Purge() | commands.Pause() | commands.Resume() | commands.Rewind() | commands.Forget():
@@ -185,7 +202,25 @@ class LedgerState:
         is_over = 0 < policy.ready_max < unfinished + count
         return is_over or (is_dedup and len(self.window) + count > policy.dedup_max)
 
+    def find_moved(self, source: bytes) -> int | None:
+        """The offset of the message that this move has brought here."""
+        return self.moves.find(source)
+
+    def expect_moved(self, source: bytes, offset: int, wall_ms: int) -> None:
+        self.moves.note(source, offset, wall_ms)
+
     # What is owed
+
+    def is_owed(self, group_hash: int, offset: int, lease: int) -> bool:
+        """Whether this move has yet to be made, or may be made again."""
+        for ledger in self.ledgers.values():
+            if offset in ledger.burying and hash_of_group(ledger.group) == group_hash and read(ledger.rows[offset]).lease == lease:
+                return True
+        return False
+
+    def is_burying(self, group: str, offset: int) -> bool:
+        ledger = self.ledgers.get(group)
+        return ledger is not None and offset in ledger.burying
 
     def owed(self) -> Iterator[LetterOwed]:
         """All dead letters that have yet to be moved, those longest due first. Nothing may be replayed meanwhile."""
@@ -214,13 +249,13 @@ class LedgerState:
 
     @property
     def base_of_all(self) -> int:
-        """The data log may be trimmed to here: every message below is finished in all groups, and has no dedup id that counts.
+        """The data log may be trimmed to here: every message below is finished in all groups, and has no dedup id or source that counts.
 
         Ids are learned from the data log again when the ledger is lost before its next checkpoint.
         """
         base = min(ledger.done.base for ledger in self.ledgers.values())
-        first_id = self.window.first_offset
-        return base if first_id is None else min(base, first_id)
+        needed = self.window.first_offset, self.moves.first_offset
+        return min(base, *(offset for offset in needed if offset is not None)) if needed != (None, None) else base
 
     @property
     def known_end(self) -> int:

@@ -13,12 +13,13 @@ class State(IntEnum):
     READY = 1
     DELAYED = 2
     LEASED = 3
-    BURYING = 4  # It has failed for good and is on its way to the dead letters: nobody gets it any more.
+    BURYING = 4  # On its way to the dead letters, or wherever it was sent off to: nobody gets it any more.
     DONE = 5
 
 
 MOVES: dict[tuple[State, State], str] = {
     (State.READY, State.LEASED): "somebody takes it, or who had it last extends a lease that had lapsed",
+    (State.READY, State.BURYING): "it is sent off to another queue",
     (State.READY, State.DONE): "it is cancelled, purged, trimmed, expired, a duplicate, or finished by a lease that had lapsed",
     (State.DELAYED, State.READY): "its time has come",
     (State.DELAYED, State.LEASED): "who had it last extends a lease that had lapsed",
@@ -28,6 +29,7 @@ MOVES: dict[tuple[State, State], str] = {
     (State.LEASED, State.READY): "it is released, or its lease has lapsed, and no delay applies",
     (State.LEASED, State.DELAYED): "it is released, or its lease has lapsed, and it waits for its next turn",
     (State.LEASED, State.BURYING): "it is rejected, or has failed as often as it may",
-    (State.BURYING, State.DONE): "it is safe among the dead letters; or it is purged or trimmed",
+    (State.BURYING, State.READY): "it was sent off, and the other queue is gone or refuses it",
+    (State.BURYING, State.DONE): "it is safe in the other queue; or it is purged or trimmed",
     (State.DONE, State.READY): "the queue is rewound",
 }

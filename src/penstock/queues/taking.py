@@ -46,7 +46,8 @@ def _deliveries(draft: Draft, record: Leased) -> list[Delivery]:
             found.append(Delivery(offset, 1, lease, deadline_ms, record.wall_ms))
         else:
             fields = ROW.unpack_from(row)
-            found.append(Delivery(offset, min((fields[1] & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX), lease, deadline_ms, fields[5] or record.wall_ms))
+            attempt = min((fields[1] & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
+            found.append(Delivery(offset, attempt, lease, deadline_ms, fields[5] or record.wall_ms))
         lease += 1
     return found
 

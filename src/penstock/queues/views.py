@@ -44,7 +44,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LetterOwed:
-    """A dead letter that has yet to be moved. Moving it twice must do no harm: the ledger's dedup ids see to it."""
+    """A message that has yet to be moved. Moving it twice must do no harm: `lease` names the move, so the other queue can tell."""
 
     group: str
     offset: int
@@ -52,3 +52,7 @@ class LetterOwed:
     failed_ms: int
     reason: str  # Of the last failure.
     history: tuple[Failure, ...]
+    lease: int = 0  # Of its last delivery, or the one it got when it was sent off.
+    topic_id: bytes = b""  # Where it goes, and nowhere else; empty while that is not decided.
+    partition: int = 0
+    is_sent_off: bool = False  # By somebody's order. Otherwise it has failed for good.

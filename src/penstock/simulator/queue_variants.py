@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.broker.coordinator import Coordinator
-from penstock.broker.queues import burying, ledgers
+from penstock.broker.node import Node
+from penstock.broker.queues import burying, carrying, ledgers
 from penstock.broker.queues.bodies import Message
-from penstock.broker.queues.burying import Burying
 from penstock.broker.queues.calls import Draft, Lent
+from penstock.broker.queues.carrying import Carried
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.policies import policy_of
 from penstock.queues import settling, taking
@@ -166,15 +167,15 @@ def buries_too_early() -> Patches:
 
 
 def drops_dead_letters() -> Patches:
-    async def move_nothing(self: Burying, queue: QueuePartition, target: str, letters: Sequence[LetterOwed]) -> list[int]:
-        return [letter.offset for letter in letters]
+    async def carry_nothing(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
+        return Carried([letter.offset for letter in letters], {})
 
-    return [(Burying, "_move_all", move_nothing)]
+    return [(burying, "carry", carry_nothing)]
 
 
 def sends_dead_letters_again() -> Patches:
-    """They carry no id: what was moved by a node that died before it could say so is moved once more."""
-    return _letters(lambda draft: draft._replace(dedup=""))
+    """They do not name their move: what was moved by a node that died before it could say so is moved once more."""
+    return _letters(lambda draft: draft._replace(moved=""))
 
 
 def gives_dead_letters_other_ids() -> Patches:
@@ -182,12 +183,12 @@ def gives_dead_letters_other_ids() -> Patches:
 
 
 def _letters(change: Callable[[Draft], Draft]) -> Patches:
-    dead_letter = burying.dead_letter
+    dead_letter = carrying.dead_letter
 
     def changed(queue: QueuePartition, letter: LetterOwed, message: Message) -> Draft:
         return change(dead_letter(queue, letter, message))
 
-    return [(burying, "dead_letter", changed)]
+    return [(carrying, "dead_letter", changed)]
 
 
 QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {

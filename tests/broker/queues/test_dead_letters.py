@@ -46,9 +46,15 @@ async def buried(queues: Queues, count: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def ended(task: RedriveTask) -> RedriveTask:
-    await until(lambda: task.status not in (TaskStatus.RUNNING, TaskStatus.CANCELLING))
-    return task
+async def seen(queues: Queues, task: RedriveTask) -> RedriveTask:
+    return next(each for each in await queues.tasks(DEAD) if each.handle == task.handle)
+
+
+async def ended(queues: Queues, task: RedriveTask) -> RedriveTask:
+    async with asyncio.timeout(10):
+        while (found := await seen(queues, task)).status in (TaskStatus.RUNNING, TaskStatus.CANCELLING):
+            await asyncio.sleep(0.005)
+    return found
 
 
 async def test_a_message_that_fails_too_often_goes_to_the_dead_letters_with_its_history(serving: Serving) -> None:
@@ -132,12 +138,12 @@ async def test_letters_go_back_where_they_came_from(serving: Serving) -> None:
     sent = [each for each in await queues.send(QUEUE, [Draft(b"1"), Draft(b"2")]) if isinstance(each, Sent)]
     await failed(queues)
     await buried(queues, 2)
-    task = await ended(await queues.redrive(DEAD, Redrive()))
+    task = await ended(queues, await queues.redrive(DEAD, Redrive()))
     assert (task.status, task.moved, task.by_target) == (TaskStatus.COMPLETED, 2, {QUEUE: 2})
     back = await queues.take(QUEUE, 10, wait_s=5.0)
     assert [(each.id, each.body, each.attempt) for each in back] == [(sent[0].id, b"1", 1), (sent[1].id, b"2", 1)]
     assert (await queues.counts(DEAD)).ready == 0
-    assert queues.tasks(DEAD) == [task]
+    assert await queues.tasks(DEAD) == [task]
 
 
 async def test_only_the_letters_that_fit_are_moved_and_a_dry_run_moves_none(serving: Serving) -> None:
@@ -153,7 +159,7 @@ async def test_only_the_letters_that_fit_are_moved_and_a_dry_run_moves_none(serv
     assert (await queues.counts(DEAD)).ready == 3
     task = await queues.redrive(DEAD, wish)
     assert task.to_move <= 2, "one that does not fit is not counted"
-    await ended(task)
+    task = await ended(queues, task)
     assert (task.to_move, task.moved) == (2, 2)
     assert [each.body for each in await queues.take("elsewhere", 10)] == [b"1", b"3"]
     assert [each.body for each in await queues.peek(DEAD)] == [b"2"]
@@ -165,10 +171,10 @@ async def test_a_letter_without_a_source_needs_a_target(serving: Serving) -> Non
     with pytest.raises(QueueRefusal, match="name a target") as refused:
         await queues.redrive(DEAD, Redrive(is_dry_run=True))
     assert refused.value.code is Code.INVALID, "asking again would not help"
-    task = await ended(await queues.redrive(DEAD, Redrive()))
+    task = await ended(queues, await queues.redrive(DEAD, Redrive()))
     assert (task.status, task.moved) == (TaskStatus.FAILED, 0)
     assert "name a target" in task.failure
-    assert (await ended(await queues.redrive(DEAD, Redrive(target=QUEUE)))).moved == 1
+    assert (await ended(queues, await queues.redrive(DEAD, Redrive(target=QUEUE)))).moved == 1
 
 
 async def test_only_so_many_are_moved_and_told_of(serving: Serving) -> None:
@@ -178,7 +184,7 @@ async def test_only_so_many_are_moved_and_told_of(serving: Serving) -> None:
     await buried(queues, 5)
     task = await queues.redrive(DEAD, Redrive(count_max=3))
     assert task.to_move == 3
-    assert (await ended(task)).moved == 3
+    assert (await ended(queues, task)).moved == 3
 
 
 async def test_a_letter_that_went_back_is_found_where_it_is_now(serving: Serving) -> None:
@@ -189,7 +195,7 @@ async def test_a_letter_that_went_back_is_found_where_it_is_now(serving: Serving
     await buried(queues, 1)
     found = await queues.find(QUEUE, sent.id)
     assert found is not None and found.state is State.FINISHED
-    await ended(await queues.redrive(DEAD, Redrive()))
+    await ended(queues, await queues.redrive(DEAD, Redrive()))
     found = await queues.find(QUEUE, sent.id)
     assert found is not None
     assert (found.id, found.state, found.body, found.offset > sent.offset) == (sent.id, State.READY, b"job", True)
@@ -208,13 +214,15 @@ async def test_a_move_can_be_cancelled_and_two_at_once_are_refused(serving: Serv
     with pytest.raises(QueueRefusal) as refused:
         await queues.redrive(DEAD, Redrive())
     assert refused.value.code is Code.BUSY
-    await until(lambda: task.moved > 1)
-    assert queues.cancel_task(task.handle) is task
-    await ended(task)
+    async with asyncio.timeout(10):
+        while (await seen(queues, task)).moved < 2:
+            await asyncio.sleep(0.005)
+    assert (await queues.cancel_task(task.handle)).handle == task.handle
+    task = await ended(queues, task)
     assert task.status is TaskStatus.CANCELLED
     assert (await queues.counts(DEAD)).ready == 20 - task.moved
     with pytest.raises(QueueRefusal) as refused:
-        queues.cancel_task(task.handle)
+        await queues.cancel_task(task.handle)
     assert refused.value.code is Code.NO_SUCH_TASK
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.memory import HeldReply
-from penstock.broker.queues import looking, ordering, sending, taking
+from penstock.broker.queues import confirming, looking, ordering, sending, taking
 from penstock.broker.queues.asking import Place
 from penstock.broker.queues.calls import Code, QueueRefusal, State
 from penstock.broker.queues.leading import NotHere, QueuePartition
@@ -23,6 +23,7 @@ from penstock.broker.queues.packing import (
     unpack_drafts,
     unpack_orders,
 )
+from penstock.broker.queues.redriving import REDRIVE_OPERATIONS
 from penstock.broker.shares.ledger_calls import SHARE_OPERATIONS
 from penstock.errors import DiskFailed
 from penstock.links.door import Asked
@@ -149,7 +150,12 @@ async def _rewind(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
     return QueueAnswer("", fields={"count": await ordering.rewind(queue, str(call.fields["group"]), int(call.fields["to_ms"]))})
 
 
+async def _owed(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    moves = [(int(hashed), int(offset), int(lease)) for hashed, offset, lease in call.fields["moves"]]
+    return QueueAnswer("", fields={"owed": await confirming.owed(queue, moves)})
+
+
 _OPERATIONS: dict[str, Operation] = {
     "send": _send, "take": _take, "settle": _settle, "counts": _counts, "peek": _peek, "find": _find, "cancel": _cancel,
-    "purge": _purge, "pause": _pause, "rewind": _rewind, **SHARE_OPERATIONS,
+    "purge": _purge, "pause": _pause, "rewind": _rewind, "owed": _owed, **REDRIVE_OPERATIONS, **SHARE_OPERATIONS,
 }  # fmt: skip

@@ -74,6 +74,7 @@ class Draft(NamedTuple):
     group: str = ""  # FIFO queues: whose order counts. Others: whom fairness is for.
     dedup: str = ""
     kept_id: str = ""  # The id that a message brings along from another queue.
+    moved: str = ""  # Which move of which message this is (queues/moves.py): it is sent once, however often it is tried, whenever.
 
 
 class Sent(NamedTuple):
@@ -199,7 +200,7 @@ class Redrive:
 
 @dataclass(slots=True)
 class RedriveTask:
-    """One run, as its node remembers it. Changes while it runs."""
+    """One run, as it was when it was looked at."""
 
     handle: str
     queue: str

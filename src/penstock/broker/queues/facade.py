@@ -36,6 +36,7 @@ from penstock.broker.queues.calls import (
     State,
     Verdict,
 )
+from penstock.broker.queues.confirming import Confirming
 from penstock.broker.queues.directory import Directory
 from penstock.broker.queues.leading import NotHere, QueuePartition
 from penstock.broker.queues.lines import Wish
@@ -70,9 +71,10 @@ class Queues:
         self.asking = Asking(node)
         self.answering = Answering(node)
         self.burying = Burying(node)
+        self.confirming = Confirming(node)
+        self.redriving = Redriving(self, node)
         self._directory = Directory(node)
         self._polling = Polling(self, node)
-        self._redriving = Redriving(self, node)
         self._turn = 0  # Goes round the partitions.
 
     # Queues
@@ -130,6 +132,15 @@ class Queues:
         rows, blobs = pack_drafts(drafts)
         question = Question("send", {"drafts": rows}, lambda answer: unpack_sent(answer.fields["sent"]), blobs, is_repeatable=False)
         return await self.asking.ask(place, lambda here: sending.send(here, drafts), question)
+
+    async def send_to(self, place: Place, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
+        """Messages that are moved to one partition and no other: trying again does no harm."""
+        rows, blobs = pack_drafts(drafts)
+        question = Question("send", {"drafts": rows}, lambda answer: unpack_sent(answer.fields["sent"]), blobs)
+        return await self.asking.ask(place, lambda here: sending.send(here, drafts), question)
+
+    def topic_of(self, queue: str) -> Topic:
+        return self._directory.find(queue)
 
     def _partition_of(self, topic: Topic, draft: Draft, plain: int) -> int:
         """By the group, so that its order holds; else by the key, as every Kafka client has it; else where it is this call's turn."""
@@ -319,19 +330,17 @@ class Queues:
     # Dead letters
 
     async def redrive(self, queue: str, wish: Redrive) -> RedriveTask:
-        """Begins to send dead letters back; this node runs it. A dry run has ended when this returns. BUSY while another one runs here."""
-        self._directory.find(queue)
-        return await self._redriving.begin(queue, wish)
+        """Begins to send dead letters back; it goes on whatever becomes of this node. A dry run has ended when this returns. BUSY while
+        another one of this queue runs."""
+        return await self.redriving.begin(self._directory.find(queue), wish)
 
-    def tasks(self, queue: str) -> list[RedriveTask]:
-        """Of this node, the latest first: those that run and the last few that ended. They are forgotten when the node stops; what was
-        moved by then stays moved."""
-        self._directory.find(queue)
-        return self._redriving.of(queue)
+    async def tasks(self, queue: str) -> list[RedriveTask]:
+        """The latest first: the one that runs and the last few that ended."""
+        return await self.redriving.of(self._directory.find(queue))
 
-    def cancel_task(self, handle: str) -> RedriveTask:
+    async def cancel_task(self, handle: str) -> RedriveTask:
         """What was moved stays moved."""
-        return self._redriving.cancel(handle)
+        return await self.redriving.cancel(handle)
 
     # Everywhere
 

@@ -206,9 +206,12 @@ class Ledgers:
                 f"{queue.data.topic}-{queue.data.index} has lost up to {known_end - end_offset} messages that its ledger knows of; "
                 "what is written there from now on is lent as new"
             )
+            state.moves.forget_from(end_offset)
             for group in state.groups():
                 queue.coordinator.order(Rewind(Nobody(), group, end_offset))
         queue.following.begin(state)
+        self._node.queues.burying.look_soon(queue)
+        self._node.queues.redriving.look_soon(queue)
 
     def _is_here(self, queue: QueuePartition) -> bool:
         is_led = queue.data.leader is not None and queue.companion.leader is not None
@@ -239,6 +242,7 @@ class Ledgers:
         if queue.coordinator.state is None:
             return
         queue.following.look_at_start()
+        self._node.queues.confirming.look_at(queue)
         queue.look_soon()  # The queue may have been resumed by its settings.
         if is_forced or self._wants_checkpoint(queue):
             ledger_bytes, data_bytes = queue.companion.log.appended_bytes, queue.data.log.appended_bytes

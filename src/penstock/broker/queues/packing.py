@@ -60,7 +60,7 @@ def pack_drafts(drafts: Iterable[Draft]) -> tuple[list[Any], Blobs]:
         rows.append(
             [
                 [name for name, _ in draft.headers], draft.priority, draft.delay_ms, draft.deliver_at_ms, draft.ttl_ms,
-                draft.group, draft.dedup, draft.kept_id,
+                draft.group, draft.dedup, draft.kept_id, draft.moved,
             ]
         )  # fmt: skip
         blobs += (draft.body, draft.key, *(content for _, content in draft.headers))
@@ -69,10 +69,11 @@ def pack_drafts(drafts: Iterable[Draft]) -> tuple[list[Any], Blobs]:
 
 def unpack_drafts(rows: Iterable[Any], blobs: Sequence[bytes | None]) -> list[Draft]:
     unpacking, drafts = Unpacking(blobs), []
-    for names, priority, delay_ms, deliver_at_ms, ttl_ms, group, dedup, kept_id, *_ in rows:
+    for names, priority, delay_ms, deliver_at_ms, ttl_ms, group, dedup, kept_id, *rest in rows:
         body, key = unpacking.take_bytes(), unpacking.take()
         headers = unpacking.take_headers(names)
-        drafts.append(Draft(body, key, headers, priority, delay_ms, deliver_at_ms, ttl_ms, str(group), str(dedup), str(kept_id)))
+        names_of_it = str(group), str(dedup), str(kept_id), str(rest[0]) if rest else ""
+        drafts.append(Draft(body, key, headers, priority, delay_ms, deliver_at_ms, ttl_ms, *names_of_it))
     return drafts
 
 

@@ -1,21 +1,22 @@
 """Dead letters sent back to where they came from, or to a queue of somebody's choice: by filter, at a bounded rate, watched and stopped.
 
-The node that was asked runs it. It looks at the dead letters page by page, without taking them. Each one that fits is sent to its target
-with a dedup id that names where it lay, and then finished here; so a run that breaks off can be begun again, and sends nothing twice within
-the target's dedup window. One that somebody holds in the meantime is theirs too: that counts as moved, and is delivered at both places.
-Runs are remembered by this node alone, and only while it lives: the running ones and a few of the last.
+Whichever node leads the first partition of the letters' queue runs it; how far it is, and what is wished, lies in the ledger of that
+partition. So any node tells of it and stops it, and when the runner dies, the next leader goes on. The runner looks at the letters page by
+page, without taking them. Those that fit are sent off (burying.py): the ledger of their partition has them ready no more, and carries each
+of them to its target once, however often the runner changes meanwhile. One that somebody holds stays theirs.
+A run waits for partitions that cannot be reached, and ends when a target refuses a letter; what was moved by then stays moved.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.broker.queues.asking import Place
-from penstock.broker.queues.burying import MOVED
+from penstock.broker.askers import Asker
+from penstock.broker.queues.asking import Place, Question
+from penstock.broker.queues.burying import SentOff
 from penstock.broker.queues.calls import (
     Code,
-    Draft,
     Filter,
     Peeked,
     QueueRefusal,
@@ -24,7 +25,25 @@ from penstock.broker.queues.calls import (
     State,
     TaskStatus,
 )
+from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.redrive_notes import (
+    ENDED,
+    ids_note,
+    names_of,
+    notes_of,
+    pack_task,
+    pack_wish,
+    progress_of,
+    tasks_in,
+    unpack_task,
+    unpack_wish,
+    with_ids,
+)
+from penstock.cluster.image import Topic
+from penstock.links.queue_calls import QueueAnswer, QueueCall
 from penstock.queues import headers
+from penstock.queues.commands import Command, Note
+from penstock.vocabulary import TopicId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -33,114 +52,180 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 PAGE = 100
-TASKS_KEPT_MAX = 100
-_ENDED = (TaskStatus.COMPLETED, TaskStatus.CANCELLED, TaskStatus.FAILED)
-_OPTIONS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP})
+TASKS_KEPT_MAX = 10  # Of one queue, as many as SQS shows.
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 10.0
+_TOPIC_DIGITS = 32
 
 
 class Redriving:
     def __init__(self, queues: "Queues", node: "Node") -> None:
         self._queues = queues
         self._node = node
-        self._tasks: dict[str, RedriveTask] = {}  # By handle, in the order in which they began.
+        self._running: dict[QueuePartition, RedriveTask] = {}  # By the first partitions that this node leads.
 
-    async def begin(self, queue: str, wish: Redrive) -> RedriveTask:
-        if any(task.queue == queue and task.status not in _ENDED for task in self._tasks.values()):
-            raise QueueRefusal(Code.BUSY, f"the dead letters of {queue!r} are being moved already: wait for that, or cancel it")
+    # What any node is asked
+
+    async def begin(self, topic: Topic, wish: Redrive) -> RedriveTask:
         if wish.target:
             self._queues.describe(wish.target)
-        handle = self._node.env.rng.randbytes(16).hex()
-        task = RedriveTask(handle, queue, wish, self._node.env.wall_ms())
         if wish.is_dry_run:
-            await self._move_all(task)
-            task.status = TaskStatus.COMPLETED
-            return task
-        if wish.filter == Filter():
-            ready = (await self._queues.counts(queue)).ready
-            task.to_move = min(ready, wish.count_max or ready)
-        self._remember(task)
-        self._node.spawn(self._run(task))
+            return await self._counted(topic, wish)
+        fields, blobs = pack_wish(wish)
+        question = Question("redrive", fields, lambda answer: unpack_task(answer.fields["task"]), blobs, is_repeatable=False)
+        return await self._queues.asking.ask(_first(topic), lambda here: self.begin_here(here, wish), question)
+
+    async def of(self, topic: Topic) -> list[RedriveTask]:
+        question = Question("redrives", {}, lambda answer: [unpack_task(each) for each in answer.fields["tasks"]])
+        return await self._queues.asking.ask(_first(topic), self.tasks_here, question)
+
+    async def cancel(self, handle: str) -> RedriveTask:
+        try:
+            topic = self._node.image.topics_by_id.get(TopicId(bytes.fromhex(handle[:_TOPIC_DIGITS])))
+        except ValueError:
+            topic = None
+        if topic is None:
+            raise _no_such_task()
+        question = Question("redrive_over", {"handle": handle}, lambda answer: unpack_task(answer.fields["task"]), is_repeatable=False)
+        return await self._queues.asking.ask(_first(topic), lambda here: self.cancel_here(here, handle), question)
+
+    # What the leader of the first partition does
+
+    async def begin_here(self, queue: QueuePartition, wish: Redrive) -> RedriveTask:
+        stored, name = tasks_in(queue.state.notes), queue.data.topic
+        if queue in self._running or any(task.status not in ENDED for task in stored):
+            raise QueueRefusal(Code.BUSY, f"the dead letters of {name!r} are being moved already: wait for that, or cancel it")
+        handle = queue.data.topic_id.hex() + self._node.env.rng.randbytes(8).hex()
+        task = self._running[queue] = RedriveTask(handle, name, wish, self._node.env.wall_ms())
+        try:
+            if wish.filter == Filter():
+                ready = (await self._queues.counts(name)).ready
+                task.to_move = min(ready, wish.count_max or ready)
+            for old in stored[: max(0, len(stored) + 1 - TASKS_KEPT_MAX)]:
+                for note in names_of(old.handle):
+                    await queue.ask(_note(note, b""))
+            for note, text in notes_of(task):
+                await queue.ask(_note(note, text))
+        except BaseException:
+            del self._running[queue]
+            raise
+        self._node.spawn(self._run(queue, task))
         return task
 
-    def of(self, queue: str) -> list[RedriveTask]:
-        return [task for task in reversed(self._tasks.values()) if task.queue == queue]
+    async def tasks_here(self, queue: QueuePartition) -> list[RedriveTask]:
+        """The latest first."""
+        stored: list[RedriveTask] = await queue.read(lambda state: tasks_in(state.notes))
+        running = self._running.get(queue)
+        return [running if running is not None and task.handle == running.handle else task for task in reversed(stored)]
 
-    def cancel(self, handle: str) -> RedriveTask:
-        task = self._tasks.get(handle)
-        if task is None or task.status is not TaskStatus.RUNNING:
-            raise QueueRefusal(Code.NO_SUCH_TASK, "no such move runs on this node")
+    async def cancel_here(self, queue: QueuePartition, handle: str) -> RedriveTask:
+        task = self._running.get(queue)
+        if task is None or task.handle != handle or task.status is not TaskStatus.RUNNING:
+            raise _no_such_task()
         task.status = TaskStatus.CANCELLING
+        await queue.ask(_note(*progress_of(task)))
         return task
 
-    def _remember(self, task: RedriveTask) -> None:
-        ended = [handle for handle, each in self._tasks.items() if each.status in _ENDED]
-        for handle in ended[: max(0, len(self._tasks) + 1 - TASKS_KEPT_MAX)]:
-            del self._tasks[handle]
-        self._tasks[task.handle] = task
+    def look_soon(self, queue: QueuePartition) -> None:
+        """This node leads the partition, and its ledger is loaded: what another one has begun goes on here."""
+        notes = queue.state.notes
+        begun = [task for task in tasks_in(notes) if task.status not in ENDED] if notes and queue not in self._running else []
+        if begun:
+            task = self._running[queue] = with_ids(begun[-1], notes)
+            self._node.spawn(self._run(queue, task))
 
     # Running
 
-    async def _run(self, task: RedriveTask) -> None:
+    async def _run(self, queue: QueuePartition, task: RedriveTask) -> None:
         try:
-            await self._move_all(task)
-            task.status = TaskStatus.CANCELLED if task.status is TaskStatus.CANCELLING else TaskStatus.COMPLETED
-        except QueueRefusal as refusal:
-            task.status, task.failure = TaskStatus.FAILED, refusal.words
-        except Exception:
-            task.status, task.failure = TaskStatus.FAILED, "the move failed; the node's log says why"
-            log.exception("moving the dead letters of %s failed", task.queue)
+            ended = await self._moved_all(queue, task)
+            task.status, task.failure = ended
+            await self._save_end(queue, task)
+        except NotHere:
+            return  # The next leader goes on.
+        finally:
+            del self._running[queue]
 
-    async def _move_all(self, task: RedriveTask) -> None:
+    async def _save_end(self, queue: QueuePartition, task: RedriveTask) -> None:
+        pause_s = PAUSE_SECONDS_MIN
+        while True:
+            try:
+                await queue.ask(_note(*progress_of(task)))
+                await queue.ask(_note(ids_note(task.handle), b""))
+                return
+            except QueueRefusal:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
+
+    async def _moved_all(self, queue: QueuePartition, task: RedriveTask) -> tuple[TaskStatus, str]:
+        """How it ended."""
+        pause_s = PAUSE_SECONDS_MIN
+        while True:
+            moved = task.moved
+            try:
+                await self._move_all(queue, task)
+                return (TaskStatus.CANCELLED if task.status is TaskStatus.CANCELLING else TaskStatus.COMPLETED), ""
+            except QueueRefusal as refusal:
+                if refusal.code is not Code.NOT_AVAILABLE:
+                    return TaskStatus.FAILED, refusal.words
+            except NotHere:
+                raise
+            except Exception:
+                log.exception("moving the dead letters of %s failed", task.queue)
+                return TaskStatus.FAILED, "the move failed; the node's log says why"
+            pause_s = PAUSE_SECONDS_MIN if task.moved > moved else min(2 * pause_s, PAUSE_SECONDS_MAX)
+            await asyncio.sleep(pause_s)
+
+    async def _move_all(self, queue: QueuePartition, task: RedriveTask) -> None:
         """Those that were there when it began: what is sent back and fails again is not moved a second time."""
-        seen, after, wish = 0, None, task.wish
+        after, wish = None, task.wish
+        at_once = min(PAGE, max(1, wish.per_second_max // 10)) if wish.per_second_max else PAGE
         while task.status is TaskStatus.RUNNING:
             page = await self._queues.peek(task.queue, states=(State.READY,), count=PAGE, after=after)
-            old = [each for each in page if each.sent_ms <= task.started_ms]
-            chosen = [each for each in old if fits(each, wish.filter)]
+            chosen = [each for each in page if each.sent_ms <= task.started_ms and fits(each, wish.filter)]
             if wish.count_max:
-                chosen = chosen[: wish.count_max - seen]
-            seen += len(chosen)
-            task.to_move = max(task.to_move, seen)
-            at_once = min(PAGE, max(1, wish.per_second_max // 10)) if wish.per_second_max else PAGE
+                chosen = chosen[: wish.count_max - task.moved]
+            task.to_move = max(task.to_move, task.moved + len(chosen))
             for first in range(0, len(chosen), at_once):
                 if task.status is not TaskStatus.RUNNING:
                     return
-                await self._move(task, chosen[first : first + at_once])
-            if not page or (wish.count_max and seen >= wish.count_max):
-                task.to_move = max(task.moved, seen if wish.is_dry_run else task.moved)
+                await self._move(queue, task, chosen[first : first + at_once])
+            if not page or (wish.count_max and task.moved >= wish.count_max):
+                task.to_move = task.moved
                 return
             after = (page[-1].partition, page[-1].offset)
 
-    async def _move(self, task: RedriveTask, letters: Sequence[Peeked]) -> None:
-        by_target: dict[str, list[Peeked]] = {}
-        for letter in letters:
-            target = task.wish.target or source_of(letter)
-            if not target:
-                raise QueueRefusal(Code.INVALID, f"the message {letter.id} does not say which queue it comes from: name a target")
-            by_target.setdefault(target, []).append(letter)
-        for target, chosen in by_target.items():
-            if not task.wish.is_dry_run:
-                await self._move_to(task, target, chosen)
-            task.by_target[target] = task.by_target.get(target, 0) + len(chosen)
-        if task.wish.per_second_max and not task.wish.is_dry_run:
+    async def _move(self, queue: QueuePartition, task: RedriveTask, letters: Sequence[Peeked]) -> None:
+        queue.state  # noqa: B018 - who leads no more runs nothing
+        refusal, moved = None, task.moved
+        for (target, partition), offsets in _by_target(task.wish, letters).items():
+            sent_off = await self._send_off(Place(queue.data.topic_id, partition), self._queues.describe(target).topic_id, offsets)
+            task.moved += sent_off.moved
+            task.by_target[target] = task.by_target.get(target, 0) + sent_off.moved
+            refusal = refusal or sent_off.refusal
+        task.to_move = max(task.to_move, task.moved)
+        if task.moved > moved:
+            await queue.ask(_note(*progress_of(task)))
+        if refusal is not None:
+            raise refusal
+        if task.wish.per_second_max:
             await asyncio.sleep(len(letters) / task.wish.per_second_max)
 
-    async def _move_to(self, task: RedriveTask, target: str, letters: Sequence[Peeked]) -> None:
-        topic_id = self._queues.describe(task.queue).topic_id
-        results = await self._queues.send(
-            target, [_sent_back(each, f"{topic_id.hex()}.{each.partition}.{each.offset}") for each in letters]
-        )
-        by_partition: dict[int, list[int]] = {}
-        for letter, result in zip(letters, results, strict=True):
-            if not isinstance(result, QueueRefusal):
-                by_partition.setdefault(letter.partition, []).append(letter.offset)
-        for partition, offsets in by_partition.items():
-            await self._queues.cancel_at(Place(topic_id, partition), offsets)
-            task.moved += len(offsets)
-        task.to_move = max(task.to_move, task.moved)
-        for result in results:
-            if isinstance(result, QueueRefusal):
-                raise result
+    async def _send_off(self, place: Place, target: TopicId, offsets: list[int]) -> SentOff:
+        question = Question("send_off", {"offsets": offsets, "target": target.hex()}, _read_sent_off)
+        return await self._queues.asking.ask(place, lambda here: self._queues.burying.send_off(here, offsets, target), question)
+
+    async def _counted(self, topic: Topic, wish: Redrive) -> RedriveTask:
+        """A dry run: what would be moved."""
+        task, after = RedriveTask("", topic.name, wish, self._node.env.wall_ms(), status=TaskStatus.COMPLETED), None
+        while page := await self._queues.peek(topic.name, states=(State.READY,), count=PAGE, after=after):
+            chosen = [each for each in page if each.sent_ms <= task.started_ms and fits(each, wish.filter)]
+            if wish.count_max:
+                chosen = chosen[: wish.count_max - task.to_move]
+            for (target, _), offsets in _by_target(wish, chosen).items():
+                task.by_target[target] = task.by_target.get(target, 0) + len(offsets)
+            task.to_move += len(chosen)
+            after = (page[-1].partition, page[-1].offset)
+        return task
 
 
 def fits(letter: Peeked, wanted: Filter) -> bool:
@@ -159,11 +244,59 @@ def source_of(letter: Peeked) -> str:
     return _told(letter.headers).get(headers.SOURCE, "")
 
 
+def _by_target(wish: Redrive, letters: Sequence[Peeked]) -> dict[tuple[str, int], list[int]]:
+    """Offsets, by where they go and the partition where they lie."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for letter in letters:
+        target = wish.target or source_of(letter)
+        if not target:
+            raise QueueRefusal(Code.INVALID, f"the message {letter.id} does not say which queue it comes from: name a target")
+        found.setdefault((target, letter.partition), []).append(letter.offset)
+    return found
+
+
 def _told(found: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
     return {name: content.decode(errors="replace") for name, content in found if content is not None}
 
 
-def _sent_back(letter: Peeked, dedup: str) -> Draft:
-    own = headers.parse([each for each in letter.headers if each[0] in _OPTIONS], 0)
-    kept = tuple(each for each in letter.headers if each[0] not in MOVED and each[0] not in _OPTIONS)
-    return Draft(letter.body or b"", letter.key, kept, priority=own.priority, group=own.group.decode(), dedup=dedup, kept_id=letter.id)
+def _first(topic: Topic) -> Place:
+    return Place(topic.topic_id, 0)
+
+
+def _note(name: str, text: bytes) -> Callable[[Asker], Command]:
+    return lambda asker: Note(asker, name, text)
+
+
+def _no_such_task() -> QueueRefusal:
+    return QueueRefusal(Code.NO_SUCH_TASK, "no such move runs")
+
+
+def _read_sent_off(answer: QueueAnswer) -> SentOff:
+    code, words = answer.fields["refusal"]
+    return SentOff(int(answer.fields["count"]), QueueRefusal(Code(code), str(words)) if code else None)
+
+
+# What other nodes ask
+
+
+async def _redrive(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    task = await queue.node.queues.redriving.begin_here(queue, unpack_wish(call.fields, list(call.blobs)))
+    return QueueAnswer("", fields={"task": pack_task(task)})
+
+
+async def _redrives(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    return QueueAnswer("", fields={"tasks": [pack_task(task) for task in await queue.node.queues.redriving.tasks_here(queue)]})
+
+
+async def _redrive_over(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    return QueueAnswer("", fields={"task": pack_task(await queue.node.queues.redriving.cancel_here(queue, str(call.fields["handle"])))})
+
+
+async def _send_off(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    offsets, target = [int(each) for each in call.fields["offsets"]], TopicId(bytes.fromhex(call.fields["target"]))
+    sent_off = await queue.node.queues.burying.send_off(queue, offsets, target)
+    refusal = sent_off.refusal
+    return QueueAnswer("", fields={"count": sent_off.moved, "refusal": ["", ""] if refusal is None else [str(refusal.code), refusal.words]})
+
+
+REDRIVE_OPERATIONS = {"redrive": _redrive, "redrives": _redrives, "redrive_over": _redrive_over, "send_off": _send_off}

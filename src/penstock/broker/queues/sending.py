@@ -18,6 +18,7 @@ from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.queues import headers
 from penstock.queues.headers import Traits
+from penstock.queues.moves import MOVES_MAX
 from penstock.settings import KIB
 from penstock.vocabulary import Offset
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch, stamp_append_time
@@ -30,7 +31,7 @@ MOVED_BYTES_MAX = 64 * KIB  # More than that may be in a message that is moved: 
 
 _OPTIONS_AT, _OPTIONS_END = Draft._fields.index("priority"), Draft._fields.index("kept_id")
 _NO_OPTIONS = Draft(b"")[_OPTIONS_AT:_OPTIONS_END]
-_OURS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.ID})
+_OURS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.ID, headers.MOVED})
 
 
 async def send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
@@ -86,6 +87,7 @@ class _Fresh(NamedTuple):
 
     at: int  # Which of the results is its.
     key: bytes  # Of its dedup id; empty: it has none.
+    moved: bytes  # The move that brings it here; empty: none does.
     kept_id: str
     record: Record
     record_bytes: int  # At most.
@@ -144,6 +146,12 @@ class _Sending:
             if key in by_key:
                 self._copies.append((at, by_key[key]))
                 return None
+        moved = draft.moved.encode()
+        if moved:
+            if (known := self._state.find_moved(moved)) is not None:
+                self._end_offset = max(self._end_offset, known + 1)
+                return self._sent(known, draft.kept_id, is_duplicate=True)
+            written.append((headers.MOVED, moved))
         if draft.kept_id:
             written.append((headers.ID, draft.kept_id.encode()))
         record = Record(draft.key, draft.body, (*draft.headers, *written), self._wall_ms)
@@ -152,7 +160,7 @@ class _Sending:
             return QueueRefusal(Code.TOO_LARGE, f"the message has {record_bytes} bytes with its headers, {bound} are allowed")
         if key:
             by_key[key] = at
-        self._fresh.append(_Fresh(at, key, draft.kept_id, record, record_bytes))
+        self._fresh.append(_Fresh(at, key, moved, draft.kept_id, record, record_bytes))
         return None
 
     def _traits(self, draft: Draft) -> Traits | None:
@@ -176,7 +184,7 @@ class _Sending:
         )
 
     def _dedup_of(self, draft: Draft) -> bytes:
-        if draft.dedup or not self._queue.data.config.queue_dedup_by_content:
+        if draft.dedup or draft.moved or not self._queue.data.config.queue_dedup_by_content:
             return draft.dedup.encode()
         return sha256(draft.body).hexdigest().encode()
 
@@ -186,6 +194,8 @@ class _Sending:
         node, leader = self._queue.node, self._queue.data.leader
         if self._state.is_full(len(self._fresh), is_dedup=any(each.key for each in self._fresh)):
             return QueueRefusal(Code.FULL, "the queue holds as many messages as it may; send later, or raise its limit")
+        if len(self._state.moves) + sum(bool(each.moved) for each in self._fresh) > MOVES_MAX:
+            return QueueRefusal(Code.FULL, f"{MOVES_MAX} messages came from queues that cannot tell now whether they send them again")
         if node.disk_is_low:
             return QueueRefusal(Code.NOT_AVAILABLE, "the disk of the queue's leader is nearly full")
         if leader is None or not leader.is_enough:
@@ -221,6 +231,8 @@ class _Sending:
         for offset, each in enumerate(chosen, appended.base_offset):
             if each.key:
                 self._state.expect(each.key, offset, self._wall_ms)
+            if each.moved:
+                self._state.expect_moved(each.moved, offset, self._wall_ms)
             self._results[each.at] = self._sent(offset, each.kept_id)
         self._end_offset = max(self._end_offset, appended.end_offset)
         node.metrics.batches_in += 1

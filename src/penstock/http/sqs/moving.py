@@ -1,6 +1,6 @@
 """ListDeadLetterSourceQueues, and message move tasks: StartMessageMoveTask, CancelMessageMoveTask, ListMessageMoveTasks.
 
-A task is a redrive of everything that is in a dead letters' queue; the node that starts it runs it, lists it and can cancel it.
+A task is a redrive of everything that is in a dead letters' queue. Whichever node leads that queue runs it, any node lists and cancels it.
 """
 
 import json
@@ -50,7 +50,7 @@ async def cancel_message_move_task(desk: Desk, call: Call) -> Answer:
     if find_or_none(desk, source) is None:
         raise _no_such("SourceArn")
     try:
-        task = desk.queues.cancel_task(handle)
+        task = await desk.queues.cancel_task(handle)
     except QueueRefusal as refusal:
         if refusal.code != Code.NO_SUCH_TASK:
             raise as_error(refusal) from None
@@ -61,7 +61,7 @@ async def cancel_message_move_task(desk: Desk, call: Call) -> Answer:
 async def list_message_move_tasks(desk: Desk, call: Call) -> Answer:
     count = number_of(call.body, "MaxResults", 1, TASKS_SHOWN_MAX) or 1
     source = _queue_of_arn(desk, call, "SourceArn")
-    tasks = [task for task in desk.queues.tasks(source.name) if not task.wish.is_dry_run]
+    tasks = [task for task in await desk.queues.tasks(source.name) if not task.wish.is_dry_run]
     return {"Results": [_shown(task) for task in tasks[:count]]}
 
 

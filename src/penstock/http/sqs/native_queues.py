@@ -96,11 +96,11 @@ async def redrive(desk: Desk, call: Call) -> Answer:
 
 async def redrive_tasks(desk: Desk, call: Call) -> Answer:
     queue = desk.queues.describe(call.body["Queue"])
-    return {"Tasks": [_task(task) for task in desk.queues.tasks(queue.name)]}
+    return {"Tasks": [_task(task) for task in await desk.queues.tasks(queue.name)]}
 
 
 async def cancel_redrive(desk: Desk, call: Call) -> Answer:
-    return {"Task": _task(desk.queues.cancel_task(call.body["Handle"]))}
+    return {"Task": _task(await desk.queues.cancel_task(call.body["Handle"]))}
 
 
 def _filter(given: Mapping[str, Any]) -> Filter:
