@@ -16,6 +16,7 @@ from penstock.client.queues import (
     AsyncQueue,
     Closed,
     InDoubt,
+    LeaseLost,
     NotAllowed,
     NotAvailable,
     QueueFull,
@@ -192,6 +193,29 @@ def test_a_settlement_that_is_tried_again_finds_its_own_work_done():
 
     door = converse(scenario, {"Messages": [lent]}, DROP, {"Verdicts": [{"Outcome": "lost"}]})
     assert door.asked[-1][1]["Orders"] == [{"Handle": "h", "Verb": "release", "Reason": "no paper"}]
+
+
+def test_an_acknowledgement_that_finds_the_lease_lost_is_never_believed_to_be_done():
+    """Had an earlier try been carried out, the message would be gone."""
+    lent = {"Id": "one", "Handle": "h", "Attempt": 1, "SentMs": 1, "DeadlineMs": 2, "Body": "hello"}
+
+    async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
+        (message,) = await queue.receive(lease=30)
+        with pytest.raises(LeaseLost):
+            await message.ack()
+
+    converse(scenario, {"Messages": [lent]}, DROP, {"Verdicts": [{"Outcome": "lost"}]})
+
+
+def test_what_never_left_is_no_trace_of_an_earlier_try():
+    lent = {"Id": "one", "Handle": "h", "Attempt": 1, "SentMs": 1, "DeadlineMs": 2, "Body": "hello"}
+
+    async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
+        (message,) = await queue.receive(lease=30)
+        with pytest.raises(LeaseLost):
+            await message.nack()
+
+    converse(scenario, {"Messages": [lent]}, {"Verdicts": [{"Outcome": "lost"}]})
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,24 @@ def test_a_lease_is_kept_while_its_block_runs(jobs: Queue):
     assert jobs.counts().unfinished == 0
 
 
+def test_a_lease_is_kept_by_what_the_queue_says_today(penstock_broker: Broker):
+    jobs = penstock_broker.queue(lease=30)
+    jobs.send("first")
+    one(jobs).ack()  # It has learned how long leases are; somebody else changes that.
+    Queue(jobs.name, url=penstock_broker.http_url).configure(lease=0.6)
+    jobs.send("hello")
+    with one(jobs) as message:
+        assert jobs.receive(1, wait=1.5) == []
+        assert not message.is_lost
+    assert jobs.counts().unfinished == 0
+
+
+def test_many_large_texts_in_any_script_go_out_in_as_many_calls_as_they_need(jobs: Queue):
+    body = "\u65e5" * 30_000  # Three bytes each; escaped, it would be six.
+    assert len(jobs.send_many([body] * 100)) == 100
+    assert jobs.counts().ready == 100
+
+
 def test_a_lease_has_its_longest(jobs: Queue):
     jobs.send(b"x")
     (message,) = jobs.receive()

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from penstock.client.queues.caller import Caller, Wish
+from penstock.client.queues.caller import Caller, Wish, as_bytes_on_the_wire
 from penstock.client.queues.failures import LeaseLost, QueueError, Refused, refusal
 from penstock.client.queues.redriving import Progress, Wanted
 from penstock.client.queues.shapes import (
@@ -29,9 +29,8 @@ from penstock.client.queues.values import Counts, Delivery, Draft, Found, QueueV
 COUNT_MAX = 1_000  # Messages of one request, as the door has it.
 REQUEST_BYTES_MAX = 6 << 20  # Of the 8 MiB that the door takes; the rest is for quotation marks and base64.
 WAIT_SECONDS_MAX = 20.0  # Of one receive; a longer wait is several. Nobody between here and the node should take it for dead.
-LEASE_MS_DEFAULT = 30_000
-LEASE_SETTING = "queue.lease.ms"
 IDS_MAX = 100_000  # Of one redrive.
+_TRACES = frozenset({("release", "gone"), ("release", "lost"), ("reject", "gone"), ("reject", "lost")})  # Of an order that was carried out.
 REPEATED_MAX = 100  # Messages of a receive whose answer, if it is lost, is had again: the node keeps the list of them for some minutes.
 
 
@@ -53,7 +52,6 @@ class Actions:
     def __init__(self, caller: Caller, queue: str) -> None:
         self.queue = queue
         self._caller = caller
-        self._lease_ms: int | None = None  # The queue's own, once it was asked for.
 
     # Messages
 
@@ -68,7 +66,6 @@ class Actions:
 
     async def receive(self, count: int, lease_ms: int | None, wait_seconds: Callable[[], float], worker: str) -> list[Delivery]:
         """`wait_seconds` says at each try how long is left."""
-        lent_for = await self._own_lease_ms() if lease_ms is None else lease_ms
         same: dict[str, Any] = {"Queue": self.queue, "Max": count, "Who": worker}
         same |= ({} if lease_ms is None else {"LeaseMs": lease_ms}) | ({"AttemptId": uuid4().hex} if count <= REPEATED_MAX else {})
 
@@ -76,13 +73,13 @@ class Actions:
             return {**same, "WaitMs": max(0, round(min(WAIT_SECONDS_MAX, wait_seconds()) * 1000))}
 
         told = await self._caller.call("Penstock.Receive", wish, queue=self.queue, wait_seconds=WAIT_SECONDS_MAX)
-        return [delivery_of(each, lent_for) for each in told.answer.get("Messages") or ()]
+        return [delivery_of(each, lease_ms) for each in told.answer.get("Messages") or ()]
 
     async def settle(self, orders: Sequence[Order], worker: str) -> list[Verdict]:
         wire = [_order_as_json(order) for order in orders]
         told = await self._caller.call("Penstock.Settle", {"Queue": self.queue, "Orders": wire, "Who": worker}, queue=self.queue)
         verdicts = told.answer["Verdicts"]
-        return [self._verdict(order, each, is_second=told.tries > 1) for order, each in zip(orders, verdicts, strict=True)]
+        return [self._verdict(order, each, may_be_done=told.may_be_done) for order, each in zip(orders, verdicts, strict=True)]
 
     async def cancel(self, id: str) -> bool:
         (verdict,) = (await self._ask("Cancel", {"Ids": [id]}))["Verdicts"]
@@ -108,7 +105,6 @@ class Actions:
         return bool((await self._ask("CreateQueue", wish))["IsNew"])
 
     async def configure(self, settings: dict[str, str]) -> None:
-        self._lease_ms = None
         await self._ask("ConfigureQueue", {"Settings": settings})
 
     async def describe(self) -> QueueView:
@@ -153,23 +149,19 @@ class Actions:
     async def _ask(self, action: str, wish: Wish, *, is_safe: bool = True) -> dict[str, Any]:
         return (await self._caller.call(f"Penstock.{action}", {"Queue": self.queue, **wish}, queue=self.queue, is_safe=is_safe)).answer
 
-    async def _own_lease_ms(self) -> int:
-        """A message does not say how long it is lent for, only until when, and by another clock than ours."""
-        if self._lease_ms is None:
-            self._lease_ms = int((await self.describe()).settings.get(LEASE_SETTING, LEASE_MS_DEFAULT))
-        return self._lease_ms
-
     def _sent(self, told: dict[str, Any]) -> str | QueueError:
         return refusal(told["Code"], told["Message"], self.queue) if "Code" in told else str(told["Id"])
 
-    def _verdict(self, order: Order, told: dict[str, Any], *, is_second: bool) -> Verdict:
+    def _verdict(self, order: Order, told: dict[str, Any], *, may_be_done: bool) -> Verdict:
+        """`may_be_done`: by an earlier try of ours, whose answer was lost. Had it finished the message, the message would be gone; what it
+        gave back may be somebody else's by now."""
         if "Code" in told:
             return Verdict(failure=refusal(told["Code"], told["Message"], self.queue))
         outcome, ends_ms = told["Outcome"], told.get("DeadlineMs")
         if outcome == "ok" or (outcome == "gone" and order.verb == "done"):
             return Verdict(moment(ends_ms) if ends_ms else None)
-        if is_second and order.verb != "extend" and outcome in ("gone", "lost"):
-            return Verdict()  # What our first try did, whose answer was lost.
+        if may_be_done and (order.verb, outcome) in _TRACES:
+            return Verdict()
         return Verdict(failure=_lost(self.queue, outcome))
 
 
@@ -209,7 +201,7 @@ def _batches(messages: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     batches: list[list[dict[str, Any]]] = []
     size = REQUEST_BYTES_MAX
     for message in messages:
-        own = sum(len(str(value)) for value in message.values())
+        own = len(as_bytes_on_the_wire(message))
         if size + own > REQUEST_BYTES_MAX or len(batches[-1]) == COUNT_MAX:
             batches.append([])
             size = 0

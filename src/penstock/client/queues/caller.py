@@ -35,7 +35,7 @@ Wish = Mapping[str, Any]
 
 class Told(NamedTuple):
     answer: dict[str, Any]
-    tries: int
+    may_be_done: bool  # An earlier try may have been carried out, and its answer lost.
 
 
 class Caller:
@@ -50,23 +50,23 @@ class Caller:
     async def call(
         self, target: str, wish: Wish | Callable[[], Wish], *, queue: str = "", is_safe: bool = True, wait_seconds: float = 0.0
     ) -> Told:
-        """The answer to `target`, such as Penstock.Receive, and at which try it came. `wish` may differ from try to try."""
+        """The answer to `target`, such as Penstock.Receive. `wish` may differ from try to try."""
         loop = asyncio.get_running_loop()
-        give_up_at, pause, tries = None, PAUSE_SECONDS, 0
+        give_up_at, pause, may_be_done = None, PAUSE_SECONDS, False
         while True:
-            tries += 1
             try:
-                return Told(await self._once(target, wish() if callable(wish) else wish, queue, wait_seconds), tries)
+                return Told(await self._once(target, wish() if callable(wish) else wish, queue, wait_seconds), may_be_done)
             except Lost as lost:
                 if lost.was_sent and not is_safe:
                     raise InDoubt(
                         f"{target} was sent, and {lost.problem}", "look whether it was done before you ask for it again"
                     ) from None
+                may_be_done = may_be_done or lost.was_sent
                 failure: QueueError = Unreachable(lost.problem, f"start a node, or name one with url= or {URL_VARIABLE}")
             except NotAvailable as refused:
                 if not is_safe:
                     raise
-                failure = refused
+                failure, may_be_done = refused, True  # The ledger may have taken it and not be able to say so.
             give_up_at = loop.time() + self._patience_seconds if give_up_at is None else give_up_at
             if loop.time() + pause > give_up_at:
                 raise failure
@@ -79,7 +79,7 @@ class Caller:
     async def _once(self, target: str, wish: Wish, queue: str, wait_seconds: float) -> dict[str, Any]:
         if self._door.is_closed:
             raise Closed("the queue is closed", "make another one")
-        body = json.dumps(wish, separators=(",", ":")).encode()
+        body = as_bytes_on_the_wire(wish)
         headers = {"Content-Type": CONTENT_TYPE, "X-Amz-Target": target}
         if self._signer is not None:
             headers |= self._signer.headers(self._door.address.text, headers, body)
@@ -89,6 +89,10 @@ class Caller:
         if reply.status == 200:
             return answer
         raise _refused(reply, answer, queue)
+
+
+def as_bytes_on_the_wire(content: Wish) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def caller_for(

@@ -39,7 +39,8 @@ def draft_as_json(draft: Draft) -> Json:
     return wire | ({"Group": draft.group} if draft.group else {}) | ({"Dedup": draft.dedup} if draft.dedup else {})
 
 
-def delivery_of(told: Json, lease_ms: int) -> Delivery:
+def delivery_of(told: Json, lease_ms: int | None) -> Delivery:
+    """`lease_ms`: what was asked for; without it, the lease is as long as what is left of it."""
     headers = _headers(told)
     return Delivery(
         id=told["Id"],
@@ -50,7 +51,7 @@ def delivery_of(told: Json, lease_ms: int) -> Delivery:
         attempt=told["Attempt"],
         sent_at=moment(told["SentMs"]),
         deadline=moment(told["DeadlineMs"]),
-        lease_ms=lease_ms,
+        lease_ms=told["LeftMs"] if lease_ms is None else lease_ms,
         priority=_number(headers.get(PRIORITY)),
         group=headers.get(GROUP, b"").decode(errors="replace"),
         dead_letter=_dead_letter(headers),

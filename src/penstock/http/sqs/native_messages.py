@@ -53,7 +53,9 @@ async def receive(desk: Desk, call: Call) -> Answer:
         held=call.held,
     )
     lent = await (desk.waiting(call, taking) if wait_ms else taking)
-    return await messages_answer(desk.env, lent, _lent, size=sum(len(each.body) for each in lent)) if lent else {}
+    wall_ms = desk.env.wall_ms()
+    size = sum(len(each.body) for each in lent)
+    return await messages_answer(desk.env, lent, lambda each: _lent(each, wall_ms), size=size) if lent else {}
 
 
 async def settle(desk: Desk, call: Call) -> Answer:
@@ -197,10 +199,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {"Outcome": verdict.outcome, **({"DeadlineMs": verdict.deadline_ms} if verdict.deadline_ms else {})}
 
 
-def _lent(lent: Lent) -> dict[str, Any]:
+def _lent(lent: Lent, wall_ms: int) -> dict[str, Any]:
+    """With the time that is left of the lease: clients do not have our clock."""
     return {
         "Id": lent.id, "Handle": lent.handle, "Partition": lent.partition, "Offset": lent.offset, "Attempt": lent.attempt,
-        "DeadlineMs": lent.deadline_ms, "FirstTakenMs": lent.first_taken_ms, "SentMs": lent.sent_ms,
+        "DeadlineMs": lent.deadline_ms, "LeftMs": max(0, lent.deadline_ms - wall_ms), "FirstTakenMs": lent.first_taken_ms,
+        "SentMs": lent.sent_ms,
         **_shown("Body", lent.body), **_shown("Key", lent.key), **_shown_headers(lent.headers),
     }  # fmt: skip
 

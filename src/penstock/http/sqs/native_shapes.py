@@ -36,8 +36,8 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     Draft     Body|BodyBase64, Key|KeyBase64?, Headers?, Priority? (0 to 9), DelayMs?, DeliverAtMs?, TtlMs?, Group?, Dedup?
     Sent      Id, Partition, Offset, SentMs, IsDuplicate
     Refused   Code, Message
-    Lent      Id, Handle, Partition, Offset, Attempt (1 for the first), DeadlineMs, FirstTakenMs, SentMs, Body|BodyBase64,
-              Key|KeyBase64?, Headers?
+    Lent      Id, Handle, Partition, Offset, Attempt (1 for the first), DeadlineMs, LeftMs (until then), FirstTakenMs, SentMs,
+              Body|BodyBase64, Key|KeyBase64?, Headers?
     Order     Handle, Verb (done, release, reject, extend), DelayMs?, Reason?
     Verdict   Outcome (ok, gone, lost, unknown, too_long), DeadlineMs? (of the lease; when it may be taken again, after release)
     Peeked    Id, Partition, Offset, State (ready, leased, delayed, blocked, burying, finished), Attempts, ReadyAtMs, Who, SentMs,
@@ -46,6 +46,8 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     Task      Handle, Queue, Target, Status (running, completed, cancelling, cancelled, failed), StartedMs, ToMove, Moved, Failure,
               ByTarget {queue: count}, IsDryRun, PerSecondMax
 """
+
+from typing import Any
 
 from penstock.http.sqs.shapes import BLOB, BOOLEAN, INTEGER, STRING, Shape, Type, list_of, map_of, nullable, structure
 
@@ -56,7 +58,7 @@ def _anything(value: object, name: str) -> None:
     """Checked where it is read."""
 
 
-HEADERS = list_of(Type("pair of name and value", _anything))
+HEADERS = list_of(Type("pair of name and value", _anything, Any))
 
 DRAFT = Shape(
     {
