@@ -23,14 +23,19 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
         assert cluster.complaints() == []
 
 
+@pytest.fixture
+def cluster(started: Cluster) -> Cluster:
+    return started.bring_back()
+
+
 @pytest.fixture(scope="module")
-def tool(cluster: Cluster) -> Tool:
+def tool() -> Tool:
     try:
         jars = tools_class_path()
     except LookupError as reason:

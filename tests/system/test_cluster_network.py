@@ -31,11 +31,16 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture(scope="module")
-def cluster(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def started(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     hosts, prefixes = [network.host(number) for number in (1, 2, 3)], [network.prefix(number) for number in (1, 2, 3)]
     with Cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS, hosts=hosts, prefixes=prefixes) as cluster:
         yield cluster
         assert cluster.complaints() == []
+
+
+@pytest.fixture
+def cluster(started: Cluster) -> Cluster:
+    return started.bring_back()
 
 
 def others_than(member: Member) -> tuple[int, ...]:
