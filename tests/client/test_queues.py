@@ -179,6 +179,14 @@ def test_a_lease_has_its_longest(jobs: Queue):
     message.ack()  # It was left as it was.
 
 
+def test_nothing_waits_beyond_the_year_9999(jobs: Queue):
+    jobs.send(b"x")
+    (message,) = jobs.receive()
+    with pytest.raises(Refused, match="DelayMs must lie between"):
+        message.nack(delay=8_000 * 365.25 * 86_400)
+    message.ack()
+
+
 def test_a_lease_that_nobody_keeps_lapses_and_the_next_worker_has_the_message(penstock_broker: Broker):
     jobs = penstock_broker.queue(lenient=False, backoff=0)
     jobs.send("hello")

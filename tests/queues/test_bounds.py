@@ -20,7 +20,7 @@ from penstock.queues.commands import (
     Take,
     Verb,
 )
-from penstock.queues.headers import Traits
+from penstock.queues.headers import TIME_MS_MAX, Traits
 from penstock.queues.policy import LEASE_MS_MAX, Policy
 from penstock.queues.records import encode
 from penstock.queues.replies import Code, Fault
@@ -40,6 +40,7 @@ REFUSED = [
     Settle("t", QUEUE_GROUP, TOO_MANY),
     Settle("t", QUEUE_GROUP, (Settlement(0, 1, Verb.DONE, end_offset=RANGE_MAX + 1),)),
     Settle("t", QUEUE_GROUP, (Settlement(0, 1, Verb.RELEASE, -1),)),
+    Settle("t", QUEUE_GROUP, (Settlement(0, 1, Verb.RELEASE, TIME_MS_MAX),)),
     Cancel("t", QUEUE_GROUP, tuple(range(COUNT_MAX + 1))),
     Buried("t", QUEUE_GROUP, tuple(range(RANGE_MAX + 1))),
     Start("t", "", 0),

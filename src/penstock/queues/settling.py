@@ -10,6 +10,7 @@ A range is settled whole or not at all; what is finished already in it, and offs
 
 from penstock.queues.commands import ANY_LEASE, COUNT_MAX, RANGE_MAX, REASON_BYTES_MAX, WHO_BYTES_MAX, ReleaseAll, Settle, Settlement, Verb
 from penstock.queues.draft import Draft
+from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.history import cut
 from penstock.queues.policy import LEASE_MS_MAX
 from penstock.queues.replies import Code, Done, Fault, Outcome, Settled
@@ -23,7 +24,8 @@ def settle(draft: Draft, command: Settle) -> Settled:
     spans = sum(max(item.end_offset - item.offset, 1) for item in command.items)
     if not 1 <= len(command.items) <= COUNT_MAX or spans > RANGE_MAX:
         return Settled((), Fault.INVALID)
-    if any(item.delay_ms is not None and item.delay_ms < 0 for item in command.items):
+    delay_ms_max = TIME_MS_MAX - draft.wall_ms
+    if any(item.delay_ms is not None and not 0 <= item.delay_ms <= delay_ms_max for item in command.items):
         return Settled((), Fault.INVALID)
     outcomes = tuple(_settle_range(draft, item) if item.end_offset else _settle_one(draft, item) for item in command.items)
     if command.is_whole and any(outcome.code is not Code.OK for outcome in outcomes):

@@ -25,6 +25,7 @@ from penstock.http.sqs.answers import Answer, messages_answer
 from penstock.http.sqs.bytes_as_text import base64_text, text_of
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.native_shapes import COUNT_MAX
+from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.ids import read_id
 
 PEEK_DEFAULT = 10
@@ -61,8 +62,8 @@ async def receive(desk: Desk, call: Call) -> Answer:
 async def settle(desk: Desk, call: Call) -> Answer:
     entries: list[dict[str, Any]] = call.body["Orders"]
     check_count("Orders", entries)
-    who = call.body.get("Who", call.who)
-    verdicts = await desk.queues.settle(call.body["Queue"], [_order(entry, who) for entry in entries])
+    who, delay_ms_max = call.body.get("Who", call.who), TIME_MS_MAX - desk.env.wall_ms()
+    verdicts = await desk.queues.settle(call.body["Queue"], [_order(entry, who, delay_ms_max) for entry in entries])
     return {"Verdicts": [_verdict(each) for each in verdicts]}
 
 
@@ -163,10 +164,12 @@ def _decoded(name: str, blob: str) -> bytes:
         raise wrong(f"the header {name!r} is not base64") from None
 
 
-def _order(entry: Mapping[str, Any], who: str) -> Order:
+def _order(entry: Mapping[str, Any], who: str, delay_ms_max: int) -> Order:
     verb = _VERBS.get(entry["Verb"])
     if verb is None:
         raise wrong(f"Verb must be one of {', '.join(_VERBS)}, not {entry['Verb']!r}")
+    if entry.get("DelayMs") is not None:
+        number(entry, "DelayMs", 0, delay_ms_max, 0)
     return Order(entry["Handle"], verb, entry.get("DelayMs"), entry.get("Reason") or "", who)
 
 
