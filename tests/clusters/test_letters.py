@@ -39,9 +39,12 @@ def rejected(cluster: Scene, node: int, count: int) -> None:
     left = count
     while left:
         lent = at(cluster, node, lambda queues: queues.take(JOBS, 100, wait_s=5.0))
-        orders = [Order(each.handle, Verb.REJECT, reason="never") for each in lent]
-        at(cluster, node, lambda queues, orders=orders: queues.settle(JOBS, orders))
+        settle(cluster, node, [Order(each.handle, Verb.REJECT, reason="never") for each in lent])
         left -= len(lent)
+
+
+def settle(cluster: Scene, node: int, orders: list[Order]) -> None:
+    at(cluster, node, lambda queues: queues.settle(JOBS, orders))
 
 
 def ledger_of(cluster: Scene, queue: str) -> QueuePartition:
@@ -72,6 +75,10 @@ def known(cluster: Scene, queue: str) -> int:
 
 def letters(cluster: Scene, node: int, queue: str = DEAD) -> list[Peeked]:
     return at(cluster, node, lambda queues: queues.peek(queue, count=1_000))
+
+
+def bodies(cluster: Scene, node: int, queue: str = DEAD) -> list[bytes]:
+    return sorted(each.body or b"" for each in letters(cluster, node, queue))
 
 
 def days_pass(cluster: Scene) -> None:
@@ -145,7 +152,7 @@ def test_a_letter_stays_bound_to_its_queue_when_the_setting_changes_and_partitio
     cluster.kill(leader)
     cluster.until(lambda: cluster.leader(JOBS) not in (None, leader))
     cluster.until(lambda: owes_nothing(cluster, JOBS))
-    assert sorted(each.body for each in letters(cluster, node)) == [b"%d" % number for number in range(8)]
+    assert bodies(cluster, node) == [b"%d" % number for number in range(8)]
     assert letters(cluster, node, "elsewhere") == []
 
 
@@ -180,8 +187,7 @@ def test_a_redrive_outlives_its_runner_and_every_node_tells_of_it(cluster: Scene
     cluster.run_for(2.0)
     ended = task_of(cluster, living(cluster, runner, node))
     assert (ended.status, ended.moved <= 60, ended.by_target == {JOBS: ended.moved}) == (TaskStatus.COMPLETED, True, True)
-    back = [each.body for each in letters(cluster, node, JOBS)]
-    assert sorted(back) == sorted(b"%d" % number for number in range(60)), "none is lost, and none is there twice"
+    assert bodies(cluster, node, JOBS) == sorted(b"%d" % number for number in range(60)), "none is lost, and none is there twice"
     assert letters(cluster, node) == []
 
 

@@ -10,6 +10,7 @@ A run waits for partitions that cannot be reached, and ends when a target refuse
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.broker.askers import Asker
@@ -137,13 +138,13 @@ class Redriving:
 
     async def _run(self, queue: QueuePartition, task: RedriveTask) -> None:
         try:
-            ended = await self._moved_all(queue, task)
-            task.status, task.failure = ended
-            await self._save_end(queue, task)
+            try:
+                status, failure = await self._moved_all(queue, task)
+            finally:
+                del self._running[queue]  # Nobody can cancel it any more. It has ended for others once that is durable.
+            await self._save_end(queue, replace(task, status=status, failure=failure))
         except NotHere:
             return  # The next leader goes on.
-        finally:
-            del self._running[queue]
 
     async def _save_end(self, queue: QueuePartition, task: RedriveTask) -> None:
         pause_s = PAUSE_SECONDS_MIN
