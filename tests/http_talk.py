@@ -75,7 +75,7 @@ def with_http(directory: Path, story: Story, **changes: Any) -> None:
         serving = Serving(directory / "data")
         node = await serving.open(**(QUICK | changes))
         listening = socket.create_server(("127.0.0.1", 0))
-        door = HttpDoor(application(node))
+        door = HttpDoor(*application(node))
         door.open(listening)
         try:
             async with asyncio.timeout(SECONDS_MAX):

@@ -20,7 +20,7 @@ def test_every_node_is_told_and_what_is_wrong_when_one_is_away(tmp_path: Path) -
         cluster = ServingCluster(tmp_path, ("broker,controller", "broker,controller", "broker,controller", "broker"))
         await cluster.open()
         listening = socket.create_server(("127.0.0.1", 0))
-        door = HttpDoor(application(cluster.nodes[1]))
+        door = HttpDoor(*application(cluster.nodes[1]))
         door.open(listening)
         try:
             async with asyncio.timeout(SECONDS_MAX):

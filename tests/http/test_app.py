@@ -23,7 +23,7 @@ def with_node(directory: Path, story: Story) -> None:
         env = RealEnv(str(directory))
         node = Node(env, NodeSettings())
         try:
-            await story(node, application(node))
+            await story(node, application(node).pages)
         finally:
             await node.stop()
             env.shut()
@@ -73,7 +73,7 @@ def test_a_handler_that_fails_answers_without_telling_its_secrets(tmp_path: Path
     async def story(node: Node, app: App) -> None:
         answer: list[tuple[int, str]] = []
         with pytest.raises(OSError, match="swordfish"):  # For the server's log.
-            await get(application(node, broken_vitals), "/metrics", answer=answer)
+            await get(application(node, broken_vitals).pages, "/metrics", answer=answer)
         ((status, text),) = answer
         assert (status, json.loads(text)["error"]) == (500, "internal_error")
         assert "swordfish" not in text

@@ -1,11 +1,12 @@
 """The HTTP app of a node: which path is answered by which function.
 
-Starlette routes and writes; the handlers know nothing of it. A door that must answer thousands of small requests a second is
-mounted as a plain ASGI function instead (docs/decisions/0004-asgi-stack.md has the figures).
+Starlette routes and writes; the handlers know nothing of it. The queue door, which must answer thousands of small requests a second, stands
+beside it and is reached past ASGI (queue_http.py; docs/decisions/0004-asgi-stack.md has the figures).
 """
 
 import json
 from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,14 +20,14 @@ from penstock.http.answers import BROKEN, JSON, METHOD_NOT_ALLOWED, NOT_FOUND, T
 from penstock.http.api.dispatch import Api, RawRequest, host_names
 from penstock.http.api.guard import refuse_host
 from penstock.http.api.routes import PREFIX
-from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, Receive, Scope, Send, bounded
+from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, bounded
 from penstock.http.cluster_gauges import cluster_gauges
 from penstock.http.gauges import gauges
 from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
 from penstock.http.queue_gauges import queue_gauges
-from penstock.http.sqs.door import QueueDoor, is_for_queues
+from penstock.http.sqs.door import QueueDoor
 from penstock.http.sqs.signing import Keys
 from penstock.http.status_page import status_page
 
@@ -36,15 +37,15 @@ API_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]  # Those that a path doe
 API_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple, keys: Keys | None = None) -> App:
+class Application(NamedTuple):
+    pages: App
+    queues: QueueDoor
+
+
+def application(node: Node, vitals: Callable[[], Iterable[Sample]] = tuple, keys: Keys | None = None) -> Application:
     """`vitals`: what the process knows of itself, to stand beside the node's own counts. `keys`: whom the queue door lets in."""
     queues = QueueDoor(node, keys or Keys({}))
-    others = _pages(node, lambda: (*vitals(), *queues.samples()))
-
-    async def front(scope: Scope, receive: Receive, send: Send) -> None:
-        await (queues if is_for_queues(scope) else others)(scope, receive, send)
-
-    return front
+    return Application(_pages(node, lambda: (*vitals(), *queues.samples())), queues)
 
 
 def _pages(node: Node, vitals: Callable[[], Iterable[Sample]]) -> App:

@@ -7,12 +7,14 @@ process exit. What it leaves open is closed here: a request head is bounded in s
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from socket import socket
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.http.bounds import App
+from penstock.http.queue_http import QueueHttp
+from penstock.http.sqs.door import QueueDoor
 
 HEAD_BYTES_MAX = 64 << 10  # As most servers: request line and headers together.
 HEAD_SECONDS = 10.0  # From connecting, or from the first byte of a request, until its head is complete.
@@ -22,8 +24,10 @@ IDLE_SECONDS = 60  # Between two requests of one connection; longer than a metri
 
 
 class HttpDoor:
-    def __init__(self, app: App) -> None:
-        self._server = _LoopServer(_settings(app))
+    """`queues` answers what is for it; the app gets everything else."""
+
+    def __init__(self, app: App, queues: QueueDoor | None = None) -> None:
+        self._server = _LoopServer(_settings(app, queues))
         self._serving: asyncio.Task[None] | None = None
 
     def open(self, listening: socket) -> None:
@@ -36,10 +40,10 @@ class HttpDoor:
             await self._serving
 
 
-def _settings(app: App) -> uvicorn.Config:
+def _settings(app: App, queues: QueueDoor | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_BoundedHttp,
+        http=partial(_BoundedHttp, queues),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -58,7 +62,7 @@ class _LoopServer(uvicorn.Server):
         yield  # Signals belong to the process, which stops the broker first.
 
 
-class _BoundedHttp(HttpToolsProtocol):
+class _BoundedHttp(QueueHttp):
     """A peer that trickles a head, or never ends one, holds a connection and memory for ever; here it is cut off.
 
     A head that comes in one piece, as nearly all do, costs no timer.

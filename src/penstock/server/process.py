@@ -157,7 +157,7 @@ def _open_http(node: Node, address: Address | None, keys: Keys) -> tuple[HttpDoo
     if address is None:
         return None, None
     bound = bind(address)
-    door = HttpDoor(application(node, vitals, keys))
+    door = HttpDoor(*application(node, vitals, keys))
     door.open(bound)
     return door, address_of(bound)
 

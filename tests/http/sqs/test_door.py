@@ -8,7 +8,7 @@ import pytest
 from http_talk import Answered, Http, with_http
 from serving import Serving
 
-from penstock.http.sqs import desk, door
+from penstock.http.sqs import desk, requests
 
 
 async def ask(http: Http, action: str, body: object, path: str = "/", **headers: str) -> Answered:
@@ -111,7 +111,7 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path):
 
 def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
     async def story(serving: Serving, http: Http) -> None:
-        too_much = b"x" * (door.BODY_BYTES_MAX + 1)
+        too_much = b"x" * (requests.BODY_BYTES_MAX + 1)
         answer = await ask(http, "ListQueues", b"", content_length=str(len(too_much)))
         assert (answer.status, error_of(answer)) == (413, "RequestEntityTooLargeException")
         chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(too_much), too_much)
@@ -122,7 +122,7 @@ def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
 
 
 def test_all_bodies_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(door, "BODIES_BYTES_MAX", 1_000)
+    monkeypatch.setattr(requests, "BODIES_BYTES_MAX", 1_000)
 
     async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
@@ -139,9 +139,9 @@ def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along(tmp_path:
         url = await make(http)
         waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
         queues = serving.node.queues
-        await until(lambda: waiters(serving) == 1)
+        await until_polls(http, 1)
         waiting.cancel()
-        await until(lambda: waiters(serving) == 0)
+        await until_polls(http, 0)
         await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
         assert (await queues.counts("q")).ready == 1
         received = await ask(http, "ReceiveMessage", {"QueueUrl": url, "AttributeNames": ["ApproximateReceiveCount"]})
@@ -156,7 +156,7 @@ def test_long_polls_have_a_bound_and_short_ones_go_on(tmp_path: Path, monkeypatc
     async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
-        await until(lambda: waiters(serving) == 1)
+        await until_polls(http, 1)
         second = await ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20})
         assert (second.status, error_of(second)) == (403, "RequestThrottled")
         assert (await ask(http, "ReceiveMessage", {"QueueUrl": url})).json == {}
@@ -193,11 +193,7 @@ def _draft(value: bytes, headers: list[tuple[str, bytes]]) -> Any:
     return Draft(value, headers=tuple(headers))
 
 
-def waiters(serving: Serving) -> int:
-    return sum(1 for task in asyncio.all_tasks() if "Queues.take" in repr(task.get_coro()))
-
-
-async def until(holds: Any) -> None:
+async def until_polls(http: Http, count: int) -> None:
     async with asyncio.timeout(10):
-        while not holds():
+        while f"\npenstock_sqs_long_polls {count}\n" not in (await http.get("/metrics")).text:
             await asyncio.sleep(0.005)

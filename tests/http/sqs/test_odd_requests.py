@@ -1,6 +1,6 @@
 """Thousands of odd requests to every action: each gets an answer or a refusal with a code, and none of them breaks the node.
 
-The door is called as the HTTP server calls it, without sockets. Values are taken from a small stock of those on which programs stumble:
+The door is asked as the HTTP server asks it, without sockets. Values are taken from a small stock of those on which programs stumble:
 empty, huge, negative, of another queue, of another kind. What is asked comes from a seed, so that a failure can be had again.
 """
 
@@ -12,8 +12,9 @@ import pytest
 from serving import started, virtually
 
 from penstock.http.app import application
-from penstock.http.bounds import App
 from penstock.http.sqs.actions import ACTIONS
+from penstock.http.sqs.door import QueueDoor
+from penstock.http.sqs.requests import Request
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 
@@ -72,34 +73,23 @@ class Stock:
         }  # fmt: skip
 
 
-async def call(app: App, action: str, body: object) -> tuple[int, Any]:
-    content = json.dumps(body).encode()
-    messages = [{"type": "http.request", "body": content, "more_body": False}]
-    heard: list[Any] = []
-
-    async def receive() -> Any:
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        heard.append(message)
-
-    headers = [(b"host", b"x"), (b"x-amz-target", action.encode())]
-    scope = {"type": "http", "method": "POST", "raw_path": b"/", "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1)}
-    await app(scope, receive, send)
-    return heard[0]["status"], json.loads(heard[1]["body"])
+async def call(queues: QueueDoor, action: str, body: object) -> tuple[int, Any]:
+    request = Request(action.encode(), {b"host": b"x"}, client="127.0.0.1", body=json.dumps(body).encode())
+    reply = await queues.answer(request, queues.held())
+    return reply.status, json.loads(reply.body)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_request_breaks_the_node(seed: int):
     async def story(world: World, env: SimEnv) -> None:
         node, _ = await started(env)
-        app, stock = application(node), Stock(seed)
+        queues, stock = application(node).queues, Stock(seed)
         answered = 0
         for name, attributes in (("q", {}), ("f.fifo", {"FifoQueue": "true", "ContentBasedDeduplication": "true"})):
-            assert (await call(app, "AmazonSQS.CreateQueue", {"QueueName": name, "Attributes": attributes}))[0] == 200
+            assert (await call(queues, "AmazonSQS.CreateQueue", {"QueueName": name, "Attributes": attributes}))[0] == 200
         for action in [name for name in ACTIONS if not name.endswith("DeleteQueue")] * CALLS_EACH:
             body = stock.body(action)
-            status, answer = await call(app, action, body)
+            status, answer = await call(queues, action, body)
             assert status == 200 or (status < 500 and answer["__type"]), (action, body, answer)
             answered += status == 200
             stock.texts[len(TEXTS) :] = [each.get("ReceiptHandle") or each["Handle"] for each in _messages(answer)][:5]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 ENABLED = "queue.enabled"
+READ_MAX = 10_000  # Queues whose settings are remembered as they read.
 
 # Of a queue that loses what is done: nothing else may take its messages, and files are small enough to go soon.
 DEFAULTS = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 * MIB)}
@@ -25,13 +26,14 @@ _CODES = {
     ErrorCode.INVALID_CONFIG: Code.INVALID, ErrorCode.INVALID_REQUEST: Code.INVALID, ErrorCode.INVALID_TOPIC_EXCEPTION: Code.INVALID,
     ErrorCode.INVALID_PARTITIONS: Code.INVALID, ErrorCode.INVALID_REPLICATION_FACTOR: Code.INVALID,
     ErrorCode.POLICY_VIOLATION: Code.INVALID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Code.NO_SUCH_QUEUE,
-    ErrorCode.UNKNOWN_TOPIC_ID: Code.NO_SUCH_QUEUE,
+    ErrorCode.UNKNOWN_TOPIC_ID: Code.NO_SUCH_QUEUE, ErrorCode.INVALID_UPDATE_VERSION: Code.CHANGED,
 }  # fmt: skip
 
 
 class Directory:
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._read: dict[str, tuple[dict[str, str], QueueView]] = {}  # By name: the overrides that were read, and how they read.
 
     def names(self) -> list[str]:
         return sorted(name for name, topic in self._node.image.topics.items() if _is_queue(topic))
@@ -45,8 +47,18 @@ class Directory:
         return topic
 
     def describe(self, queue: str) -> QueueView:
+        """The same object as long as nothing has changed. Nobody changes what it holds."""
         topic = self.find(queue)
-        return QueueView(topic.name, topic.topic_id, len(topic.partitions), dict(topic.overrides))
+        read = self._read.get(queue)
+        if read is not None:
+            overrides, view = read  # The image puts new overrides in the place of old ones, and changes none.
+            if overrides is topic.overrides and view.topic_id == topic.topic_id and view.partitions == len(topic.partitions):
+                return view
+        view = QueueView(topic.name, topic.topic_id, len(topic.partitions), dict(topic.overrides))
+        if len(self._read) >= READ_MAX:
+            self._read.clear()
+        self._read[queue] = (topic.overrides, view)
+        return view
 
     def check_keeps(self, topic: Topic) -> None:
         if keeps_nothing(self._node.partitions.config_of(topic)):
@@ -76,13 +88,13 @@ class Directory:
             raise QueueRefusal(Code.EXISTS_WITH_OTHER_SETTINGS, words)
         return False
 
-    async def configure(self, queue: str, settings: Mapping[str, str | None]) -> None:
+    async def configure(self, queue: str, settings: Mapping[str, str | None], expected: Mapping[str, str | None]) -> None:
         self.find(queue)
         changes = [
             Change(name, Operation.DELETE, "") if value is None else Change(name, Operation.SET, value) for name, value in settings.items()
         ]
         try:
-            await self._submit(ConfigureTopic(queue, tuple(changes)))
+            await self._submit(ConfigureTopic(queue, tuple(changes), expected=tuple(expected.items())))
         except Refusal as refusal:
             raise _refused(refusal) from None
 

@@ -1,12 +1,13 @@
-"""Answers on their way out: JSON as small as it can be, and large ones made off the loop.
+"""Answers on their way out: JSON as small as it can be (msgspec's), and large ones made off the loop.
 
 Ten messages of a mebibyte take tens of milliseconds to digest and to write. In another thread that holds nobody up, as long as no single
 call into C takes long: so each message is written by itself.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+
+import msgspec
 
 from penstock.env import Env
 from penstock.settings import KIB
@@ -16,11 +17,11 @@ LARGE_BYTES = 256 * KIB
 Answer = Mapping[str, Any] | bytes  # Bytes are JSON already.
 T = TypeVar("T")
 
-encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+encode = msgspec.json.Encoder().encode
 
 
 def content_of(answer: Answer) -> bytes:
-    return answer if isinstance(answer, bytes) else encode(answer).encode()
+    return answer if isinstance(answer, bytes) else encode(answer)
 
 
 async def messages_answer(env: Env, messages: Sequence[T], shown: Callable[[T], Mapping[str, Any]], *, size: int) -> Answer:
@@ -31,4 +32,4 @@ async def messages_answer(env: Env, messages: Sequence[T], shown: Callable[[T], 
 
 
 def _written(messages: Sequence[T], shown: Callable[[T], Mapping[str, Any]]) -> bytes:
-    return b'{"Messages":[' + b",".join(encode(shown(message)).encode() for message in messages) + b"]}"
+    return b'{"Messages":[' + b",".join(encode(shown(message)) for message in messages) + b"]}"

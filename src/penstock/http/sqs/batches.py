@@ -1,11 +1,10 @@
 """What all batches have in common: which entries may be in one, and an answer for each of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.http.sqs.errors import EMPTY_BATCH, IDS_NOT_DISTINCT, INVALID_BATCH_ID, TOO_MANY_ENTRIES, SqsError
-from penstock.http.sqs.texts import is_batch_id
+from penstock.http.sqs.texts import are_batch_ids, is_batch_id
 
 ENTRIES_MAX = 10
 
@@ -15,9 +14,11 @@ def check_entries(entries: Sequence[Mapping[str, Any]], kind: str) -> None:
         raise SqsError(EMPTY_BATCH, f"There should be at least one {kind} in the request.")
     if len(entries) > ENTRIES_MAX:
         raise SqsError(TOO_MANY_ENTRIES, f"Maximum number of entries per request are {ENTRIES_MAX}. You have sent {len(entries)}.")
+    ids = [entry["Id"] for entry in entries]
+    if len(set(ids)) == len(ids) and are_batch_ids(ids):
+        return
     seen = set()
-    for entry in entries:
-        entry_id = entry["Id"]
+    for entry_id in ids:
         if not is_batch_id(entry_id):
             raise SqsError(
                 INVALID_BATCH_ID,
@@ -33,14 +34,6 @@ class Failures:
 
     def __init__(self) -> None:
         self._failed: list[dict[str, Any]] = []
-
-    @contextmanager
-    def of(self, entry_id: str) -> Iterator[None]:
-        """An error inside is this entry's alone."""
-        try:
-            yield
-        except SqsError as error:
-            self.add(entry_id, error)
 
     def add(self, entry_id: str, error: SqsError) -> None:
         kind = error.kind

@@ -24,7 +24,13 @@ RECENT_MAX = 10_000
 READ_MAX = 10_000  # Queues whose settings are remembered as they read.
 LONG_POLLS_MAX = 800  # Of the node's thousand connections; the others are for those who send and settle.
 
+BYTES_UNKNOWN = 1 << 62
+
 T = TypeVar("T")
+
+
+class ClientGone(Exception):
+    """Nobody is left to be answered."""
 
 
 class WhileConnected(Protocol):
@@ -38,9 +44,9 @@ async def whatever_happens(work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """One request: what it says, and who says it."""
+    """One request: what it says, and who says it. Never changed; freezing it would cost more than all that it holds."""
 
     body: dict[str, Any]
     host: str = "localhost"
@@ -48,6 +54,7 @@ class Call:
     key_id: str = ""  # Set only where the signature was checked.
     while_connected: WhileConnected = field(default=whatever_happens)
     held: HeldReply | None = None  # Where an answer with messages is counted.
+    size: int = BYTES_UNKNOWN  # Of the body as it came: what it carries is no larger.
 
 
 class Recent:
@@ -87,7 +94,7 @@ class Desk:
         except QueueRefusal as refusal:
             raise as_error(refusal) from None
         known = self._read.get(name)
-        if known is not None and known[0] == view:
+        if known is not None and known[0] is view:
             return known[1]
         queue = read_queue(view)
         if len(self._read) >= READ_MAX:

@@ -121,6 +121,8 @@ def number(body: Mapping[str, Any], name: str, low: int, high: int, default: int
 
 
 def _draft(message: Mapping[str, Any]) -> Draft:
+    if len(message) == 1 and message.get("Body") is not None:
+        return Draft(message["Body"].encode())  # Most are.
     body = _bytes_of(message, "Body")
     if body is None:
         raise wrong("a message must have a Body or a BodyBase64")
@@ -199,17 +201,21 @@ def _refused(refusal: QueueRefusal) -> dict[str, Any]:
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     if verdict.refusal is not None:
         return _refused(verdict.refusal)
-    return {"Outcome": verdict.outcome, **({"DeadlineMs": verdict.deadline_ms} if verdict.deadline_ms else {})}
+    return {"Outcome": verdict.outcome, "DeadlineMs": verdict.deadline_ms} if verdict.deadline_ms else {"Outcome": verdict.outcome}
 
 
 def _lent(lent: Lent, wall_ms: int) -> dict[str, Any]:
     """With the time that is left of the lease: clients do not have our clock."""
-    return {
+    shown: dict[str, Any] = {
         "Id": lent.id, "Handle": lent.handle, "Partition": lent.partition, "Offset": lent.offset, "Attempt": lent.attempt,
         "DeadlineMs": lent.deadline_ms, "LeftMs": max(0, lent.deadline_ms - wall_ms), "FirstTakenMs": lent.first_taken_ms,
-        "SentMs": lent.sent_ms,
-        **_shown("Body", lent.body), **_shown("Key", lent.key), **_shown_headers(lent.headers),
+        "SentMs": lent.sent_ms, **_shown("Body", lent.body),
     }  # fmt: skip
+    if lent.key is not None:
+        shown |= _shown("Key", lent.key)
+    if lent.headers:
+        shown |= _shown_headers(lent.headers)
+    return shown
 
 
 def _peeked(peeked: Peeked) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from penstock.http.sqs.texts import MESSAGES_MAX, VISIBILITY_SECONDS_MAX, WAIT_S
 from penstock.queues import headers as names
 
 BODY_ENCODING = "penstock.body-encoding"
+NONE_PICKED = NameFilter(())
 _OWN_PREFIXES = ("penstock.", "sqs.")
 
 
@@ -53,7 +54,7 @@ async def receive_message(desk: Desk, call: Call) -> Answer:
     if not lent:
         return {}
     system = frozenset((*body.get("AttributeNames", ()), *body.get("MessageSystemAttributeNames", ())))
-    picked = NameFilter(body.get("MessageAttributeNames", ()))
+    picked = NameFilter(body["MessageAttributeNames"]) if "MessageAttributeNames" in body else NONE_PICKED
     size = sum(len(each.body) for each in lent)
     return await messages_answer(desk.env, lent, lambda each: _message(queue, each, system, picked), size=size)
 
@@ -84,6 +85,8 @@ def _message(queue: SqsQueue, lent: Lent, system: frozenset[str], picked: NameFi
         "MD5OfBody": body_digest(lent.body if text is not None else body.encode()),
         "Body": body,
     }
+    if not system and not lent.headers and text is not None:
+        return message  # Most are.
     if system:
         attributes = _system_attributes(queue, lent)
         is_all = any(name.lower() == "all" for name in system)

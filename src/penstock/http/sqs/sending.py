@@ -9,7 +9,6 @@ together, and what a FIFO queue must be told.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from penstock.broker.queues.calls import Draft, QueueRefusal, Sent
@@ -45,17 +44,16 @@ class Options(NamedTuple):
     key: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """A message that is fit to be sent, with the digests that its sender gets back."""
+class Letter(NamedTuple):
+    """A message that is fit to be sent, with the answer that its sender gets, as far as it is known: the entry's id, digests."""
 
     draft: Draft
-    digests: dict[str, str]
+    answer: dict[str, str]
 
 
 async def send_message(desk: Desk, call: Call) -> Answer:
     queue = desk.queue_of(call)
-    letter = letter_of(queue, call.body, call)
+    letter = letter_of(queue, call.body, call, {})
     (result,) = await desk.queues.send(queue.name, [letter.draft])
     if isinstance(result, QueueRefusal):
         raise as_error(result)
@@ -66,36 +64,39 @@ async def send_message_batch(desk: Desk, call: Call) -> Answer:
     queue = desk.queue_of(call)
     entries: list[dict[str, Any]] = call.body["Entries"]
     check_entries(entries, "SendMessageBatchRequestEntry")
-    _check_whole(queue, entries)
+    _check_whole(queue, entries, call)
     failures = Failures()
-    letters: dict[str, Letter] = {}
+    letters: list[Letter] = []
     for entry in entries:
         try:
-            letters[entry["Id"]] = letter_of(queue, entry, call, is_in_batch=True)
+            letters.append(letter_of(queue, entry, call, {"Id": entry["Id"]}))
         except SqsError as error:
             failures.add(entry["Id"], error)
-    results = await desk.queues.send(queue.name, [letter.draft for letter in letters.values()]) if letters else []
+    results = await desk.queues.send(queue.name, [letter.draft for letter in letters]) if letters else []
     successful = []
-    for (entry_id, letter), result in zip(letters.items(), results, strict=True):
+    for letter, result in zip(letters, results, strict=True):
         if isinstance(result, QueueRefusal):
-            failures.add(entry_id, as_error(result))
+            failures.add(letter.answer["Id"], as_error(result))
         else:
-            successful.append({"Id": entry_id, **_success(queue, letter, result)})
+            successful.append(_success(queue, letter, result))
     return failures.beside(successful)
 
 
-def letter_of(queue: SqsQueue, entry: Mapping[str, Any], call: Call, *, is_in_batch: bool = False) -> Letter:
-    """The message of a request or of a batch's entry. Raises SqsError."""
+def letter_of(queue: SqsQueue, entry: Mapping[str, Any], call: Call, answer: dict[str, str]) -> Letter:
+    """The message of a request or of a batch's entry; `answer` is how its answer begins, in a batch with an id. Raises SqsError."""
     text: str = entry["MessageBody"]
     if not text:
         raise missing("MessageBody")
     check_body(text)
     body = text.encode()
-    digests = {"MD5OfMessageBody": body_digest(body)}
+    is_in_batch = bool(answer)
+    answer["MD5OfMessageBody"] = body_digest(body)
+    if len(entry) == PLAIN_MEMBERS and len(body) <= queue.size_max and not call.key_id and not queue.is_fifo:
+        return Letter(Draft(body), answer)  # Most are: nothing but a body.
     headers: list[tuple[str, bytes | None]] = []
     size, options = len(body), Options()
     if given := (entry.get("MessageAttributes") or entry.get("MessageSystemAttributes")):
-        size += _add_attributes(entry, headers, digests)
+        size += _add_attributes(entry, headers, answer)
         options = _options(given, entry.get("MessageSystemAttributes") or {})
     if size > queue.size_max:
         what = "cannot be validated" if is_in_batch else "are invalid"
@@ -104,16 +105,15 @@ def letter_of(queue: SqsQueue, entry: Mapping[str, Any], call: Call, *, is_in_ba
         )
     if call.key_id:
         headers.append((SQS_SENDER, call.key_id.encode()))
-    if not headers and len(entry) == PLAIN_MEMBERS and not queue.is_fifo:
-        return Letter(Draft(body), digests)  # Most are: nothing but a body.
     group, dedup = _group(queue, entry), _dedup(queue, entry, body) or options.dedup
     delay_ms = options.delay_ms if options.delay_ms is not None or options.deliver_at_ms is not None else _delay_ms(queue, entry)
     draft = Draft(body, options.key, tuple(headers), options.priority, delay_ms, options.deliver_at_ms, options.ttl_ms, group, dedup)
-    return Letter(draft, digests)
+    return Letter(draft, answer)
 
 
 def _success(queue: SqsQueue, letter: Letter, sent: Sent) -> dict[str, str]:
-    answer = {**letter.digests, "MessageId": sent.id}
+    answer = letter.answer
+    answer["MessageId"] = sent.id
     if queue.is_fifo:
         answer["SequenceNumber"] = sequence_number(sent.offset)
     return answer
@@ -236,20 +236,15 @@ def _delay_ms(queue: SqsQueue, entry: Mapping[str, Any]) -> int | None:
     return seconds * 1_000
 
 
-def _check_whole(queue: SqsQueue, entries: list[dict[str, Any]]) -> None:
+def _check_whole(queue: SqsQueue, entries: list[dict[str, Any]], call: Call) -> None:
     """What AWS refuses a whole batch for, besides the ids."""
     if queue.is_fifo:
         if not queue.hashes_bodies and any(entry.get("MessageDeduplicationId") is None for entry in entries):
             raise SqsError(INVALID_PARAMETER_VALUE, NO_DEDUP)
         if any(entry.get("MessageGroupId") is None for entry in entries):
             raise SqsError(INVALID_PARAMETER_VALUE, "The request must contain the parameter MessageGroupId.")
-    if any(map(_may_be_long, entries)) and (size := sum(map(_entry_bytes, entries))) > BATCH_BYTES_MAX:
+    if call.size > BATCH_BYTES_MAX and (size := sum(map(_entry_bytes, entries))) > BATCH_BYTES_MAX:
         raise SqsError(BATCH_TOO_LONG, f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. You have sent {size} bytes.")
-
-
-def _may_be_long(entry: Mapping[str, Any]) -> bool:
-    """Ten entries that are not cannot be too long together: a character has four bytes at most."""
-    return len(entry["MessageBody"]) > BATCH_BYTES_MAX // 40 or "MessageAttributes" in entry
 
 
 def _entry_bytes(entry: Mapping[str, Any]) -> int:

@@ -21,6 +21,8 @@ from penstock.http.sqs.errors import (
 from penstock.http.sqs.refusals import as_error
 from penstock.http.sqs.texts import VISIBILITY_SECONDS_MAX
 
+DONE, OK = Verb.DONE, Outcome.OK
+
 Read = Callable[[Mapping[str, Any], str], Order]
 Judge = Callable[[Order, Verdict], None]
 
@@ -55,19 +57,24 @@ async def _settle_batch(desk: Desk, call: Call, kind: str, read: Read, judge: Ju
     check_entries(entries, kind)
     failures, orders = Failures(), dict[str, Order]()
     for entry in entries:
-        with failures.of(entry["Id"]):
+        try:
             orders[entry["Id"]] = read(entry, call.who)
+        except SqsError as error:
+            failures.add(entry["Id"], error)
     verdicts = await desk.queues.settle(queue.name, list(orders.values())) if orders else []
     successful = []
     for (entry_id, order), verdict in zip(orders.items(), verdicts, strict=True):
-        with failures.of(entry_id):
-            judge(order, verdict)
+        try:
+            if verdict.outcome is not OK or verdict.refusal is not None:
+                judge(order, verdict)
             successful.append({"Id": entry_id})
+        except SqsError as error:
+            failures.add(entry_id, error)
     return failures.beside(successful)
 
 
 def _deletion(entry: Mapping[str, Any], who: str) -> Order:
-    return Order(entry["ReceiptHandle"], Verb.DONE, who=who)
+    return Order(entry["ReceiptHandle"], DONE, None, "", who)
 
 
 def _change(entry: Mapping[str, Any], who: str) -> Order:

@@ -3,15 +3,24 @@
 A shape says what is true of every request of an action, whatever its queue: members, types, what is required. Ranges and rules that need
 the queue stand with the actions. As at AWS, a null is as good as nothing, and a
 member that nobody knows is not looked at.
+A *form* says the same to msgspec, which reads and checks in one go but tells nobody what was wrong (reading.py). It may be narrower than
+the check, never wider.
 """
 
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
+from typing import Any, NotRequired, TypedDict
 
 from penstock.http.sqs.errors import SERIALIZATION, SqsError, missing
+
+# Types that are made while the program runs, of which a type checker need not know.
+_ABLE: Any = NotRequired
+_STRUCTURE: Any = TypedDict
+_LIST: Any = list
+_MAP: Any = dict
 
 Check = Callable[[object, str], None]  # Of a value, and what it is called; raises SqsError.
 
@@ -22,6 +31,7 @@ class Type:
 
     name: str
     check: Check
+    form: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,11 @@ class Shape:
 
     members: Mapping[str, Type]
     required: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> Any:
+        forms = {name: each.form if name in self.required else _ABLE[each.form | None] for name, each in self.members.items()}
+        return _STRUCTURE("Members", forms)
 
     def check(self, value: object, prefix: str = "") -> None:
         if type(value) is not dict:
@@ -72,10 +87,10 @@ def _blob(value: object, name: str) -> None:
         raise _wrong(name, "a string in base64") from None
 
 
-STRING = Type("string", _string)
-INTEGER = Type("integer", _integer)
-BOOLEAN = Type("boolean", _boolean)
-BLOB = Type("blob", _blob)
+STRING = Type("string", _string, str)
+INTEGER = Type("integer", _integer, int)
+BOOLEAN = Type("boolean", _boolean, bool)
+BLOB = Type("blob", _blob, NoneType)  # Is looked at by the check alone.
 
 
 def list_of(item: Type) -> Type:
@@ -85,7 +100,7 @@ def list_of(item: Type) -> Type:
         for each in value:
             item.check(each, f"{name} (an item)")
 
-    return Type(f"list of {item.name}", check)
+    return Type(f"list of {item.name}", check, _LIST[item.form])
 
 
 def map_of(item: Type) -> Type:
@@ -95,14 +110,14 @@ def map_of(item: Type) -> Type:
         for key, each in value.items():
             item.check(each, f"{name}.{key}")
 
-    return Type(f"map of {item.name}", check)
+    return Type(f"map of {item.name}", check, _MAP[str, item.form])
 
 
 def structure(shape: Shape, name: str = "structure") -> Type:
     def check(value: object, path: str) -> None:
         shape.check(value, f"{path}.")
 
-    return Type(name, check)
+    return Type(name, check, shape.form)
 
 
 def nullable(item: Type) -> Type:
@@ -110,7 +125,7 @@ def nullable(item: Type) -> Type:
         if value is not None:
             item.check(value, name)
 
-    return Type(f"{item.name} or null", check)
+    return Type(f"{item.name} or null", check, item.form | None)
 
 
 def without_nulls(body: dict[str, Any]) -> dict[str, Any]:

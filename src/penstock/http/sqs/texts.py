@@ -4,7 +4,7 @@ The regular expressions are tried on every message, so they are written to fail 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.http.sqs.errors import INVALID_MESSAGE_CONTENTS, SqsError, invalid
@@ -23,14 +23,16 @@ WRONG_CHARACTERS = (
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[0-9A-Za-z!-/:-@\[-`{-~]{1,128}")
 _BATCH_ID = re.compile(r"[0-9A-Za-z_-]{1,80}")
+_OF_BATCH_IDS = re.compile(r"[0-9A-Za-z_-]*")
+BATCH_ID_LENGTH_MAX = 80
 
 
 def is_xml_text(text: str) -> bool:
-    return _NOT_XML.search(text) is None
+    return (text.isascii() and text.isprintable()) or _NOT_XML.search(text) is None  # The first is half the work.
 
 
 def check_body(body: str) -> None:
-    if _NOT_XML.search(body) is not None:
+    if not is_xml_text(body):
         raise SqsError(INVALID_MESSAGE_CONTENTS, WRONG_CHARACTERS)
 
 
@@ -43,6 +45,12 @@ def check_name(parameter: str, text: str) -> None:
 
 def is_batch_id(text: str) -> bool:
     return _BATCH_ID.fullmatch(text) is not None
+
+
+def are_batch_ids(texts: Sequence[str]) -> bool:
+    """All of them, of which there is at least one."""
+    lengths = [len(text) for text in texts]
+    return min(lengths) > 0 and max(lengths) <= BATCH_ID_LENGTH_MAX and _OF_BATCH_IDS.fullmatch("".join(texts)) is not None
 
 
 def number_of(body: Mapping[str, Any], parameter: str, low: int, high: int) -> int | None:
