@@ -1,12 +1,15 @@
 """Queues in a cluster of three: any node answers, leases and ids outlive their leader, and long polls cross nodes."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from clusters.scene import Scene
 
 from penstock.broker.queues.calls import Draft, Lent, Order, Outcome, QueueRefusal, Sent, Verb
 from penstock.broker.queues.facade import Queues
+from penstock.wire.murmur2 import partition_of_key
 
 T = TypeVar("T")
 QUEUE = "jobs"
@@ -18,9 +21,15 @@ def at(cluster: Scene, node: int, work: Callable[[Queues], Coroutine[Any, Any, T
     return cluster.world.call(cluster.host(node), lambda env: work(cluster.node(node).queues), within)
 
 
-def made(cluster: Scene, name: str = QUEUE, *, partitions: int = 1, **settings: str) -> None:
+def begun(cluster: Scene, node: int, work: Callable[[Queues], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
+    process = cluster.world.host(cluster.host(node)).process
+    assert process is not None
+    return cluster.world.loop.create_task(work(cluster.node(node).queues), context=process.context.copy())
+
+
+def made(cluster: Scene, name: str = QUEUE, *, partitions: int = 1, replicas: int = 3, **settings: str) -> None:
     wanted = {key.replace("_", "."): value for key, value in settings.items()}
-    at(cluster, 1, lambda queues: queues.create(name, wanted, partitions=partitions, replicas=3))
+    at(cluster, 1, lambda queues: queues.create(name, wanted, partitions=partitions, replicas=replicas))
     cluster.until_available()
 
 
@@ -28,6 +37,13 @@ def sent(cluster: Scene, node: int, *drafts: Draft) -> list[Sent]:
     results = at(cluster, node, lambda queues: queues.send(QUEUE, drafts))
     assert not [each for each in results if isinstance(each, QueueRefusal)]
     return [each for each in results if isinstance(each, Sent)]
+
+
+def sent_to(cluster: Scene, leader: int) -> None:
+    """One message, to a partition that this node leads."""
+    partition = next(index for index in range(3) if cluster.leads(QUEUE, index) == leader)
+    key = next(b"%d" % number for number in range(100) if partition_of_key(b"%d" % number, 3) == partition)
+    sent(cluster, leader, Draft(b"job", key=key))
 
 
 def taken(cluster: Scene, node: int, count: int = 10, *, wait_s: float = 5.0, lease_ms: int = LONG_MS) -> list[Lent]:
@@ -142,3 +158,19 @@ def test_dead_letters_reach_a_queue_that_another_node_leads_once_across_a_failov
             return [each.body or b"" for each in await queues.peek("dead", count=100)]
 
         assert sorted(at(cluster, node, all_there)) == [b"%d" % number for number in range(5)]
+
+
+def test_what_another_node_lends_to_somebody_who_was_just_served_goes_back() -> None:
+    """A long poll waits at all leaders. One answers while what another lends is on its way: that one's message is lent to nobody."""
+    with Scene() as cluster:
+        made(cluster, partitions=3, replicas=1, queue_deliveries_max="1")
+        waiting = begun(cluster, 1, lambda queues: queues.take(QUEUE, 1, wait_s=5.0, lease_ms=LONG_MS))
+        cluster.world.run_for(0.5)
+        link = cluster.world.network.link(cluster.host(3), cluster.host(1))
+        link.quality = replace(link.quality, delay_seconds=0.3)
+        sent_to(cluster, 3)
+        sent_to(cluster, 1)
+        cluster.world.run_for(2.0)
+        assert len(waiting.result()) == 1
+        counts = at(cluster, 2, lambda queues: queues.counts(QUEUE))
+        assert (counts.leased, counts.ready) == (1, 1)

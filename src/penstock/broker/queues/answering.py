@@ -1,7 +1,7 @@
 """Calls of other nodes about partitions that this one leads: read, carried out, answered.
 
 Each runs beside the others and may wait long. It ends when its asker tells that nobody waits any more, or is gone: what was being lent by
-then is given back.
+then is given back, and the asker hears that nothing was.
 """
 
 import asyncio
@@ -59,6 +59,9 @@ class Answering:
         asked.parked = _Parked(task)
         try:
             asked.answer(write_answer(await self._carry_out(call)))
+        except asyncio.CancelledError:
+            asked.answer(write_answer(QueueAnswer(NOT_HERE)))
+            raise
         finally:
             del self._under_way[key]
 

@@ -2,11 +2,12 @@
 
 A leader that is not there, or is loading, is looked for again for some seconds. A call that may have been carried out without our hearing
 of it is repeated only where that does no harm; otherwise whoever asked hears that nobody knows. A call that nobody waits for any more is
-taken back, so that nothing is lent to those who have left.
+taken back, so that nothing is lent to those who have left; an answer that was on its way by then is heard out, and what it lends goes back.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from penstock.broker.queues.calls import Code, QueueRefusal
@@ -43,6 +44,7 @@ class Question(NamedTuple):
     blobs: Sequence[bytes | None] = ()
     left_s: Callable[[], float] | None = None  # How long the answer may wait for something to happen: less with each try.
     is_repeatable: bool = True
+    unheard: Callable[[QueueAnswer], None] | None = None  # What to do with an answer for which nobody waits any more.
 
 
 class Asking:
@@ -112,13 +114,29 @@ class Asking:
             wait_s = question.left_s()
             fields = {**fields, "wait_s": wait_s}
         call = QueueCall(question.operation, place.topic_id, place.partition, number, fields, question.blobs)
+        asking = links.ask(leader, Kind.QUEUE_CALL, write_call(call), timeout_s=ANSWER_SECONDS + wait_s)
+        if question.unheard is None:
+            return _read(await asking)
+        hearing = asyncio.ensure_future(asking)
         try:
-            return read_answer(await links.ask(leader, Kind.QUEUE_CALL, write_call(call), timeout_s=ANSWER_SECONDS + wait_s))
-        except MalformedInput as wrong:
-            raise QueueRefusal(Code.NOT_AVAILABLE, str(wrong)) from None
+            return _read(await asyncio.shield(hearing))
         except asyncio.CancelledError:
             links.tell(leader, Kind.QUEUE_CALL_OVER, write_over(number))
+            self._node.spawn(_hear_out(hearing, question.unheard))
             raise
+
+
+async def _hear_out(hearing: "asyncio.Future[memoryview]", unheard: Callable[[QueueAnswer], None]) -> None:
+    """The answer that crossed our word that nobody waits; if it did not, the other node says so at once."""
+    with suppress(LinkFailure, QueueRefusal):
+        unheard(_read(await hearing))
+
+
+def _read(answer: memoryview) -> QueueAnswer:
+    try:
+        return read_answer(answer)
+    except MalformedInput as wrong:
+        raise QueueRefusal(Code.NOT_AVAILABLE, str(wrong)) from None
 
 
 def not_readable(failure: DiskFailed) -> QueueRefusal:

@@ -19,6 +19,7 @@ from penstock.broker.queues.packing import unpack_lent
 from penstock.cluster.image import Topic
 from penstock.errors import DiskFailed
 from penstock.links.queue_calls import QueueAnswer
+from penstock.vocabulary import TopicId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -74,10 +75,14 @@ class Polling:
                 wish.held.add(sum(len(blob or b"") for blob in answer.blobs))
             return unpack_lent(answer.fields["lent"], answer.blobs)
 
+        def give_back(answer: QueueAnswer) -> None:
+            if not answer.code:
+                self._give_back_later(place.topic_id, unpack_lent(answer.fields["lent"], answer.blobs), wish.group)
+
         fields = {
             "group": wish.group, "count": wish.count, "lease_ms": wish.lease_ms, "who": wish.who, "attempt_id": wish.attempt_id.decode(),
         }  # fmt: skip
-        question = Question("take", fields, read, left_s=left_s, is_repeatable=False)
+        question = Question("take", fields, read, left_s=left_s, is_repeatable=False, unheard=give_back)
         asking = self._queues.asking
         return await asking.ask(place, lambda here: taking.take([here], wish, left_s()), question, looked_for_s=looked_for_s)
 
@@ -108,11 +113,12 @@ class Polling:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             lent = [message for task in tasks if _has_any(task) for message in task.result()]
-            self._give_back_later(topic, lent[wanted:], wish.group)  # All of it, where nobody waits for it any more.
+            self._give_back_later(topic.topic_id, lent[wanted:], wish.group)  # All of it, where nobody waits for it any more.
         return lent[:wanted]
 
-    def _give_back_later(self, topic: Topic, lent: Sequence[Lent], group: str) -> None:
-        if lent:
+    def _give_back_later(self, topic_id: TopicId, lent: Sequence[Lent], group: str) -> None:
+        topic = self._node.image.topics_by_id.get(topic_id)
+        if lent and topic is not None:
             orders = [Order(each.handle, Verb.UNDO) for each in lent]  # Anything else would count, and might bury what nobody has seen.
             self._node.spawn(_forget_result(self._queues.settle(topic.name, orders, group=group)))
 
