@@ -20,6 +20,7 @@ from penstock.queues.commands import (
     Take,
     Verb,
 )
+from penstock.queues.dedup import DRAWN_MAX, DedupWindow
 from penstock.queues.headers import TIME_MS_MAX, Traits
 from penstock.queues.policy import LEASE_MS_MAX, Policy
 from penstock.queues.records import encode
@@ -83,6 +84,17 @@ def test_a_queue_that_is_full_says_so() -> None:
     assert scene.state.is_full(4, is_dedup=True)
     scene.done(scene.take()[0])
     assert not scene.state.is_full(3, is_dedup=False)
+
+
+def test_of_ids_that_clients_draw_the_newest_count_and_chosen_ones_are_not_displaced() -> None:
+    window, until = DedupWindow(), 1_000
+    window.note(b"chosen", 0, until)
+    drawn = [b"%sdrawn %d" % (b"group\0" * (number % 2), number) for number in range(DRAWN_MAX + 2)]
+    for number, key in enumerate(drawn):
+        window.note(key, number + 1, until)
+        window.note(key, number + 1, until)  # It is learned of when it was expected.
+    assert len(window) == DRAWN_MAX + 1
+    assert [window.find(key, 0) for key in (drawn[0], drawn[1], drawn[2], drawn[-1], b"chosen")] == [None, None, 3, DRAWN_MAX + 2, 0]
 
 
 def test_one_record_of_the_largest_decision_fits_into_a_batch() -> None:

@@ -2,10 +2,17 @@
 
 An id counts from when its message was written, whatever became of the message since. It counts from the append on, before the message is
 learned of, so that of two senders at once one hears of the other's message.
+
+Ids that a client has drawn by itself, only to be able to send again what may have been lost, are as many as its messages. Of those the
+newest `DRAWN_MAX` count, which is more than anybody sends while they wait for an answer. They begin with `DRAWN`: it has a blank, which no
+id of SQS may have.
 """
 
 from collections import deque
 from collections.abc import Iterator
+
+DRAWN = b"drawn "
+DRAWN_MAX = 200_000
 
 _TIME_BITS = 64
 _TIME_MASK = (1 << _TIME_BITS) - 1
@@ -16,6 +23,7 @@ class DedupWindow:
         self._found: dict[bytes, int] = {}  # (offset << 64) + when it stops to count.
         self._keys: deque[bytes] = deque()  # As they came, which is about as they go.
         self._ends: deque[int] = deque()
+        self._drawn: deque[bytes] = deque()
 
     def __len__(self) -> int:
         return len(self._found)
@@ -26,6 +34,10 @@ class DedupWindow:
         return None if found is None or found & _TIME_MASK <= wall_ms else found >> _TIME_BITS
 
     def note(self, key: bytes, offset: int, until_ms: int) -> None:
+        if key not in self._found and is_drawn(key):
+            self._drawn.append(key)
+            if len(self._drawn) > DRAWN_MAX:
+                self._found.pop(self._drawn.popleft(), None)
         self._found[key] = (offset << _TIME_BITS) + until_ms
         self._keys.append(key)
         self._ends.append(until_ms)
@@ -61,8 +73,14 @@ class DedupWindow:
         self._found.clear()
         self._keys.clear()
         self._ends.clear()
+        self._drawn.clear()
 
     def entries(self, end_offset: int) -> Iterator[tuple[bytes, int, int]]:
         """(key, offset, until) of the messages below this offset, whatever is noted meanwhile."""
         found = self._found.copy()
         return ((key, each >> _TIME_BITS, each & _TIME_MASK) for key, each in found.items() if each >> _TIME_BITS < end_offset)
+
+
+def is_drawn(key: bytes) -> bool:
+    """Also where it stands behind the name of a group."""
+    return key.startswith(DRAWN) or b"\0" + DRAWN in key

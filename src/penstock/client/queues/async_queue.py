@@ -7,7 +7,7 @@
                 await deliver(message.text)
 
 Every send carries a dedup id, which is drawn here where none is given, so that a send whose answer was lost can be sent again and is stored
-once. The node remembers such an id for a while, which costs it memory: with `resend=False` none is drawn, and a send whose answer was lost
+once. The node remembers the newest of such ids, which costs it memory: with `resend=False` none is drawn, and a send whose answer was lost
 raises `InDoubt`. Cancelling `receive` closes its connection: the node then lends nothing to it, or takes back what it was lending.
 """
 
@@ -31,6 +31,7 @@ from penstock.client.queues.spans import Span, milliseconds, seconds
 from penstock.client.queues.upkeep import AsyncUpkeep
 from penstock.client.queues.values import Content, Delivery, Draft
 
+DRAWN = "drawn "  # What ids begin with that we draw ourselves: the node keeps the newest of them only.
 WAIT_SECONDS = 10.0
 PAUSE_SECONDS = 0.1  # Between two receives of one wait: a node that waits shorter than it was told must not be asked without end.
 
@@ -186,4 +187,4 @@ class AsyncQueue(AsyncUpkeep):
 
     def _ready(self, draft: Draft) -> Draft:
         """Fit for being sent twice."""
-        return replace(draft, dedup=uuid4().hex) if self._resends and not draft.dedup else draft
+        return replace(draft, dedup=f"{DRAWN}{uuid4().hex}") if self._resends and not draft.dedup else draft
