@@ -261,7 +261,7 @@ def test_a_compacted_log_loads_into_the_same_state_and_brings_nothing_back_to_li
         expected = {f"g{group}": await offsets_of(line, f"g{group}", "a", (0, 1, 2)) for group in range(5)}
         assert disk.snapshot(path) != old, "one that nobody would believe is written anew"
         disk.restore(path, old)
-        coordinator._reload("as after a start")
+        coordinator.reload("as after a start")
         await until(lambda: not node.groups.is_loading())
         assert {f"g{group}": await offsets_of(line, f"g{group}", "a", (0, 1, 2)) for group in range(5)} == expected
         assert await offsets_of(line, "dead", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}

@@ -45,7 +45,7 @@ async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
         await asyncio.sleep(0.001)
     reads.hold()
     for coordinator in node.groups:
-        coordinator._reload("as after a start")
+        coordinator.reload("as after a start")
     serving.address = await node.listen_kafka("127.0.0.1", 0)
     line = await serving.line()
     one.line = line
@@ -79,7 +79,7 @@ def test_a_read_that_fails_while_loading_is_tried_again() -> None:
         disk = world.hosts["node"].disk
         for _ in range(3):
             disk.fail_next_read_where(lambda path: path.endswith(".log"))
-            coordinator._reload("as after a start")
+            coordinator.reload("as after a start")
             assert await commit(line, "g", "a", {0: 6}) == {0: 14}
             await asyncio.sleep(0.5)
             assert await commit(line, "g", "a", {0: 6}) == {0: 16}
@@ -123,7 +123,7 @@ async def test_a_topic_deleted_while_a_coordinator_loads_is_forgotten_afterwards
     reads = serving.env.disk.cold_reads
     reads.hold()
     for coordinator in serving.node.groups:
-        coordinator._reload("as after a start")
+        coordinator.reload("as after a start")
     await line.delete("a")
     reads.let_go()
     await until(lambda: not serving.node.groups.is_loading())

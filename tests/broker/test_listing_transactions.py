@@ -30,7 +30,7 @@ async def test_while_a_coordinator_loads_nothing_is_listed(serving: Serving) -> 
     reads, node = serving.env.disk.cold_reads, serving.node
     reads.hold()
     for coordinator in node.transactions:
-        coordinator._reload("as after a start")
+        coordinator.reload("as after a start")
     assert await listed(line) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
     reads.let_go()
     while node.transactions.is_loading():

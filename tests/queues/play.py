@@ -6,17 +6,20 @@ last checkpoint and what came since; a decision may be lost before it is stored.
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 from queues.model import Book, Message
 
-from penstock.queues import commands, records
+from penstock.queues import commands, pages, records, timetable
 from penstock.queues.commands import QUEUE_GROUP, Command, Settlement, Verb
 from penstock.queues.decision import Decision
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
+from penstock.queues.pages import MemoryPages
 from penstock.queues.policy import Backoff, Policy
 from penstock.queues.replies import Done, Settled, Taken
 from penstock.queues.state import LedgerState, Marked, Run
 from penstock.queues.states import State
+from penstock.simulator.knobs import replaced
 from penstock.vocabulary import Instant
 
 START_MS = 1_000_000_000_000
@@ -41,9 +44,30 @@ POLICIES = {
 }
 
 
+TINY: list[tuple[Any, str, Any]] = [
+    (timetable, "WIDTHS_MS", (400, 2_000, 40_000)), (timetable, "LEADS_MS", (200, 1_000, 20_000)), (timetable, "TAILS_BYTES", 20),
+    (timetable, "AGAIN_MS", 0), (pages, "PAGE_BYTES", 50),
+]  # fmt: skip
+
+
+class SlowPages(MemoryPages):
+    """Every second time a page is asked for, it is not at hand."""
+
+    def __init__(self) -> None:
+        self.missed = self.got = 0
+        self._is_at_hand = True
+
+    def get(self, place: object) -> bytes | None:
+        self._is_at_hand = not self._is_at_hand
+        self.missed += not self._is_at_hand
+        self.got += self._is_at_hand
+        return super().get(place) if self._is_at_hand else None
+
+
 class Play:
     def __init__(self, policy: str, *, seed: int = 0) -> None:
         self.policy = POLICIES[policy]
+        self.pages = SlowPages()
         self.now = START_MS
         self.entries: list[Run | Marked] = []  # The data log.
         self.log_start = self.log_end = 0
@@ -239,7 +263,7 @@ class Play:
 
     def note_checkpoint(self) -> None:
         drawn = self.state.checkpoint()
-        self.checkpoint = (list(drawn), len(self.stored), self.state.learned_end)
+        self.checkpoint = ([piece for piece in drawn if piece is not None], len(self.stored), self.state.learned_end)
 
     def die(self, *, from_scratch: bool = False) -> None:
         """Everything that is not in a log or a checkpoint is lost."""
@@ -260,6 +284,7 @@ class Play:
     # Checking
 
     def check(self) -> None:
+        self._fetch()
         for group, book in self.books.items():
             tally: Counter[State] = Counter()
             for message in self.messages:
@@ -286,6 +311,7 @@ class Play:
         }  # fmt: skip
 
     def do(self, command: Command, *, is_stored: bool = True) -> object:
+        self._fetch()
         decision = self.state.decide(command, self.instant(), self.now)
         self._carry_out(decision, is_stored=is_stored)
         assert [token for token, _ in decision.replies] == ["t"]
@@ -307,8 +333,17 @@ class Play:
             entry for entry in self.entries if (entry.end if isinstance(entry, Run) else entry.offset + 1) > max(offset, self.log_start)
         ]
 
+    def _fetch(self) -> None:
+        """Pages that were not at hand are, when they are asked for again; then the ledger is as it would be with all of them in memory."""
+        missed = -1
+        while missed != self.pages.missed:
+            missed = self.pages.missed
+            self.state.counts(QUEUE_GROUP, self.now)
+        self.seen["pages"] = self.pages.got
+
     def _new(self) -> LedgerState:
-        return LedgerState(lambda _: self.policy, lambda: 0.5)
+        self.pages = SlowPages()
+        return LedgerState(lambda _: self.policy, lambda: 0.5, self.pages, self.rng.choice((0, self.now)))
 
     def instant(self) -> Instant:
         return Instant((self.now - START_MS) / 1000)
@@ -358,8 +393,10 @@ def step(play: Play, rng: Random) -> None:
 
 
 def walk(policy: str, seed: int, steps: int) -> Counter[str]:
-    rng, play = Random(seed), Play(policy)
-    for _ in range(steps):
-        step(play, rng)
-        play.check()
+    """Every second one with buckets of a second or less, and pages of three messages."""
+    with replaced(TINY if seed % 2 else []):
+        rng, play = Random(seed), Play(policy)
+        for _ in range(steps):
+            step(play, rng)
+            play.check()
     return play.seen

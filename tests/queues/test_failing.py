@@ -182,3 +182,17 @@ def test_a_lapse_that_could_not_be_stored_is_caused_again() -> None:
     assert scene.state.lapse(scene.instant(), scene.now).records
     scene.wait(1_000)
     assert scene.offsets() == [0]
+
+
+def test_an_older_backoff_does_not_end_a_later_one() -> None:
+    scene = Scene(Policy(lease_ms=10_000, backoff=Backoff(5_000, jitter=0.0)))
+    offset = scene.send()
+    (first,) = scene.take()
+    scene.wait(10_000)
+    assert scene.stands(offset) is State.DELAYED, "the lease has lapsed"
+    assert scene.settle(first, Verb.EXTEND, 8_000).code is Code.OK, "who had it last takes it up again"
+    scene.release(first, 60_000)
+    scene.wait(30_000)
+    assert (scene.offsets(), scene.stands(offset), scene.counts().delayed) == ([], State.DELAYED, 1)
+    scene.wait(30_000)
+    assert scene.offsets() == [offset]

@@ -5,12 +5,13 @@ purpose must be caught.
 """
 
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from queues.play import ATTEMPTS, DEDUPS, DELAYS_MS, GROUPS, LEASES_MS, POLICIES, REASONS, SHARE, WAITS_MS, Play, walk
+from queues.play import ATTEMPTS, DEDUPS, DELAYS_MS, GROUPS, LEASES_MS, POLICIES, REASONS, SHARE, TINY, WAITS_MS, Play, walk
 from queues.variants import VARIANTS
 
 from penstock.errors import BrokenPromise
@@ -26,8 +27,16 @@ groups = st.sampled_from((QUEUE_GROUP, SHARE))
 class LedgerAgainstBooks(RuleBasedStateMachine):
     play: Play | None = None
 
-    @initialize(policy=st.sampled_from(sorted(POLICIES)))
-    def begin(self, policy: str) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes = ExitStack()
+
+    def teardown(self) -> None:
+        self.sizes.close()
+
+    @initialize(policy=st.sampled_from(sorted(POLICIES)), is_tiny=st.booleans())
+    def begin(self, policy: str, is_tiny: bool) -> None:
+        self.sizes.enter_context(replaced(TINY if is_tiny else []))
         self.play = Play(policy)
 
     @rule(count=st.integers(1, 4))
@@ -94,7 +103,8 @@ TestLedgerAgainstBooks = LedgerAgainstBooks.TestCase
 TestLedgerAgainstBooks.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 EXPECTED = [
-    "taken", "taken again", "duplicates", "cancelled", "buried", "loads", "DONE OK", "DONE GONE", "DONE LOST", "RELEASE OK", "RELEASE LOST",
+    "taken", "taken again", "duplicates", "cancelled", "buried", "loads", "pages",
+    "DONE OK", "DONE GONE", "DONE LOST", "RELEASE OK", "RELEASE LOST",
     "REJECT OK", "EXTEND OK", "EXTEND LOST", "UNDO OK", "UNDO LOST", "the same attempt",
 ]  # fmt: skip
 

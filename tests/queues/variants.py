@@ -15,6 +15,7 @@ from penstock.queues.records import Changed, Leased
 from penstock.queues.rows import Row
 from penstock.queues.schedule import Schedule
 from penstock.queues.state import LedgerState
+from penstock.queues.timetable import Timetable
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
@@ -92,11 +93,29 @@ def forgets_failures_at_a_restore() -> Patches:
 
 
 def forgets_delays_at_a_restore() -> Patches:
-    return _forgets_at_a_restore(checkpoint.Kind.DELAYS)
+    return _forgets_at_a_restore(checkpoint.Kind.FAR_DELAYS)
+
+
+def forgets_who_waits_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.WAITING)
+
+
+def forgets_near_delays_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.NEAR_DELAYS)
+
+
+def forgets_a_bucket() -> Patches:
+    """What is opened goes nowhere."""
+    return [(Timetable, "_scatter", lambda self, pairs, options, cut: len(pairs) // 2)]
+
+
+def forgets_options_in_a_bucket() -> Patches:
+    right = Timetable._scatter
+    return [(Timetable, "_scatter", lambda self, pairs, options, cut: right(self, pairs, {}, cut))]
 
 
 def forgets_options_at_a_restore() -> Patches:
-    return _forgets_at_a_restore(checkpoint.Kind.KEPT)
+    return _forgets_at_a_restore(checkpoint.Kind.OPTIONS)
 
 
 def forgets_dead_letters_at_a_restore() -> Patches:
@@ -209,6 +228,7 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         forgets_dead_letters_at_a_restore, takes_a_lapsed_lease_for_a_good_one, takes_any_lease_for_the_last_one, never_lapses,
         buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired, counts_a_lost_lapse_as_recorded,
         forgets_the_attempts_of_who_comes_back, finishes_neighbours, does_not_know_an_id_before_it_is_learned, lets_ids_count_too_long,
+        forgets_who_waits_at_a_restore, forgets_near_delays_at_a_restore, forgets_a_bucket, forgets_options_in_a_bucket,
         rounds_times_down, undoes_what_somebody_has, takes_up_again_what_was_given_back, keeps_options_of_what_is_unlearned,
     )
 }  # fmt: skip

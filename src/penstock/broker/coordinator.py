@@ -176,7 +176,7 @@ class Coordinator(Generic[S, C, R]):
             log.exception("the coordinator of %s-%d failed; it is loaded again", self.partition.topic, self.partition.index)
             self._asking.pop(asker, None)
             asker.refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator failed")
-            self._reload("the coordinator is loaded again")
+            self.reload("the coordinator is loaded again")
             return True
         self.set_timer(TIMER_SECONDS_MIN if is_stored else OWED_SECONDS)  # What lapses now could not be stored either.
         return is_stored
@@ -230,8 +230,8 @@ class Coordinator(Generic[S, C, R]):
 
     # Losing the state
 
-    def _reload(self, reason: str) -> None:
-        """A defect has left the state half changed: the log knows better."""
+    def reload(self, reason: str) -> None:
+        """A defect has left the state half changed, or it has lost what it had put aside: the log knows better."""
         self._drop(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
         self._load_later(self)
 

@@ -6,7 +6,7 @@ one that is stuck are ten thousand entries of a dictionary. `DoneSet` adds a bas
 Because integers never change, a copy of the dictionary is a picture of the set at that moment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 SHIFT = 10
 CHUNK = 1 << SHIFT
@@ -32,6 +32,11 @@ class Bits:
         self.chunks[number] = FULL if chunk == FULL else chunk
         self.count += 1
         return True
+
+    def copy(self) -> "Bits":
+        copied = Bits()
+        copied.chunks, copied.count = self.chunks.copy(), self.count
+        return copied
 
     def discard(self, offset: int) -> bool:
         """False: it was not there."""
@@ -69,6 +74,26 @@ class Bits:
                 unset = chunk & ~others.bits.chunks.get(number, 0)
                 found += (unset >> max(others.base - (number << SHIFT), 0)).bit_count()
         return found
+
+    def discard_done(self, others: "Sequence[DoneSet]", start: int, end: int) -> None:
+        """Takes out what of [start, end) is in all of the other sets."""
+        first, last = start >> SHIFT, (end + _MASK) >> SHIFT
+        numbers = range(first, last) if last - first <= len(self.chunks) else [each for each in self.chunks if first <= each < last]
+        for number in [number for number in numbers if number in self.chunks]:
+            chunk = self.chunks[number]
+            gone = chunk & _mask(number, start, end)
+            for each in others:
+                gone &= each.chunk(number)
+            if gone == chunk:
+                del self.chunks[number]
+            elif gone:
+                self.chunks[number] = chunk ^ gone
+            self.count -= gone.bit_count()
+
+    def has_any(self, start: int, end: int) -> bool:
+        """Whether something of [start, end) may be in it: in the same chunks, at least."""
+        first, last = start >> SHIFT, (end + _MASK) >> SHIFT
+        return last - first > len(self.chunks) or any(number in self.chunks for number in range(first, last))
 
     def offsets_from(self, first: int) -> Iterator[int]:
         """In order, from `first` on."""
@@ -118,6 +143,13 @@ class DoneSet:
         if self.bits.count:
             self._climb()
         return end - start - known
+
+    def chunk(self, number: int) -> int:
+        """Which of these 1,024 offsets are in it."""
+        below = self.base - (number << SHIFT)
+        if below >= CHUNK:
+            return FULL
+        return self.bits.chunks.get(number, 0) | ((1 << below) - 1 if below > 0 else 0)
 
     def rewind(self, to: int) -> None:
         """Nothing from `to` on is in the set any more."""
@@ -170,6 +202,18 @@ class DoneSet:
                 chunks[(self.base - ones) >> SHIFT] = left
             else:
                 del chunks[(self.base - ones) >> SHIFT]
+
+
+def runs_outside(chunks: dict[int, int], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Runs within [start, end) of what is in none of these chunks, in order. Takes as long as there are chunks, whatever the range."""
+    open_at = start
+    for number in sorted(number for number in chunks if start >> SHIFT <= number <= end >> SHIFT):
+        for run_start, run_end in _runs(chunks[number], number << SHIFT):
+            if open_at < min(run_start, end):
+                yield open_at, min(run_start, end)
+            open_at = max(open_at, run_end)
+    if open_at < end:
+        yield open_at, end
 
 
 def _masks(start: int, end: int) -> Iterator[tuple[int, int]]:

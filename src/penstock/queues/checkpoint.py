@@ -4,10 +4,12 @@ The pieces show the state at the moment the checkpoint was begun, whatever happe
 copies of the dictionaries are enough. Together with the records from that moment on, and the messages from `learned_end` on, they give the
 same state as all records and messages from the beginning.
 A piece is a kind, and rows of that kind; those of a ledger follow the piece that names it. Little-endian as the rows are.
+Pages of delays that are far away are pieces as they are, so they are copied and not looked into, neither here nor at a load. They may have
+to be fetched first: in their place, None is drawn.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from penstock.queues.bits import FULL, SHIFT, Bits
 from penstock.queues.ledger import Ledger
 from penstock.queues.messages import unpack
 from penstock.queues.states import State
+from penstock.queues.timetable import Drawing, Timetable
 
 if TYPE_CHECKING:
     from penstock.queues.state import LedgerState
@@ -31,6 +34,7 @@ _PAIR = struct.Struct("<qq")
 _NAMED = struct.Struct("<qI")  # a number, and how many bytes follow
 _KEY = struct.Struct("<qqI")
 _RUN = struct.Struct("<qI")  # first chunk, how many; 0: one that is not full, and its bits follow
+_CUT = struct.Struct("<q")  # Before a page: from which offset on nothing in it counts.
 _CHUNK_BYTES = (1 << SHIFT) // 8
 
 
@@ -52,38 +56,55 @@ class Kind(IntEnum):
     NOTES = 15
     BOUND = 16
     PURGED = 17
+    WAITING = 18
+    OPTIONS = 19  # As KEPT was, without what follows from it; that has a kind of its own now.
+    NEAR_DELAYS = 20
+    FAR_DELAYS = 21
+    NEAR_EXPIRIES = 22
+    FAR_EXPIRIES = 23
 
 
-def pieces(state: "LedgerState") -> Iterator[bytes]:
-    """Everything is copied before the first piece is drawn."""
-    parts = [_rows(Kind.STATE, iter([_STATE.pack(state.learned_end, state.dedup_from, state.messages.exempt.base)])), *_of_messages(state)]
+def pieces(state: "LedgerState") -> Iterator[bytes | None]:
+    """Everything is copied before the first piece is drawn. None: the next one is not at hand yet; draw again a little later."""
+    parts: list[Iterator[bytes | None]] = [
+        _rows(Kind.STATE, iter([_STATE.pack(state.learned_end, state.dedup_from, state.messages.exempt.base)])),
+        *_of_messages(state),
+    ]
     for ledger in state.ledgers.values():
         parts += _of_ledger(ledger)
     return (piece for part in parts for piece in part)
 
 
-def restore(state: "LedgerState", found: Iterable[bytes]) -> None:
-    state.ledgers.clear()
-    reader = _Reader(state)
-    try:
-        for piece in found:
-            reader.read(piece)
-    except (struct.error, UnicodeDecodeError, ValueError, IndexError) as wrong:
-        raise BrokenPromise(f"a checkpoint of a queue's ledger does not read back: {wrong}") from None
+class Restoring:
+    """Takes the pieces of a checkpoint one by one, in order: there may be more of them than memory should hold."""
+
+    def __init__(self, state: "LedgerState") -> None:
+        state.ledgers.clear()
+        self._reader = _Reader(state)
+
+    def read(self, piece: bytes) -> None:
+        try:
+            self._reader.read(piece)
+        except (struct.error, UnicodeDecodeError, ValueError, IndexError) as wrong:
+            raise BrokenPromise(f"a checkpoint of a queue's ledger does not read back: {wrong}") from None
 
 
 # Writing
 
 
-def _of_messages(state: "LedgerState") -> list[Iterator[bytes]]:
+def _of_messages(state: "LedgerState") -> list[Iterator[bytes | None]]:
     messages = state.messages
-    kept, duplicates = messages.kept.copy(), list(messages.duplicates)
-    waiting, delays = messages.waiting.chunks.copy(), messages.delays.entries()
-    mask = (1 << SHIFT) - 1
+    kept, duplicates, waiting = messages.kept.copy(), list(messages.duplicates), messages.waiting.copy()
+    delays = messages.delays.draw(messages.waiting.has_any)
+    expiries = messages.expiries.draw(lambda start, end: bool(messages.kept) or messages.waiting.has_any(start, end))
     return [
         _rows(Kind.MARKS, (_PAIR.pack(*mark) for mark in messages.marks())),
-        _rows(Kind.KEPT, (_named(offset, packed) for offset, packed in kept.items())),
-        _rows(Kind.DELAYS, (_PAIR.pack(*each) for each in delays if waiting.get(each[1] >> SHIFT, 0) >> (each[1] & mask) & 1)),
+        _rows(Kind.OPTIONS, (_named(offset, packed) for offset, packed in kept.items())),
+        _rows(Kind.WAITING, _runs_of(waiting.chunks)),
+        _rows(Kind.NEAR_DELAYS, (_PAIR.pack(*each) for each in delays.near if each[1] in waiting)),
+        _pages(Kind.FAR_DELAYS, delays),
+        _rows(Kind.NEAR_EXPIRIES, (_PAIR.pack(*each) for each in expiries.near if each[1] in kept or each[1] in waiting)),
+        _pages(Kind.FAR_EXPIRIES, expiries),
         _rows(Kind.DUPLICATES, (_PAIR.pack(offset, 0) for offset in duplicates)),
         _rows(Kind.EXEMPT, _runs_of(messages.exempt.bits.chunks.copy())),
         _rows(Kind.DEDUP, (_KEY.pack(at, until, len(key)) + key for key, at, until in state.window.entries(state.learned_end))),
@@ -92,7 +113,7 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes]]:
     ]
 
 
-def _of_ledger(ledger: Ledger) -> list[Iterator[bytes]]:
+def _of_ledger(ledger: Ledger) -> list[Iterator[bytes | None]]:
     done = ledger.done
     name = ledger.group.encode()
     head = _LEDGER.pack(done.base, ledger.next_lease, ledger.finished, ledger.dropped, ledger.is_paused, len(name)) + name
@@ -119,6 +140,11 @@ def _rows(kind: Kind, rows: Iterator[bytes]) -> Iterator[bytes]:
             piece = bytearray(_HEAD.pack(kind, VERSION))
     if len(piece) > _HEAD.size:
         yield bytes(piece)
+
+
+def _pages(kind: Kind, drawing: Drawing) -> Iterator[bytes | None]:
+    for drawn in drawing.pages():
+        yield None if drawn is None else _HEAD.pack(kind, VERSION) + _CUT.pack(drawn[0]) + drawn[1]
 
 
 def _named(number: int, content: bytes) -> bytes:
@@ -173,6 +199,24 @@ class _Reader:
     def marks(self, content: bytes) -> None:
         for end, written_ms in _PAIR.iter_unpack(content):
             self._state.messages.mark(end, written_ms)
+
+    def options(self, content: bytes) -> None:
+        self._state.messages.kept.update(_read_named(content))
+
+    def waiting(self, content: bytes) -> None:
+        _read_bits(self._state.messages.waiting, content)
+
+    def near_delays(self, content: bytes) -> None:
+        _read_near(self._state.messages.delays, content)
+
+    def far_delays(self, content: bytes) -> None:
+        self._state.messages.delays.restore(_CUT.unpack_from(content)[0], content[_CUT.size :])
+
+    def near_expiries(self, content: bytes) -> None:
+        _read_near(self._state.messages.expiries, content)
+
+    def far_expiries(self, content: bytes) -> None:
+        self._state.messages.expiries.restore(_CUT.unpack_from(content)[0], content[_CUT.size :])
 
     def kept(self, content: bytes) -> None:
         messages = self._state.messages
@@ -247,7 +291,14 @@ _READERS = {
     Kind.ROWS: _Reader.rows, Kind.FAILURES: _Reader.failures, Kind.BURYING: _Reader.burying, Kind.REPEATS: _Reader.repeats,
     Kind.EXEMPT: _Reader.exempt, Kind.MOVES: _Reader.moves, Kind.NOTES: _Reader.notes, Kind.BOUND: _Reader.bound,
     Kind.PURGED: _Reader.purged,
+    Kind.WAITING: _Reader.waiting, Kind.OPTIONS: _Reader.options, Kind.NEAR_DELAYS: _Reader.near_delays,
+    Kind.FAR_DELAYS: _Reader.far_delays, Kind.NEAR_EXPIRIES: _Reader.near_expiries, Kind.FAR_EXPIRIES: _Reader.far_expiries,
 }  # fmt: skip
+
+
+def _read_near(table: Timetable, content: bytes) -> None:
+    for when_ms, offset in _PAIR.iter_unpack(content):
+        table.near.add(when_ms, offset)
 
 
 def _read_bits(bits: Bits, content: bytes) -> None:

@@ -44,7 +44,7 @@ def expire(messages: Messages, drafts: list[Draft]) -> None:
         if found is None:
             return
         offset = found[1]
-        if not 0 < messages.options(offset).expires_at <= wall_ms:
+        if not messages.has_expired(offset, wall_ms):
             continue  # All are done with it.
         if any([finish_unheld(offset, draft) for draft in drafts]):
             messages.expiries.add(wall_ms + AGAIN_MS, offset)

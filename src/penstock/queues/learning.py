@@ -82,10 +82,8 @@ def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Pol
     is_duplicate = bool(traits.dedup) and offset >= state.dedup_from and _is_duplicate(state, offset, traits, policy)
     if _is_done_by_all(state, offset):
         return
-    messages.keep(offset, traits)
     deliver_at = traits.deliver_at or (traits.written_ms + policy.delay_ms if policy.delay_ms else 0)
-    if deliver_at:
-        messages.delay(offset, deliver_at)
+    messages.keep(offset, traits, deliver_at=deliver_at, is_held=any(offset in each.rows for each in state.ledgers.values()))
     if is_duplicate:
         messages.duplicates[offset] = None
         messages.duplicates_ms = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from penstock.queues import history
-from penstock.queues.bits import DoneSet
+from penstock.queues.bits import DoneSet, runs_outside
 from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.ready import Ready
@@ -28,11 +28,14 @@ HISTORY_BYTES_MAX = 64 << 20
 
 
 class Ledger:
-    def __init__(self, group: str, messages: Messages, base: int, forget: Callable[[int], None]) -> None:
-        """`forget` hears of each message that is done here: others may need its options still."""
+    def __init__(
+        self, group: str, messages: Messages, base: int, forget: Callable[[int], None], forget_run: Callable[[int, int], None]
+    ) -> None:
+        """`forget` hears of each message that is done here: others may need its options still. `forget_run` hears of those that wait."""
         self.group = group
         self._messages = messages
         self._forget = forget
+        self._forget_run = forget_run
         self.done = DoneSet(base)
         self.rows: dict[int, bytes] = {}
         self.failures: dict[int, bytes] = {}  # What went wrong, of messages that are not done.
@@ -162,22 +165,16 @@ class Ledger:
         """Messages that nobody has had yet."""
         messages, base, end = self._messages, self.done.base, self._messages.learned_end
         special = sorted(offset for offset in messages.kept if base <= offset < end)
-        hidden = sorted({*messages.duplicates, *messages.waiting.offsets()})  # In order: a set's own order must not matter.
         for offset in special:
             if offset not in self.done and offset not in self.rows and offset not in messages.waiting and offset not in messages.duplicates:
                 ready.add(offset, offset, messages.written_ms(offset))
-        edges = iter(sorted({*special, *hidden}))
-        edge = next(edges, end)
-        for start, stop in self.done.gaps(base, end):
-            at = start
-            while edge < stop:
-                if edge >= at:
-                    if edge > at:
-                        ready.add_run(at, edge)
-                    at = edge + 1
-                edge = next(edges, end)
-            if at < stop:
-                ready.add_run(at, stop)
+        hidden = messages.waiting.copy()  # By the chunk: millions may wait.
+        for offset in [*special, *messages.duplicates]:
+            hidden.add(offset)
+        for number, chunk in self.done.bits.chunks.items():
+            hidden.chunks[number] = hidden.chunks.get(number, 0) | chunk
+        for start, stop in runs_outside(hidden.chunks, base, end):
+            ready.add_run(start, stop)
 
     # One message
 
@@ -192,13 +189,14 @@ class Ledger:
         for each_start, each_end in list(self.done.gaps(start, end)):
             self.finished += self.done.add_range(each_start, each_end)
             count = each_end - each_start
-            if len(self.rows) + len(messages.kept) + messages.waiting.count + len(messages.duplicates) < count:
-                named = sorted({*self.rows, *messages.kept, *messages.waiting.offsets(), *messages.duplicates})
+            if len(self.rows) + len(messages.kept) + len(messages.duplicates) < count:
+                named = sorted({*self.rows, *messages.kept, *messages.duplicates})
                 for offset in named[bisect_left(named, each_start) : bisect_left(named, each_end)]:
                     self._clear(offset, wall_ms)
             else:
                 for offset in range(each_start, each_end):
                     self._clear(offset, wall_ms)
+            self._forget_run(each_start, each_end)
 
     def _clear(self, offset: int, wall_ms: int) -> None:
         """It is done: nothing else has to be known of it."""

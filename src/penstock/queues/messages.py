@@ -1,17 +1,20 @@
 """What the data log tells of messages, for all groups: how far it is known, options of unfinished messages, and when they were written.
 
-Plain messages take nothing here. A delay costs 16 bytes and a bit, other options some two hundred bytes, until all groups are done with the
-message. Nothing of this is recorded by the companion log's decisions: it is learned from the data log again, from the last checkpoint on.
+Plain messages take nothing here. A delay costs a bit, and options some two hundred bytes, until all groups are done with the message; while
+its delay is far away, options lie with the delay in a timetable's pages, which are caches and seldom in memory. What counts is the bit: an
+entry of a message that does not wait any more is nothing.
+Nothing of this is recorded by the companion log's decisions: it is learned from the data log again, from the last checkpoint on.
 """
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from penstock.queues.bits import Bits, DoneSet
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
-from penstock.queues.schedule import Schedule
+from penstock.queues.pages import PageStore
+from penstock.queues.timetable import Timetable
 
 _TRAITS = struct.Struct("<Bq")  # priority, expiry; then the group
 _MARK_MS = 10_000  # How exactly it is known when plain messages were written.
@@ -29,12 +32,12 @@ PLAIN = Kept()
 
 
 class Messages:
-    def __init__(self) -> None:
+    def __init__(self, store: PageStore, wall_ms: int) -> None:
         self.learned_end = 0  # Every message below this is known.
-        self.kept: dict[int, bytes] = {}  # Options of messages that are not plain, packed.
-        self.delays = Schedule()  # Those that their senders have delayed...
-        self.waiting = Bits()  # ...and whose time has not come: what is not in here does not count there.
-        self.expiries = Schedule()
+        self.kept: dict[int, bytes] = {}  # Options of messages that are not plain, packed. Not of those whose delay is far away.
+        self.waiting = Bits()  # Those that their senders have delayed, and whose time has not come...
+        self.delays = Timetable("delays", store, wall_ms, counts=self.waiting.__contains__, arrived=self.kept.__setitem__)  # ...and when.
+        self.expiries = Timetable("expiries", store, wall_ms, counts=self.is_optional, arrived=self.kept.__setitem__)
         self.duplicates: dict[int, None] = {}  # Came by the log's door with an id that is taken; to be finished.
         self.duplicates_ms = 0  # When.
         self.exempt = DoneSet()  # Never taken for duplicates: who begins anew gets what lies in the log, and a purge forgets all ids.
@@ -45,33 +48,60 @@ class Messages:
         packed = self.kept.get(offset)
         return PLAIN if packed is None else unpack(packed)
 
-    def keep(self, offset: int, traits: Traits) -> bool:
-        """Whether anything has to be remembered of it."""
+    def is_optional(self, offset: int) -> bool:
+        """Whether it may have options that count."""
+        return offset in self.kept or offset in self.waiting
+
+    def keep(self, offset: int, traits: Traits, *, deliver_at: int, is_held: bool) -> None:
+        """Remembers what has to be, and when its time comes. Of a message that somebody has, options are needed at once."""
+        options = b""
+        if traits.priority != PRIORITY_DEFAULT or traits.expires_at or traits.group:
+            options = pack(Kept(traits.priority, traits.expires_at, traits.group))
         if traits.expires_at:
             self.expiries.add(traits.expires_at, offset)
-        if traits.priority == PRIORITY_DEFAULT and not traits.expires_at and not traits.group:
-            return False
-        self.kept[offset] = pack(Kept(traits.priority, traits.expires_at, traits.group))
-        return True
+        if deliver_at:
+            self.delay(offset, deliver_at, options)
+        if options and (is_held or not deliver_at):
+            self.kept[offset] = options
 
-    def delay(self, offset: int, until_ms: int) -> None:
+    def delay(self, offset: int, until_ms: int, options: bytes = b"") -> None:
         self.waiting.add(offset)
-        self.delays.add(until_ms, offset)
+        if not self.delays.add(until_ms, offset, options) and options:
+            self.kept[offset] = options
+
+    def has_expired(self, offset: int, wall_ms: int) -> bool:
+        """Of a message whose entry among the expiries came up: whether that still counts."""
+        packed = self.kept.get(offset)
+        if packed is None:
+            return offset in self.waiting  # Its options lie with its delay, far away: the entry says all there is to say.
+        return 0 < unpack(packed).expires_at <= wall_ms
 
     def forget(self, offset: int) -> None:
         """All groups are done with it."""
         self.kept.pop(offset, None)
         self.duplicates.pop(offset, None)
-        self.waiting.discard(offset)
+        if self.waiting.discard(offset):
+            self._tidy()
 
-    def forget_where(self, is_done: Callable[[int], bool]) -> None:
+    def forget_done(self, dones: Sequence[DoneSet]) -> None:
         """All groups may be done with many."""
-        for offset in [offset for offset in self.kept if is_done(offset)]:
-            del self.kept[offset]
-        for offset in [offset for offset in self.duplicates if is_done(offset)]:
-            del self.duplicates[offset]
-        for offset in [offset for offset in self.waiting.offsets() if is_done(offset)]:
-            self.waiting.discard(offset)
+        for some in (self.kept, self.duplicates):
+            for offset in [offset for offset in some if all(offset in done for done in dones)]:
+                some.pop(offset)
+        self.forget_waiting(dones, 0, self.learned_end)
+
+    def forget_waiting(self, dones: Sequence[DoneSet], start: int, end: int) -> None:
+        """The same for those that wait among [start, end)."""
+        if self.waiting.count:
+            self.waiting.discard_done(dones, start, end)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Pages of which nothing counts need not wait for their time."""
+        if not self.waiting.count:
+            self.delays.clear_far()
+            if not self.kept:
+                self.expiries.clear_far()
 
     def exempt_from_dedup(self, start: int, end: int) -> None:
         self.exempt.add_range(start, end)
@@ -85,6 +115,8 @@ class Messages:
         for offset in [offset for offset in self.kept if offset >= end and not is_kept(offset)]:
             del self.kept[offset]
         self.waiting.discard_range(end, self.learned_end)
+        self.delays.unlearn(end)
+        self.expiries.unlearn(end)
         while self._mark_offsets and self._mark_offsets[-1] > end:
             del self._mark_offsets[-1], self._mark_times[-1]
         self.learned_end = end

@@ -109,8 +109,9 @@ class Ready:
             if found is None:
                 return looked_at
             offset = found[1]
-            if self._stop_waiting(offset):
-                self.add(offset, ROW.unpack_from(self._rows[offset])[4])
+            if offset in self.retrying and (fields := ROW.unpack_from(self._rows[offset]))[3] <= wall_ms:  # Else it is of an earlier try.
+                self._stop_waiting(offset)
+                self.add(offset, fields[4])
         return count_max
 
     def clean(self) -> None:

@@ -4,7 +4,7 @@ A bucket is an array of (when, offset) pairs: 16 bytes for each, and nothing tha
 second, of ten minutes and of a day; when the clock comes to one, it is taken apart into smaller ones, the smallest into the heap. So an
 entry is moved three times at most, and only the next second of them is in order.
 Nothing is ever taken out before its time: an entry that does not count any more is told by whoever asked for it when it comes up.
-The days are behind `Buckets`, so that they might as well lie on a disk: they are derived from logs, appended to, and read once, whole.
+All of it is in memory. What may be any number of messages for any length of time is in a `Timetable`, of which this is the near part.
 A ledger asks its schedules several times at each decision, and most of them are empty or have nothing near: that must cost nothing.
 """
 
@@ -49,9 +49,9 @@ class Buckets:
 
 
 class Schedule:
-    def __init__(self, days: Buckets | None = None) -> None:
+    def __init__(self) -> None:
         self._near: list[int] = []  # A heap of (when << 64) + offset, due before `_ends[0]`.
-        self._levels = (Buckets(WIDTHS_MS[0]), Buckets(WIDTHS_MS[1]), days or Buckets(WIDTHS_MS[2]))
+        self._levels = tuple(Buckets(width_ms) for width_ms in WIDTHS_MS)
         self._ends = [0, 0, 0]  # What is due before the end of a level is in a finer one. Ends rise from fine to coarse.
         self._size = 0
 
@@ -98,6 +98,16 @@ class Schedule:
         near = self._near[:]
         pieces = [piece for level in self._levels for piece in level.copies()]
         return _entries(near, pieces)
+
+    def drop_from(self, end: int) -> None:
+        """Nothing of messages at or above this offset is in it any more."""
+        if self._size:
+            kept = [(when_ms, offset) for when_ms, offset in self.entries() if offset < end]
+            self._near.clear()
+            self._levels = tuple(Buckets(width_ms) for width_ms in WIDTHS_MS)
+            self._size = 0
+            for when_ms, offset in kept:
+                self.add(when_ms, offset)
 
     def _expand(self, wall_ms: int) -> int | None:
         """The heap gets the next second that has anything in it, if that has begun; otherwise this is when it begins."""

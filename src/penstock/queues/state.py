@@ -6,7 +6,7 @@ The *index* is derived from facts, from the options of unfinished messages and f
 
 Rules for the one who runs it:
 - Loading: `restore` the last whole checkpoint, if there is one; `replay_stored` every record since that checkpoint began; `learn` of the
-  data log's messages from `learned_end` up to the watermark; then `begin`.
+  data log's messages from `learned_end` up to the watermark; `prepare` until that is done; then `begin`.
 - After that, every decision is carried out before the next is asked for: its records are stored and replayed, then its replies may leave.
 - A decision whose records cannot be stored is dropped whole: its tokens are answered with an error and nothing is replayed.
 - New messages are learned when the watermark passes them, in order. After a `Rewind`, or a `Start` that is
@@ -22,6 +22,7 @@ from typing import assert_never
 
 from penstock.errors import require
 from penstock.queues import checkpoint, commands, lapsing, learning, looking, records, turning
+from penstock.queues.bits import DoneSet
 from penstock.queues.commands import QUEUE_GROUP, Command
 from penstock.queues.decision import Decision
 from penstock.queues.dedup import DedupWindow
@@ -31,6 +32,7 @@ from penstock.queues.learning import Marked, Run
 from penstock.queues.ledger import Ledger
 from penstock.queues.messages import Messages
 from penstock.queues.moves import Moves
+from penstock.queues.pages import MemoryPages, PageStore
 from penstock.queues.picking import pick
 from penstock.queues.policy import Policy
 from penstock.queues.records import Bound, Changed, CheckpointPiece, Leased, Noted, Record, Turn, Turned
@@ -49,25 +51,36 @@ COME_MAX = 2_000  # Delayed messages that get into line in one call.
 
 
 class LedgerState:
-    def __init__(self, policy_of: Callable[[str], Policy], chance: Callable[[], float]) -> None:
-        """`policy_of` tells how the ledger of a group treats messages now; `chance` is `env.rng.random`, for the jitter of a backoff."""
+    def __init__(
+        self, policy_of: Callable[[str], Policy], chance: Callable[[], float], pages: PageStore | None = None, wall_ms: int = 0
+    ) -> None:
+        """`policy_of` tells how the ledger of a group treats messages now; `chance` is `env.rng.random`, for the jitter of a backoff;
+        `pages` is where delays lie that are far from `wall_ms`, which is now: memory, if nobody says otherwise."""
         self._policy_of = policy_of
         self._chance = chance
-        self.messages = Messages()
+        self.pages = MemoryPages() if pages is None else pages
+        self.messages = Messages(self.pages, wall_ms)
         self.window = DedupWindow()
         self.moves = Moves()
         self.notes: dict[str, bytes] = {}
         self.dedup_from = 0  # Ids of messages below this count no more, or are in the window already.
         self.ledgers: dict[str, Ledger] = {}
         self.add_ledger(QUEUE_GROUP, 0)
-        self._began = False
+        self._is_prepared = self._began = False
         self._now, self._wall_ms = Instant(0), 0  # When something was last decided, by both clocks.
 
     # Loading
 
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """The contents of all pieces of a checkpoint, in order."""
-        checkpoint.restore(self, pieces)
+    def restoring(self) -> checkpoint.Restoring:
+        """Who takes the contents of all pieces of a checkpoint, one by one."""
+        return checkpoint.Restoring(self)
+
+    def restore(self, pieces: Iterable[bytes | None]) -> None:
+        """The same in one go."""
+        restoring = self.restoring()
+        for piece in pieces:
+            if piece is not None:
+                restoring.read(piece)
 
     def replay(self, record: Record) -> None:
         """What a record says is so. It never refuses. Pieces of checkpoints are `restore`d instead, and change nothing here."""
@@ -97,15 +110,31 @@ class LedgerState:
         """What the data log has from `learned_end` up to `end_offset`, in order; offsets that are not told of hold no message."""
         learning.learn(self, entries, end_offset, self._policy_of(QUEUE_GROUP))
 
+    def prepare(self, wall_ms: int) -> bool:
+        """The last step of loading, in steps: delays that are due are opened, and options of messages that somebody has are brought. That
+        they were given is recorded, that their time had come is not. False: call again, when pages were fetched or others had a turn."""
+        messages = self.messages
+        if not messages.delays.open_due(wall_ms):
+            return False
+        held = sorted({offset for ledger in self.ledgers.values() for offset in ledger.rows if offset in messages.waiting})
+        self._is_prepared = not held or messages.delays.recall(held)
+        if self._is_prepared:
+            for offset in held:
+                messages.waiting.discard(offset)
+        return self._is_prepared
+
     def begin(self, now: Instant, wall_ms: int) -> None:
         """Loading is over."""
+        while not self._is_prepared:
+            self.prepare(wall_ms)
         self._now, self._wall_ms, self._began = now, wall_ms, True
         for ledger in self.ledgers.values():
             ledger.index(self._policy_of(ledger.group), wall_ms)
             ledger.news = dict(ledger.burying)
 
-    def checkpoint(self) -> Iterator[bytes]:
-        """The state as it is now, in pieces of at most some hundred KiB; while they are drawn, anything may be replayed and learned."""
+    def checkpoint(self) -> Iterator[bytes | None]:
+        """The state as it is now, in pieces of at most some hundred KiB; while they are drawn, anything may be replayed and learned.
+        None: the next piece is not at hand yet; draw again a little later."""
         return checkpoint.pieces(self)
 
     @property
@@ -307,7 +336,7 @@ class LedgerState:
     # Ledgers
 
     def add_ledger(self, group: str, base: int) -> Ledger:
-        ledger = self.ledgers[group] = Ledger(group, self.messages, base, self._done_by_one)
+        ledger = self.ledgers[group] = Ledger(group, self.messages, base, self._done_by_one, self._run_done_by_one)
         return ledger
 
     def _ledger(self, group: str) -> Ledger:
@@ -321,13 +350,19 @@ class LedgerState:
         if (offset in messages.kept or messages.waiting.count or messages.duplicates) and self._is_done_by_all(offset):
             messages.forget(offset)
 
+    def _run_done_by_one(self, start: int, end: int) -> None:
+        self.messages.forget_waiting(self._dones(), start, end)
+
+    def _dones(self) -> list[DoneSet]:
+        return [ledger.done for ledger in self.ledgers.values()]
+
     def _is_done_by_all(self, offset: int) -> bool:
         return all(offset in ledger.done for ledger in self.ledgers.values())
 
     def _replay_turned(self, record: Turned) -> None:
         if record.what is Turn.FORGOTTEN:
             self.ledgers.pop(record.group, None)
-            self.messages.forget_where(self._is_done_by_all)
+            self.messages.forget_done(self._dones())
             return
         ledger = self._ledger(record.group)
         ledger.replay_turned(record)
@@ -338,8 +373,8 @@ class LedgerState:
             self.messages.exempt_from_dedup(0, record.offset)
         elif record.what in (Turn.REWOUND, Turn.STARTED):
             self.messages.exempt_from_dedup(record.offset, record.end)
-        if record.what is Turn.PURGED:
-            self.messages.forget_where(self._is_done_by_all)
+        if record.what in (Turn.PURGED, Turn.STARTED):
+            self.messages.forget_done(self._dones())
         is_unlearned = record.what in (Turn.REWOUND, Turn.STARTED) and record.offset < self.learned_end
         if is_unlearned:  # Options were forgotten with the messages that were done.
             self.messages.unlearn(record.offset, lambda offset: any(offset in each.rows for each in self.ledgers.values()))

@@ -123,7 +123,7 @@ def lends_one_message_for_another() -> Patches:
 
 def lets_delayed_messages_out_early() -> Patches:
     delay = Messages.delay
-    return [(Messages, "delay", lambda self, offset, until_ms: delay(self, offset, until_ms - _TOO_EARLY_MS))]
+    return [(Messages, "delay", lambda self, offset, until_ms, *options: delay(self, offset, until_ms - _TOO_EARLY_MS, *options))]
 
 
 def keeps_no_order_in_groups() -> Patches:

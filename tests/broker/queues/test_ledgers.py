@@ -204,7 +204,7 @@ async def test_a_damaged_ledger_is_loaded_again_from_its_log(serving: Serving, c
     await sent(queues, Draft(b"one"), Draft(b"two"))
     await done(queues, 1)
     ledger = ledger_of(serving)
-    ledger.coordinator._reload("the test says so")
+    ledger.coordinator.reload("the test says so")
     assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"two"]
 
 

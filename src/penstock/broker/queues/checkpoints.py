@@ -59,7 +59,8 @@ class _Loading:
         self.loaded = Loaded()
         self._state = new_state()
         self._is_restored = not has_checkpoint
-        self._pieces: list[bytes] = []
+        self._restoring = self._state.restoring() if has_checkpoint else None
+        self._number = 0  # Of the next piece.
         self._at = -1  # Of the checkpoint that the log starts with.
         self._held: list[tuple[bytes, bytes | None]] = []  # What came between its pieces.
 
@@ -78,16 +79,16 @@ class _Loading:
             self._at = piece.at
         if piece.at != self._at:
             return  # Another one, begun after a change of leader.
-        if piece.number != len(self._pieces):
-            raise MalformedInput(f"piece {len(self._pieces)} of the checkpoint that the ledger's log starts with is missing")
-        self._pieces.append(piece.content)
+        if piece.number != self._number or self._restoring is None:
+            raise MalformedInput(f"piece {self._number} of the checkpoint that the ledger's log starts with is missing")
+        self._restoring.read(piece.content)  # One by one: of delays that are far away there may be more than memory should hold.
+        self._number += 1
         self.loaded.checkpoint_bytes += len(piece.content)
         if piece.is_last:
-            self._state.restore(self._pieces)
             self._is_restored = True
             for key, value in self._held:
                 self._state.replay_stored(key, value)
-            self._pieces, self._held = [], []
+            self._held = []
 
     def ended(self) -> LedgerState:
         if not self._is_restored:
@@ -111,13 +112,18 @@ async def write(node: "Node", ledger: "QueuePartition") -> int | None:
         return None
     at, held = int(partition.log.end_offset), None
     try:
-        for number, content in enumerate(state.checkpoint()):
+        for content in state.checkpoint():
+            if content is None:
+                await ledger.pages.fetched()
+                if coordinator.state is not state:
+                    return None
+                continue
             if held is not None:
                 size += _append(node, ledger, held)
                 await patience.pause_if_over()
                 if coordinator.state is not state:
                     return None
-            held = CheckpointPiece(at, number, False, content)
+            held = CheckpointPiece(at, 0 if held is None else held.number + 1, False, content)
         if held is None:
             return None
         size += _append(node, ledger, CheckpointPiece(at, held.number, True, held.content))

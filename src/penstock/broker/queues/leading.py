@@ -14,6 +14,7 @@ from penstock.broker.askers import Asker, Nobody
 from penstock.broker.coordinator import Coordinator
 from penstock.broker.memory import HeldReply
 from penstock.broker.queues.bodies import Bodies, Message, bytes_of
+from penstock.broker.queues.bucket_files import BucketFiles
 from penstock.broker.queues.calls import LENT_BYTES_MAX, Code, Lent, Order, Outcome, QueueRefusal, Verb, Verdict
 from penstock.broker.queues.following import Following
 from penstock.broker.queues.lines import LINE_LENGTH_MAX, Line, Served, Waiter
@@ -54,6 +55,7 @@ class QueuePartition:
         self.companion = companion
         self.policy_of = policy_of  # By group; follows the settings.
         self.bodies = Bodies(data)
+        self.pages = self._new_pages()  # Of delays that are far away, for the state that was made last.
         self.following = Following(node, data, self._learned, self._trimmed)
         self.coordinator: LedgerCoordinator  # Given by whoever loads it.
         self.has_changed = asyncio.Event()  # Something was decided: for who waits for room.
@@ -62,7 +64,19 @@ class QueuePartition:
         self._timer: asyncio.TimerHandle | None = None
 
     def new_state(self) -> LedgerState:
-        return LedgerState(self.policy_of, self.node.env.rng.random)
+        """For another load: what the last one has cached is of no use to it."""
+        self.pages.close()
+        self.pages = self._new_pages()
+        return LedgerState(self.policy_of, self.node.env.rng.random, self.pages, self.node.env.wall_ms())
+
+    def _new_pages(self) -> BucketFiles:
+        name, directory = f"{self.data.topic}-{self.data.index}", self.node.ledgers.new_directory()
+        return BucketFiles(self.node, directory, name, self._learned, self._pages_lost)
+
+    def _pages_lost(self, reason: str) -> None:
+        state = self.coordinator.state
+        if state is not None and state.pages is self.pages:  # Else another load has begun already.
+            self.coordinator.reload(f"delays that were cached cannot be read back: {reason}")
 
     @property
     def state(self) -> LedgerState:
@@ -74,6 +88,7 @@ class QueuePartition:
     def close(self) -> None:
         """Another node leads, or the node stops: whoever waits asks again."""
         self.following.end()
+        self.pages.close()
         for handle in (self._looking, self._timer):
             if handle is not None:
                 handle.cancel()

@@ -11,12 +11,14 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from penstock.broker.askers import Nobody
 from penstock.broker.coordinator import Coordinator, Kind
 from penstock.broker.patience import Patience
 from penstock.broker.queues import checkpoints
+from penstock.broker.queues.bucket_files import DIRECTORY
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.policies import keeps_nothing, policy_of
 from penstock.broker.trimming import trim
@@ -64,6 +66,7 @@ class Ledgers:
         self._saved: dict[QueuePartition, _Saved] = {}
         self._waiting: dict[QueuePartition, None] = {}  # To be loaded.
         self._loading = 0
+        self._caches: Iterator[int] | None = None  # Numbers of directories; None before the first look at what is there.
         self._policies: dict[Partition, tuple[TopicConfig, Policy]] = {}
 
     def __iter__(self) -> Iterator[QueuePartition]:
@@ -179,6 +182,7 @@ class Ledgers:
                 raise DiskFailed(failed)
             state, loaded = await checkpoints.load(node.env, companion.log, queue.new_state)
             data_bytes = await queue.following.catch_up(state)
+            await self._prepare(queue, state)
         except (DiskFailed, NewerFormat, UnknownRecord, MalformedInput, BrokenPromise) as failure:
             if self._is_here(queue):
                 node.report(f"the ledger of {name} cannot be loaded: {failure}")
@@ -196,6 +200,13 @@ class Ledgers:
             self._saved[queue] = _Saved(ledger_bytes, queue.data.log.appended_bytes - data_bytes, loaded.checkpoint_bytes)
             self._answer(queue, state)
             log.debug("loaded the ledger of %s: %d bytes in %.2f s", name, loaded.log_bytes, node.env.now() - began)
+
+    async def _prepare(self, queue: QueuePartition, state: LedgerState) -> None:
+        """Opens the delays that are due. Raises DiskFailed where what was put aside for that does not come back."""
+        while not state.prepare(self._node.env.wall_ms()):
+            await queue.pages.fetched()
+            if queue.pages.failure:
+                raise DiskFailed(queue.pages.failure)
 
     def _answer(self, queue: QueuePartition, state: LedgerState) -> None:
         """The state is whole: it answers from here on."""
@@ -223,6 +234,24 @@ class Ledgers:
         if self._is_here(queue) and queue.coordinator.state is None:
             queue.coordinator.unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             self._load_later(queue)
+
+    # Delays that are far away
+
+    def new_directory(self) -> str:
+        """For the caches of one load of one ledger: no other has, or had, files there."""
+        if self._caches is None:
+            found = [int(name) for name in self._node.env.disk.list(DIRECTORY) if name.isdigit()]
+            self._caches = count(max(found, default=0) + 1)
+            self._node.spawn(self._drop_old_caches(found))
+        return f"{DIRECTORY}/{next(self._caches)}"
+
+    async def _drop_old_caches(self, found: list[int]) -> None:
+        """Of an earlier life of this node: nobody knows any more what is where."""
+        try:
+            for number in found:
+                await self._node.env.offload(self._node.env.disk.unlink, f"{DIRECTORY}/{number}")
+        except (DiskFailed, FileNotFoundError) as failure:
+            self._node.report(f"old files in {DIRECTORY}/ stay until the next start: {failure}")
 
     # Upkeep
 
