@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from penstock.queues import headers
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
-from penstock.queues.ids import LEASE_MAX, OFFSET_MAX, PARTITION_MAX, message_id, read_handle, read_id, receipt_handle
+from penstock.queues.ids import (
+    LEASE_MAX,
+    OFFSET_MAX,
+    PARTITION_MAX,
+    message_id,
+    read_handle,
+    read_handles,
+    read_id,
+    receipt_handle,
+    receipt_handles,
+)
 from penstock.vocabulary import TopicId
 
 texts = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=128).map(str.encode)
@@ -87,3 +97,30 @@ def test_a_handle_with_one_character_changed_is_none(data: st.DataObject) -> Non
     other = data.draw(st.sampled_from("ABCXYZabcxyz0189-_").filter(lambda each: each != text[at]))
     changed = text[:at] + other + text[at + 1 :]
     assert read_handle(changed) is None or read_handle(changed) == read_handle(text), "unused bits of the last character may differ"
+
+
+pairs = st.lists(st.tuples(offsets, st.integers(1, LEASE_MAX)), min_size=1, max_size=12)
+
+
+@given(topics, partitions, st.text(max_size=20), pairs)
+def test_many_handles_are_written_and_read_as_one_by_one(
+    topic_id: TopicId, partition: int, group: str, pairs: list[tuple[int, int]]
+) -> None:
+    handles = receipt_handles(topic_id, partition, group, pairs)
+    assert [(each.offset, each.lease) for each in map(read_handle, handles) if each is not None and each.is_of(topic_id, group)] == pairs
+    assert read_handles(handles, topic_id, group) == (partition, pairs)
+    assert read_handles(handles, topic_id, group + "x") is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.text("Az09-_=+ é", max_size=3)), min_size=1, max_size=4), pairs)
+def test_whatever_many_at_once_read_is_what_one_by_one_reads(changes: list[tuple[int, int, str]], pairs: list[tuple[int, int]]) -> None:
+    topic_id, handles = TopicId(bytes(range(16))), list[str]()
+    for at, pair in enumerate(pairs):
+        text = receipt_handle(topic_id, changes[0][1], *pair, "$queue")
+        for which, place, other in changes:
+            if which == at:
+                text = text[: 20 * place] + other + text[20 * place + len(other) :]
+        handles.append(text)
+    found, each = read_handles(handles, topic_id, "$queue"), [read_handle(text) for text in handles]
+    if found is not None:
+        assert [(found[0], *pair) for pair in found[1]] == [(one.partition, one.offset, one.lease) for one in each if one is not None]

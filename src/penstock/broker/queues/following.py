@@ -2,10 +2,14 @@
 
 It stands among the partition's watchers, so a message is known to the ledger before its sender is told that it is durable. What is in
 memory is read at once; what is not, or is much, is read beside everything else, and whoever wants messages waits a little longer.
+Plain messages that came through the queue's own doors need not be read again: whoever appends them says so (`appended`), and they are
+learned as a run when the last stable offset passes them. That is taken for true only where the ledger knows everything before them, and the
+log still begins before them: then they are in no transaction, and nothing that anybody else has written is passed over.
 Where the log begins later than the ledger thinks (DeleteRecords, retention), the ledger is told (`Trimmed`).
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,7 +18,7 @@ from penstock.broker.queues.scanning import entries_of
 from penstock.errors import DiskFailed
 from penstock.log.faults import OffsetOutOfRange
 from penstock.partition.partition import Partition
-from penstock.queues.state import LedgerState
+from penstock.queues.state import LedgerState, Run
 from penstock.settings import KIB
 from penstock.vocabulary import Buffer, Offset
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * KIB
 READS_AT_ONCE = 4  # A megabyte of small messages takes some milliseconds.
+OWN_RUNS_MAX = 10_000  # Many, if nothing is committed for a while.
 
 
 class Following:
@@ -33,6 +38,7 @@ class Following:
         self._on_news = on_news  # There may be something to be taken.
         self._on_trimmed = on_trimmed  # The log begins there now.
         self._start = 0  # As the ledger knows it.
+        self._own: deque[Run] = deque()  # Appended here, and not learned of yet; in order, with gaps where others have written.
         self._is_reading = False
         self._moved = asyncio.Event()  # The watermark did, or the leadership.
         self._has_read = asyncio.Event()
@@ -62,9 +68,20 @@ class Following:
 
     def end(self) -> None:
         self._state = None
+        self._own.clear()
         self._moved.set()
         self._has_read.set()
         self._data.watchers.pop(self, None)
+
+    def appended(self, start: int, end: int, written_ms: int) -> None:
+        """Plain messages of no transaction were appended, and all of them have this time."""
+        if self._state is None:
+            return
+        own = self._own
+        if own and own[-1].end == start and own[-1].written_ms == written_ms:
+            own[-1] = Run(own[-1].start, end, written_ms)
+        elif len(own) < OWN_RUNS_MAX:
+            own.append(Run(start, end, written_ms))  # Otherwise they are read, like anybody else's.
 
     def advanced(self, partition: Partition, grown_bytes: int) -> None:
         state = self._state
@@ -73,6 +90,9 @@ class Following:
             return
         self.look_at_start()
         if self._is_reading or not self._is_behind(state):
+            return
+        if self._own and self._learn_own(state):
+            self._on_news()
             return
         for _ in range(READS_AT_ONCE):
             content = self._read_now(state)
@@ -112,6 +132,18 @@ class Following:
         finally:
             self._is_reading = False
             self._has_read.set()
+
+    def _learn_own(self, state: LedgerState) -> bool:
+        """Whether that was all there is."""
+        own, end_offset = self._own, self._data.last_stable_offset
+        while own and own[0].end <= state.learned_end:
+            own.popleft()  # It was read: something of somebody else's was before it.
+        if self._data.log.start_offset > state.learned_end:
+            return False
+        while own and own[0].start <= state.learned_end and own[0].end <= end_offset:
+            run = own.popleft()
+            state.learn((run,), run.end)
+        return state.learned_end >= end_offset
 
     # Reading
 

@@ -3,6 +3,7 @@
 An id that counts already is answered with the first copy, before anything is appended; the ledger expects those that are appended, so that
 two sends at once make one message. The answer leaves when everything that it speaks of is below the watermark, first copies too.
 Some may be refused and the others sent: what is refused was not appended.
+Plain messages, which nearly all are, take a straighter way (plain_sending.py).
 """
 
 import asyncio
@@ -11,21 +12,18 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
-from penstock.broker.askers import WaitingTask
+from penstock.broker.queues import plain_sending
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, QueueRefusal, Sent
-from penstock.broker.queues.leading import NotHere, QueuePartition, not_available
-from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
-from penstock.partition.partition import Partition
+from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.plain_sending import RECORD_OVERHEAD_BYTES
+from penstock.errors import DiskFailed, DiskFull, Refusal
 from penstock.queues import headers
 from penstock.queues.headers import Traits
 from penstock.queues.moves import MOVES_MAX
 from penstock.settings import KIB
-from penstock.vocabulary import Offset
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch, stamp_append_time
 
-DURABLE_SECONDS = 10.0  # After which a sender hears that nobody knows.
 ROOM_SECONDS = 10.0
-RECORD_OVERHEAD_BYTES = 32  # Lengths, deltas and counts of one record at most, its headers' lengths apart.
 HEADER_OVERHEAD_BYTES = 10
 MOVED_BYTES_MAX = 64 * KIB  # More than that may be in a message that is moved: where it comes from, and what was tried, must fit.
 
@@ -38,10 +36,14 @@ async def send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | Qu
     """Raises NotHere with nothing sent, or QueueRefusal where nobody knows what was."""
     if queue.data.config.queue_when_full == "wait":
         await _room(queue, len(drafts))
+    if (plain := plain_sending.append(queue, drafts)) is not None:
+        if (durable := queue.durable.reached(plain[1])) is not None:
+            await durable
+        return [*plain[0]]
     sending = _Sending(queue, drafts)
     end_offset = sending.append_all()
-    if end_offset:
-        await _durable(queue.data, end_offset)
+    if end_offset and (durable := queue.durable.reached(end_offset)) is not None:
+        await durable
     return sending.results
 
 
@@ -52,34 +54,6 @@ async def _room(queue: QueuePartition, count: int) -> None:
             while queue.state.is_full(count, is_dedup=False):
                 queue.has_changed.clear()
                 await queue.has_changed.wait()
-
-
-async def _durable(partition: Partition, end_offset: int) -> None:
-    waiting, leader = WaitingTask(), partition.leader
-    if leader is None or not leader.park(Offset(end_offset), _Token(waiting), needs_all=True):
-        return
-    try:
-        async with asyncio.timeout(DURABLE_SECONDS):
-            await waiting.heard
-    except TimeoutError:
-        raise QueueRefusal(
-            Code.NOT_AVAILABLE, "the messages were not durable in time, and may or may not be sent; too few replicas, or a slow disk"
-        ) from None
-    except Refusal as refusal:
-        raise not_available(refusal) from None
-
-
-class _Token:
-    __slots__ = ("_waiting",)
-
-    def __init__(self, waiting: WaitingTask) -> None:
-        self._waiting = waiting
-
-    def made_durable(self) -> None:
-        self._waiting.answered(None)
-
-    def refused(self, code: ErrorCode, reason: str) -> None:
-        self._waiting.refused(code, reason)
 
 
 class _Fresh(NamedTuple):

@@ -1,0 +1,85 @@
+"""Those who wait until what they sent to a partition is durable: one timer for all of them, and one token with the partition's leader.
+
+Appends come in order, so who came first is told first. One who asks about something that lies further back (the first copy of a duplicate)
+waits with the last of the others, a moment longer than it must. Whoever has waited too long hears that nobody knows.
+Hot path: once for each call that sends.
+"""
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+from penstock.broker.queues.calls import Code, QueueRefusal
+from penstock.env import Env
+from penstock.errors import ErrorCode
+from penstock.partition.partition import Partition
+from penstock.vocabulary import Instant, Offset
+
+DURABLE_SECONDS = 10.0  # After which a sender hears that nobody knows.
+TIMER_SECONDS_MIN = 0.001
+
+
+class _Waiting(NamedTuple):
+    end_offset: Offset
+    deadline: Instant
+    heard: "asyncio.Future[None]"
+
+
+class Durable:
+    """It is its own token with the leader, parked once for each end that somebody waits for."""
+
+    __slots__ = ("_env", "_parked_end", "_partition", "_timer", "_waiting")
+
+    def __init__(self, env: Env, partition: Partition) -> None:
+        self._env = env
+        self._partition = partition
+        self._waiting: deque[_Waiting] = deque()  # Ends and deadlines rise.
+        self._parked_end = Offset(0)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def reached(self, end_offset: int) -> "asyncio.Future[None] | None":
+        """To be awaited until everything below the offset is durable; raises QueueRefusal there. None: it is so already."""
+        leader = self._partition.leader
+        if leader is None:
+            return None
+        if end_offset > self._parked_end:
+            if not leader.park(Offset(end_offset), self, needs_all=True):
+                return None
+            self._parked_end = Offset(end_offset)
+        elif end_offset <= leader.high_watermark:
+            return None
+        loop, deadline = asyncio.get_running_loop(), Instant(self._env.now() + DURABLE_SECONDS)
+        heard: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(_Waiting(self._parked_end, deadline, heard))
+        if self._timer is None:
+            self._timer = loop.call_at(deadline, self._time_came)
+        return heard
+
+    def made_durable(self) -> None:
+        waiting, watermark = self._waiting, self._partition.high_watermark
+        while waiting and waiting[0].end_offset <= watermark:
+            heard = waiting.popleft().heard
+            if not heard.done():
+                heard.set_result(None)
+
+    def refused(self, code: ErrorCode, reason: str) -> None:
+        """The log has failed, or another node leads: of none of them anybody knows."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            _refuse(each, f"the queue's log cannot answer now ({reason}); what was sent may be there or not")
+
+    def _time_came(self) -> None:
+        """It is left alone when the first of them is told: most of the time it finds nothing to do, every few seconds."""
+        self._timer = None
+        now, waiting = self._env.now(), self._waiting
+        while waiting and waiting[0].deadline <= now:
+            _refuse(
+                waiting.popleft(), "the messages were not durable in time, and may or may not be sent; too few replicas, or a slow disk"
+            )
+        if waiting:
+            self._timer = asyncio.get_running_loop().call_at(max(waiting[0].deadline, now + TIMER_SECONDS_MIN), self._time_came)
+
+
+def _refuse(waiting: _Waiting, words: str) -> None:
+    if not waiting.heard.done():
+        waiting.heard.set_exception(QueueRefusal(Code.NOT_AVAILABLE, words))

@@ -1,0 +1,52 @@
+"""Sends of plain messages, which nearly all are: a body and nothing else, to a queue that asks for nothing either. One batch, made at once.
+
+It does what sending.py does for the same drafts, and only where there is nothing to decide: whatever might be refused, even in part, or
+needs a header, is left to the general way, with nothing done.
+Hot path: once for each call that sends.
+"""
+
+from collections.abc import Sequence
+
+from penstock.broker.queues.calls import Draft, Sent
+from penstock.broker.queues.leading import QueuePartition
+from penstock.errors import DiskFailed, Refusal
+from penstock.queues.ids import id_prefix
+from penstock.wire.batches import HEADER_BYTES
+from penstock.wire.records import build_batch
+
+RECORD_OVERHEAD_BYTES = 32  # Lengths, deltas and counts of one record at most.
+
+_PLAIN = Draft(b"")[1:]
+_new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
+
+
+def append(queue: QueuePartition, drafts: Sequence[Draft]) -> tuple[list[Sent], int] | None:
+    """What was sent, and where it ends in the log. None: this is not the way for it, and nothing was done."""
+    data, node, state, count = queue.data, queue.node, queue.state, len(drafts)
+    config, leader = data.config, data.leader
+    if leader is None or not leader.is_enough or node.disk_is_low or config.queue_dedup_by_content:
+        return None
+    rows, size = [], HEADER_BYTES + RECORD_OVERHEAD_BYTES * count
+    for draft in drafts:
+        if draft[1:] != _PLAIN:
+            return None
+        body = draft[0]
+        size += len(body)
+        rows.append((None, body, ()))
+    if size > config.max_message_bytes or config.message_timestamp_type != "CreateTime" or state.is_full(count, is_dedup=False):
+        return None
+    wall_ms = node.env.wall_ms()
+    batch = build_batch(rows, wall_ms)
+    try:
+        base_offset, end_offset, _, _ = data.append(batch, wall_ms)
+    except (DiskFailed, Refusal):
+        return None  # The log has kept nothing of it, and the general way finds words for that.
+    queue.following.appended(base_offset, end_offset, wall_ms)
+    metrics = node.metrics
+    metrics.batches_in += 1
+    metrics.records_in += count
+    metrics.bytes_in += len(batch)
+    node.appended(data)
+    prefix, index = id_prefix(data.topic_id, data.index), data.index
+    sent = [_new_tuple(Sent, (f"{prefix}{offset:012x}", index, offset, wall_ms, False)) for offset in range(base_offset, end_offset)]
+    return sent, end_offset
