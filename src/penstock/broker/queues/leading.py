@@ -16,6 +16,7 @@ from penstock.broker.memory import HeldReply
 from penstock.broker.queues.bodies import Bodies, Message, bytes_of
 from penstock.broker.queues.bucket_files import BucketFiles
 from penstock.broker.queues.calls import LENT_BYTES_MAX, Code, Lent, Order, Outcome, QueueRefusal, Verb, Verdict
+from penstock.broker.queues.durable import Durable
 from penstock.broker.queues.following import Following
 from penstock.broker.queues.lines import LINE_LENGTH_MAX, Line, Served, Waiter
 from penstock.errors import ErrorCode, Refusal
@@ -56,6 +57,7 @@ class QueuePartition:
         self.policy_of = policy_of  # By group; follows the settings.
         self.bodies = Bodies(data)
         self.pages = self._new_pages()  # Of delays that are far away, for the state that was made last.
+        self.durable = Durable(node.env, data)
         self.following = Following(node, data, self._learned, self._trimmed)
         self.coordinator: LedgerCoordinator  # Given by whoever loads it.
         self.has_changed = asyncio.Event()  # Something was decided: for who waits for room.
