@@ -160,6 +160,23 @@ def test_of_several_addresses_the_next_is_asked_when_one_fails():
     asyncio.run(scenario())
 
 
+def test_of_several_addresses_the_next_is_asked_when_one_can_do_nothing():
+    """As a node that is cut off from its cluster: it answers every call, for as long as anybody has patience."""
+
+    async def scenario() -> None:
+        async with (
+            scripted_door((503, {"__type": "penstock#not_available", "message": "no leader"})) as alone,
+            scripted_door(SENT, SENT) as door,
+            AsyncQueue("emails", url=f"{alone.url},{door.url}", access_key="AKID", secret_key="secret") as queue,
+        ):
+            await queue.send("hello")
+            await queue.send("hello")
+            assert (len(alone.asked), len(door.asked)) == (1, 2)
+            assert all(f"Host: {door.url.removeprefix('http://')}\r\n".encode() in head for head in door.heads)
+
+    asyncio.run(scenario())
+
+
 def test_a_cancelled_receive_closes_its_connection_and_the_queue_goes_on():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         waiting = asyncio.create_task(queue.receive(lease=30, wait=20))
@@ -264,9 +281,9 @@ def test_chunks_are_put_together_and_a_farewell_is_heard():
 
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         raw = Door(addresses(door.url))
-        reply = await raw.post("/", {"X-Amz-Target": "t"}, b"{}", seconds=5)
+        reply = await raw.post(raw.address, {"X-Amz-Target": "t"}, b"{}", seconds=5)
         assert (reply.status, reply.body) == (200, b'{"a": 1}')
-        await raw.post("/", {"X-Amz-Target": "t"}, b"{}", seconds=5)
+        await raw.post(raw.address, {"X-Amz-Target": "t"}, b"{}", seconds=5)
 
     assert converse(scenario, chunked, {}).connections == 2
 
@@ -274,7 +291,7 @@ def test_chunks_are_put_together_and_a_farewell_is_heard():
 def test_an_answer_that_takes_too_long_is_lost_and_may_have_had_its_effect():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         with pytest.raises(Lost, match=r"has not answered for 0.05 s") as told:
-            await Door(addresses(door.url)).post("/", {"X-Amz-Target": "t"}, b"{}", seconds=0.05)
+            await Door(addresses(door.url)).post(*addresses(door.url), {"X-Amz-Target": "t"}, b"{}", seconds=0.05)
         assert told.value.was_sent
 
     converse(scenario, SILENCE)

@@ -2,71 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
-from uuid import uuid4
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
+from sqs_talk import Sqs
 
 from penstock.testing import Broker
-
-
-class Sqs:
-    """boto3's client, and what tests say often. Calls go to the client where they have no words here."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        settings = Config(retries={"total_max_attempts": 1}, max_pool_connections=20, read_timeout=30)
-        self.client = boto3.client(
-            "sqs", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret", config=settings
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.client, name)
-
-    def queue(self, name: str = "", **attributes: Any) -> str:
-        """A new queue's URL; `DelaySeconds=3` is an attribute, and one with a dot goes into `more`."""
-        more = attributes.pop("more", {})
-        texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (attributes | more).items()}
-        return self.client.create_queue(QueueName=name or f"q-{uuid4().hex[:12]}", Attributes=texts)["QueueUrl"]
-
-    def fifo(self, **attributes: Any) -> str:
-        return self.queue(f"f-{uuid4().hex[:12]}.fifo", FifoQueue=True, **({"ContentBasedDeduplication": True} | attributes))
-
-    def send(self, url: str, body: str, **more: Any) -> dict[str, Any]:
-        return self.client.send_message(QueueUrl=url, MessageBody=body, **more)
-
-    def send_to(self, url: str, group: str, *bodies: str) -> None:
-        for body in bodies:
-            self.send(url, body, MessageGroupId=group)
-
-    def receive(self, url: str, count: int = 10, wait: int = 0, **more: Any) -> list[dict[str, Any]]:
-        answer = self.client.receive_message(QueueUrl=url, MaxNumberOfMessages=count, WaitTimeSeconds=wait, **more)
-        return answer.get("Messages", [])
-
-    def bodies(self, url: str, count: int = 10, wait: int = 0, **more: Any) -> list[str]:
-        return [message["Body"] for message in self.receive(url, count, wait, **more)]
-
-    def delete(self, url: str, *messages: dict[str, Any]) -> None:
-        for message in messages:
-            self.client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-
-    def change(self, url: str, message: dict[str, Any], seconds: int) -> None:
-        self.client.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=seconds)
-
-    def attributes(self, url: str, *names: str) -> dict[str, str]:
-        return self.client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names) or ["All"]).get("Attributes", {})
-
-    def arn(self, url: str) -> str:
-        return self.attributes(url, "QueueArn")["QueueArn"]
-
-    def counts(self, url: str) -> tuple[int, int, int]:
-        """Visible, in flight, delayed."""
-        found = self.attributes(url)
-        kinds = ("", "NotVisible", "Delayed")
-        visible, in_flight, delayed = (int(found[f"ApproximateNumberOfMessages{kind}"]) for kind in kinds)
-        return visible, in_flight, delayed
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
 """One call of the queue door: sent, tried again where that is safe, and its refusals translated.
 
 A node that cannot be reached, or that says "not now", is asked again for as long as the caller has patience, counted from the first
-failure: a cluster of several addresses is asked in turns. A request that may have been carried out is sent again only where that does no
-harm (`is_safe`); otherwise the caller gets `InDoubt`. The protocol is AWS JSON 1.0, which is also SQS's: the action is in a header, the
-body is JSON, an error has a name.
+failure. A cluster of several addresses is asked in turns: a node that is cut off from the others says "not now" for ever. A request that
+may have been carried out is sent again only where that does no harm (`is_safe`); otherwise the caller gets `InDoubt`. The protocol is AWS
+JSON 1.0, which is also SQS's: the action is in a header, the body is JSON, an error has a name.
 """
 
 import asyncio
@@ -62,7 +62,9 @@ class Caller:
                         f"{target} was sent, and {lost.problem}", "look whether it was done before you ask for it again"
                     ) from None
                 may_be_done = may_be_done or lost.was_sent
-                failure: QueueError = Unreachable(lost.problem, f"start a node, or name one with url= or {URL_VARIABLE}")
+                failure: QueueError = Unreachable(
+                    lost.problem, f"start a node, or name others of its cluster, with commas between them, with url= or {URL_VARIABLE}"
+                )
             except NotAvailable as refused:
                 if not is_safe:
                     raise
@@ -79,16 +81,19 @@ class Caller:
     async def _once(self, target: str, wish: Wish, queue: str, wait_seconds: float) -> dict[str, Any]:
         if self._door.is_closed:
             raise Closed("the queue is closed", "make another one")
-        body = as_bytes_on_the_wire(wish)
+        body, address = as_bytes_on_the_wire(wish), self._door.address
         headers = {"Content-Type": CONTENT_TYPE, "X-Amz-Target": target}
         if self._signer is not None:
-            headers |= self._signer.headers(self._door.address.text, headers, body)
+            headers |= self._signer.headers(address.text, headers, body)
         headers |= {"User-Agent": AGENT}
-        reply = await self._door.post("/", headers, body, seconds=wait_seconds + ANSWER_SECONDS, is_waiting=wait_seconds > 0)
+        reply = await self._door.post(address, headers, body, seconds=wait_seconds + ANSWER_SECONDS, is_waiting=wait_seconds > 0)
         answer = _parsed(reply)
         if reply.status == 200:
             return answer
-        raise _refused(reply, answer, queue)
+        refused = _refused(reply, answer, queue)
+        if isinstance(refused, NotAvailable):
+            self._door.turn_away_from(address)
+        raise refused
 
 
 def as_bytes_on_the_wire(content: Wish) -> bytes:

@@ -2,7 +2,8 @@
 
 A connection carries one request at a time and is kept for the next one. Several waiting receives are several connections, up to
 `WAITING_MAX`, and others go beside them: a heartbeat must not wait until somebody's wait is over. Whoever comes after that waits. Given
-several addresses, all of one cluster, it stays with the one that answers and goes on to the next when that one fails.
+several addresses, all of one cluster, it stays with the one that answers and goes on to the next when that one fails, or its caller turns
+away from it.
 
 What fails is told as `Lost`, and whether the request may have reached the node: only the caller knows which request may be sent twice.
 A cancelled request closes its connection, which tells the node that nobody waits any more. Not here: proxies, redirects, cookies.
@@ -73,25 +74,29 @@ class Door:
         """The one that is asked now."""
         return self._where[0]
 
-    async def post(self, path: str, headers: Mapping[str, str], body: bytes, *, seconds: float, is_waiting: bool = False) -> Reply:
-        """One request to the address that answered last. Raises Lost."""
+    async def post(self, address: Address, headers: Mapping[str, str], body: bytes, *, seconds: float, is_waiting: bool = False) -> Reply:
+        """One request. Raises Lost."""
         async with self._room_to_wait if is_waiting else self._room:
-            address = self.address
             try:
                 connection = await self._connection(address)
                 try:
-                    reply = await connection.ask(_request(address, path, headers, body), seconds)
+                    reply = await connection.ask(_request(address, headers, body), seconds)
                 except BaseException:
                     connection.close()
                     raise
             except Lost:
-                self._turn_away_from(address)
+                self.turn_away_from(address)
                 raise
             if connection.is_reusable and not self.is_closed:
                 self._idle.append(connection)
             else:
                 connection.close()
             return reply
+
+    def turn_away_from(self, address: Address) -> None:
+        """Once for all who fail there at the same time."""
+        if self._where[0] == address:
+            self._where.append(self._where.pop(0))
 
     def close(self) -> None:
         self.is_closed = True
@@ -105,11 +110,6 @@ class Door:
                 return connection
             connection.close()
         return await _connect(address)
-
-    def _turn_away_from(self, address: Address) -> None:
-        """Once for all who fail there at the same time."""
-        if self._where[0] == address:
-            self._where.append(self._where.pop(0))
 
 
 class _Connection(asyncio.Protocol):
@@ -211,8 +211,8 @@ def _words(problem: OSError) -> str:
     return os.strerror(problem.errno) if isinstance(problem, ConnectionError) and problem.errno else str(problem.strerror or problem)
 
 
-def _request(address: Address, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", f"Host: {address.text}", f"Content-Length: {len(body)}"]
+def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes:
+    lines = ["POST / HTTP/1.1", f"Host: {address.text}", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
