@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cluster import records
+from penstock.cluster import commands, records
 from penstock.cluster.commands import CreateTopics, NewTopic, RegisterNode, UnfenceNode
 from penstock.cluster.configuring import Change, ConfigureNode, ConfigureTopic
 from penstock.cluster.controller import Controller
@@ -63,6 +63,16 @@ def topic(*changes: Change, replaces_all: bool = False) -> ConfigureTopic:
 )
 def test_each_change_makes_of_what_holds_what_it_says(changes: list[Change], expected: dict[str, str] | ErrorCode) -> None:
     assert outcome(controller(flush="os", segment_ms="5"), topic(*changes)) == expected
+
+
+def test_a_change_that_stands_on_what_somebody_else_has_changed_is_refused() -> None:
+    made, change = controller(flush="os"), (Change("flush", SET, "ack"),)
+    assert outcome(made, ConfigureTopic("a", change, expected=(("flush", "os"), ("segment.ms", None)))) == {"flush": "ack"}
+    for expected in ((("flush", "interval"),), (("flush", None),), (("segment.ms", "5"),)):
+        assert outcome(made, ConfigureTopic("a", change, expected=expected)) is ErrorCode.INVALID_UPDATE_VERSION
+    same = ConfigureTopic("a", (Change("flush", SET, "os"),), expected=(("flush", "ack"),))
+    assert outcome(made, same) == {"flush": "os"}, "asked a second time, for the first answer got lost"
+    assert commands.decode(commands.encode(same)) == same
 
 
 def test_replacing_keeps_only_what_is_named() -> None:

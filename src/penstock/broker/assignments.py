@@ -53,6 +53,7 @@ class Assignments:
         """Opens everything that the image gives to this node. From here on records are acted upon."""
         self._is_acting = True
         self._names = {topic.topic_id: topic.name for topic in self._node.image.topics.values()}
+        self._node.queues.deletions.all_seen(self._node.image.topics.values())
         self._drop_strangers()
         began, topics = self._node.env.now(), list(self._node.image.topics.values())
         opened = await self._open([(topic, index) for topic in topics for index in range(len(topic.partitions))], is_clean=is_clean)
@@ -69,6 +70,7 @@ class Assignments:
             case records.TopicCreated() | records.PartitionsAdded() | records.CompanionMade():
                 topic = image.topics_by_id[record.companion_id if isinstance(record, records.CompanionMade) else record.topic_id]
                 self._names[topic.topic_id] = topic.name
+                node.queues.deletions.seen(topic)
                 await self._open([(topic, index) for index in range(len(topic.partitions))], is_clean=True)
                 node.topic_pieces.forget(topic.name)  # Clients are told of partitions when they can be used.
                 node.groups.topics_changed()
@@ -76,6 +78,7 @@ class Assignments:
                 self._remove_topic(record.topic_id)
                 await node.groups.flush()  # Before a topic of this name can be made again: its readers would begin in the middle.
             case records.TopicConfigured():
+                node.queues.deletions.seen(image.topics_by_id[record.topic_id])
                 adopt_topic_config(node, image.topics_by_id[record.topic_id])
             case records.NodeConfigured():
                 await adopt_settings(node)
@@ -97,6 +100,7 @@ class Assignments:
         for topic_id in [topic_id for topic_id in self._names if topic_id not in image.topics_by_id]:
             self._remove_topic(topic_id)
         self._names = {topic.topic_id: topic.name for topic in image.topics.values()}
+        node.queues.deletions.all_seen(image.topics.values())
         node.groups.topics_changed()
         await node.groups.flush()
         for topic, index, _ in list(image.each_partition()):
@@ -284,6 +288,7 @@ class Assignments:
             self._node.partitions.remove(partition)  # All of them, before anybody is told of one.
         for partition in held:
             self._removed(partition, "the topic was deleted")
+        self._node.queues.deletions.deleted(topic_id)
         name = self._names.pop(topic_id, None)
         if name is not None:
             self._node.topic_pieces.forget(name)

@@ -176,7 +176,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     1: (CreateTopics, 1),
     2: (AddPartitions, 1),
     3: (DeleteTopic, 1),
-    4: (ConfigureTopic, 1),
+    4: (ConfigureTopic, 2),
     5: (ConfigureNode, 1),
     6: (TakeProducerBlock, 1),
     7: (RegisterNode, 2),

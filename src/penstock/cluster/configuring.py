@@ -46,6 +46,8 @@ class ConfigureTopic:
     topic: str
     changes: tuple[Change, ...]
     replaces_all: bool = False
+    # What its asker has read, and the changes stand on: name and value, null where there is none. Refused where that is so no more.
+    expected: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,18 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
     check_internal(name, defaults.with_overrides(overrides))
     if topic is not None and image.data_of(topic.topic_id) is not None:
         raise not_directly(name)
+    if overrides != held:  # What is so already may be the same command's doing, asked a second time.
+        _check_expected(held, command)
     if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return records.TopicConfigured(topic.topic_id, overrides)
+
+
+def _check_expected(held: Mapping[str, str], command: ConfigureTopic) -> None:
+    for name, value in command.expected:
+        if held.get(name) != value:
+            reason = f"{name} of the topic {command.topic!r} was changed by somebody else meanwhile: read it again"
+            raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, reason)
 
 
 def check_internal(name: str, config: TopicConfig) -> None:

@@ -189,8 +189,10 @@ def test_dead_letters_are_counted_moved_and_told_of(tmp_path: Path):
         task = (await penstock("Redrive", Queue="dead", Filter={"Source": "q", "Ids": [taken[1]["Id"]]}))["Task"]
         assert {"Handle", "Queue", "Target", "Status", "StartedMs", "ToMove", "Moved", "Failure", "PerSecondMax"} <= task.keys()
         assert (await penstock("Receive", Queue="q", WaitMs=10_000))["Messages"][0]["Body"] == "b"
-        listed = (await penstock("RedriveTasks", Queue="dead"))["Tasks"]
-        assert listed[0]["Handle"] == task["Handle"]
+        listed = [{"Status": "running"}]
+        while listed[0]["Status"] == "running":
+            listed = (await penstock("RedriveTasks", Queue="dead"))["Tasks"]
+        assert (listed[0]["Handle"], listed[0]["Status"]) == (task["Handle"], "completed")
         slow = (await penstock("Redrive", Queue="dead", PerSecondMax=1))["Task"]
         assert (await penstock("CancelRedrive", Handle=slow["Handle"]))["Task"]["Status"] in ("cancelling", "cancelled")
         assert await penstock.refusal("CancelRedrive", Handle="none") == "no_such_task"

@@ -141,7 +141,9 @@ async def _cancel(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
 
 
 async def _purge(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
-    return QueueAnswer("", fields={"count": await ordering.purge(queue, str(call.fields["group"]))})
+    fields = call.fields
+    pause_ms, is_trial = int(fields.get("pause_ms", 0)), bool(fields.get("is_trial"))
+    return QueueAnswer("", fields={"count": await ordering.purge(queue, str(fields["group"]), pause_ms, is_trial=is_trial)})
 
 
 async def _pause(queue: QueuePartition, call: QueueCall) -> QueueAnswer:

@@ -34,6 +34,7 @@ class Code(StrEnum):
     INVALID_HANDLE = "invalid_handle"
     LEASE_LOST = "lease_lost"
     NO_SUCH_TASK = "no_such_task"
+    CHANGED = "changed"  # What the change was to stand on was changed by somebody else meanwhile: read it again.
     BUSY = "busy"  # Another one of this kind is under way: one redrive of a queue at a time.
     NOT_AVAILABLE = "not_available"  # No leader, loading, disk full, too few replicas, another node does not answer: come again.
 

@@ -37,6 +37,7 @@ from penstock.broker.queues.calls import (
     Verdict,
 )
 from penstock.broker.queues.confirming import Confirming
+from penstock.broker.queues.deletions import Deletions
 from penstock.broker.queues.directory import Directory
 from penstock.broker.queues.leading import NotHere, QueuePartition
 from penstock.broker.queues.lines import Wish
@@ -73,6 +74,7 @@ class Queues:
         self.burying = Burying(node)
         self.confirming = Confirming(node)
         self.redriving = Redriving(self, node)
+        self.deletions = Deletions(node.env)
         self._directory = Directory(node)
         self._polling = Polling(self, node)
         self._turn = 0  # Goes round the partitions.
@@ -91,9 +93,12 @@ class Queues:
         Raises EXISTS_WITH_OTHER_SETTINGS where one of the given settings differs from what holds."""
         return await self._directory.create(queue, settings, partitions=partitions, replicas=replicas)
 
-    async def configure(self, queue: str, settings: Mapping[str, str | None]) -> None:
-        """Sets some of the topic's settings; None puts one back to its default. The others stay."""
-        await self._directory.configure(queue, settings)
+    async def configure(
+        self, queue: str, settings: Mapping[str, str | None], *, expected: Mapping[str, str | None] | None = None
+    ) -> None:  # fmt: skip
+        """Sets some of the topic's settings; None puts one back to its default. The others stay. Raises CHANGED, and sets nothing, where
+        one of those that are expected is not so (any more); this node knows the others' change then."""
+        await self._directory.configure(queue, settings, expected or {})
 
     async def delete(self, queue: str) -> None:
         """With all that is in it."""
@@ -302,10 +307,19 @@ class Queues:
         question = Question("cancel", fields, lambda answer: unpack_verdicts(answer.fields["verdicts"]))
         return await self.asking.ask(place, lambda here: ordering.cancel(here, QUEUE_GROUP, offsets), question)
 
-    async def purge(self, queue: str) -> None:
-        """Finishes everything that was sent before."""
-        question = Question("purge", {"group": QUEUE_GROUP}, _count)
-        await self._everywhere(self._directory.find(queue), lambda here: ordering.purge(here, QUEUE_GROUP), question)
+    async def purge(self, queue: str, *, pause_ms: int = 0) -> None:
+        """Finishes everything that was sent before. Raises BUSY where that was done before, within so long a time: the first partition
+        tells, and is purged last, so that a purge that failed can be tried again at once."""
+        topic = self._directory.find(queue)
+        first, *others = [Place(topic.topic_id, index) for index in range(len(topic.partitions))]
+        if pause_ms and others:
+            await self._purge(first, pause_ms, is_trial=True)
+        await _all(self._purge(place, 0) for place in others)
+        await self._purge(first, pause_ms)
+
+    async def _purge(self, place: Place, pause_ms: int, *, is_trial: bool = False) -> int:
+        question = Question("purge", {"group": QUEUE_GROUP, "pause_ms": pause_ms, "is_trial": is_trial}, _count)
+        return await self.asking.ask(place, lambda here: ordering.purge(here, QUEUE_GROUP, pause_ms, is_trial=is_trial), question)
 
     async def pause(self, queue: str) -> None:
         """Nothing is lent any more. What is lent may be settled; sends go on."""

@@ -302,6 +302,10 @@ def checked(reply: Any) -> Any:
 def refusal_of(fault: Fault) -> QueueRefusal:
     if fault is Fault.NO_SUCH_GROUP:
         return QueueRefusal(Code.INVALID, "the queue has no such group")
+    if fault is Fault.TOO_SOON:
+        return QueueRefusal(Code.BUSY, "the queue was purged a moment ago: wait, or purge it through another door")
+    if fault is Fault.TOO_MANY_NOTES:
+        return QueueRefusal(Code.NOT_AVAILABLE, "as much is kept with the queue as may be")
     if fault is Fault.TOO_MANY_GROUPS:
         return QueueRefusal(Code.NOT_AVAILABLE, "the queue has as many groups as it may")
     return QueueRefusal(Code.INVALID, "more was asked for at once than may be")

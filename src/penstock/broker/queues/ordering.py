@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from penstock.broker.queues.calls import Outcome, Verdict
-from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.leading import QueuePartition, refusal_of
 from penstock.queues.commands import Cancel, Pause, Purge, Resume, Rewind
-from penstock.queues.replies import Done
+from penstock.queues.replies import Done, Fault
 from penstock.queues.states import State
 from penstock.queues.views import MessageView
 
@@ -26,9 +26,14 @@ def _cancelled(view: MessageView | None) -> Verdict:
     return Verdict(Outcome.GONE) if view.state is State.DONE else Verdict(Outcome.LOST, view.when_ms)
 
 
-async def purge(queue: QueuePartition, group: str) -> int:
+async def purge(queue: QueuePartition, group: str, pause_ms: int = 0, *, is_trial: bool = False) -> int:
+    since_ms = queue.node.env.wall_ms() - pause_ms if pause_ms else None
+    if is_trial:
+        if since_ms is not None and await queue.read(lambda state: state.ledgers[group].purged_ms) > since_ms:
+            raise refusal_of(Fault.TOO_SOON)
+        return 0
     await queue.following.learned_all()  # What was acknowledged before is meant too.
-    done: Done = await queue.ask(lambda asker: Purge(asker, group))
+    done: Done = await queue.ask(lambda asker: Purge(asker, group, since_ms))
     return done.count
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from penstock.broker.queues.calls import Counts
 from penstock.http.sqs.addresses import queue_arn
 from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.changing import change
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.making import allowed_by
 from penstock.http.sqs.queue_attributes import (
@@ -65,17 +66,16 @@ def _extensions(desk: Desk, queue: SqsQueue, wanted: list[str]) -> dict[str, str
 
 
 async def set_queue_attributes(desk: Desk, call: Call) -> Answer:
-    given: dict[str, str] = call.body["Attributes"]
-    async with desk.changing:
-        queue = desk.queue_of(call)
-        changed = _changes(queue, given)
-        if policy := changed.get("RedrivePolicy"):
-            check_target(queue.name, read_redrive_policy(policy), lambda target: allowed_by(desk, target))
-        _check_one_partition(desk, queue, changed)
-        if given:
-            settings = {**settings_of(changed, replace(queue, modified_s=desk.now_s)), **extensions_in(given)}
-            await desk.queues.configure(queue.name, settings)
+    await change(desk, call, lambda queue: _set(desk, queue, call.body["Attributes"]))
     return {}
+
+
+def _set(desk: Desk, queue: SqsQueue, given: Mapping[str, str]) -> Mapping[str, str | None]:
+    changed = _changes(queue, given)
+    if policy := changed.get("RedrivePolicy"):
+        check_target(queue.name, read_redrive_policy(policy), lambda target: allowed_by(desk, target))
+    _check_one_partition(desk, queue, changed)
+    return {**settings_of(changed, replace(queue, modified_s=desk.now_s)), **extensions_in(given)} if given else {}
 
 
 def _changes(queue: SqsQueue, given: Mapping[str, str]) -> dict[str, str]:

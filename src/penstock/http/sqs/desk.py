@@ -1,12 +1,10 @@
 """What the actions work with: the queues of the node, what this door remembers, and the request at hand.
 
-The door remembers three things, none of which must last: how a queue's settings read (until they change), which queues were deleted and
-which were purged within the last minute. The latter two are this node's alone: in a cluster another node does not know of them, and lets
-a name be used again sooner than AWS would.
+The door itself remembers only how a queue's settings read, until they change.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -19,8 +17,6 @@ from penstock.http.sqs.errors import REQUEST_THROTTLED, SqsError
 from penstock.http.sqs.queue_records import SqsQueue, read_queue
 from penstock.http.sqs.refusals import as_error
 
-RECENT_SECONDS = 60.0  # As AWS, after a deletion and after a purge.
-RECENT_MAX = 10_000
 READ_MAX = 10_000  # Queues whose settings are remembered as they read.
 LONG_POLLS_MAX = 800  # Of the node's thousand connections; the others are for those who send and settle.
 
@@ -57,32 +53,10 @@ class Call:
     size: int = BYTES_UNKNOWN  # Of the body as it came: what it carries is no larger.
 
 
-class Recent:
-    """Names, each forgotten after a minute."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._until: dict[str, float] = {}  # The oldest first.
-
-    def add(self, name: str) -> None:
-        self._until.pop(name, None)
-        while self._until and (len(self._until) >= RECENT_MAX or next(iter(self._until.values())) <= self._now()):
-            del self._until[next(iter(self._until))]
-        self._until[name] = self._now() + RECENT_SECONDS
-
-    def __contains__(self, name: str) -> bool:
-        return self._until.get(name, 0.0) > self._now()
-
-    def forget(self, name: str) -> None:
-        self._until.pop(name, None)
-
-
 class Desk:
     def __init__(self, queues: Queues, env: Env) -> None:
         self.queues = queues
         self.env = env
-        self.deleted = Recent(env.now)
-        self.purged = Recent(env.now)
         self.changing = asyncio.Lock()  # Settings are read, changed and written back: one change at a time.
         self.long_polls = 0
         self._read: dict[str, tuple[QueueView, SqsQueue]] = {}

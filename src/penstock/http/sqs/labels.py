@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.http.sqs.addresses import queue_arn
 from penstock.http.sqs.answers import Answer
+from penstock.http.sqs.changing import Settings, change
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import INVALID_PARAMETER_VALUE, OVER_LIMIT, SqsError, invalid, missing
 from penstock.http.sqs.queue_records import SqsQueue, settings_of, tagged
@@ -35,20 +36,19 @@ _ACCOUNT_ID = re.compile(r"\d{12}")
 async def tag_queue(desk: Desk, call: Call) -> Answer:
     given: dict[str, str] = call.body["Tags"]
     check_tags(given)
-    async with desk.changing:
-        queue = desk.queue_of(call)
+
+    def more(queue: SqsQueue) -> Settings:
         tags = {**queue.tags, **given}
         check_tags(tags)
-        await desk.queues.configure(queue.name, tagged(queue, tags))
+        return tagged(queue, tags)
+
+    await change(desk, call, more)
     return {}
 
 
 async def untag_queue(desk: Desk, call: Call) -> Answer:
     unwanted: list[str] = call.body["TagKeys"]
-    async with desk.changing:
-        queue = desk.queue_of(call)
-        left = {key: value for key, value in queue.tags.items() if key not in unwanted}
-        await desk.queues.configure(queue.name, tagged(queue, left))
+    await change(desk, call, lambda queue: tagged(queue, {key: value for key, value in queue.tags.items() if key not in unwanted}))
     return {}
 
 
@@ -73,25 +73,29 @@ def check_tags(tags: Mapping[str, str]) -> None:
 async def add_permission(desk: Desk, call: Call) -> Answer:
     label, accounts, actions = call.body["Label"], call.body["AWSAccountIds"], call.body["Actions"]
     _check_statement(label, accounts, actions)
-    async with desk.changing:
-        queue = desk.queue_of(call)
+
+    def granted(queue: SqsQueue) -> Settings:
         policy = _policy(queue)
         if any(_sid(each) == label for each in policy["Statement"]):
             raise invalid("Label", label, "Already exists.")
         policy["Statement"].append(_statement(queue, label, accounts, actions))
-        await _keep(desk, queue, policy)
+        return _kept(desk, queue, policy)
+
+    await change(desk, call, granted)
     return {}
 
 
 async def remove_permission(desk: Desk, call: Call) -> Answer:
     label = call.body["Label"]
-    async with desk.changing:
-        queue = desk.queue_of(call)
+
+    def revoked(queue: SqsQueue) -> Settings:
         policy = _policy(queue)
         left = [each for each in policy["Statement"] if _sid(each) != label]
         if len(left) == len(policy["Statement"]):
             raise invalid("Label", label, "can't find label.")
-        await _keep(desk, queue, {**policy, "Statement": left})
+        return _kept(desk, queue, {**policy, "Statement": left})
+
+    await change(desk, call, revoked)
     return {}
 
 
@@ -140,6 +144,6 @@ def _sid(statement: object) -> object:
     return statement.get("Sid") if isinstance(statement, dict) else None
 
 
-async def _keep(desk: Desk, queue: SqsQueue, policy: Mapping[str, Any]) -> None:
+def _kept(desk: Desk, queue: SqsQueue, policy: Mapping[str, Any]) -> Settings:
     text = json.dumps(policy, separators=(",", ":")) if policy["Statement"] else ""
-    await desk.queues.configure(queue.name, settings_of({"Policy": text}, replace(queue, modified_s=desk.now_s)))
+    return settings_of({"Policy": text}, replace(queue, modified_s=desk.now_s))

@@ -36,6 +36,7 @@ from penstock.http.sqs.redrive_policies import RedriveAllowPolicy, check_target,
 
 PARTITIONS_MAX = 1_000
 REPLICAS_MAX = 100
+PURGE_PAUSE_MS = 60_000  # As AWS.
 
 
 async def create_queue(desk: Desk, call: Call) -> Answer:
@@ -58,7 +59,7 @@ async def create_queue(desk: Desk, call: Call) -> Answer:
 
 
 async def _make(desk: Desk, name: str, attributes: Mapping[str, str], given: Mapping[str, str], tags: Mapping[str, str]) -> None:
-    if name in desk.deleted:
+    if desk.queues.deletions.is_recent(name):
         words = "You must wait 60 seconds after deleting a queue before you can create another with the same name."
         raise SqsError(QUEUE_DELETED_RECENTLY, words)
     _refuse_topic(desk, name)
@@ -125,8 +126,6 @@ async def delete_queue(desk: Desk, call: Call) -> Answer:
     queue = desk.queue_of(call)
     async with desk.changing:
         await desk.queues.delete(queue.name)
-        desk.deleted.add(queue.name)
-        desk.purged.forget(queue.name)
     return {}
 
 
@@ -144,13 +143,11 @@ async def list_queues(desk: Desk, call: Call) -> Answer:
 
 async def purge_queue(desk: Desk, call: Call) -> Answer:
     queue = desk.queue_of(call)
-    if queue.name in desk.purged:
-        words = f"Only one PurgeQueue operation on {queue.name} is allowed every 60 seconds."
-        raise SqsError(PURGE_QUEUE_IN_PROGRESS, words)
-    desk.purged.add(queue.name)
     try:
-        await desk.queues.purge(queue.name)
-    except BaseException:
-        desk.purged.forget(queue.name)  # What did not happen may be tried again at once.
-        raise
+        await desk.queues.purge(queue.name, pause_ms=PURGE_PAUSE_MS)
+    except QueueRefusal as refusal:
+        if refusal.code is not Code.BUSY:
+            raise
+        words = f"Only one PurgeQueue operation on {queue.name} is allowed every 60 seconds."
+        raise SqsError(PURGE_QUEUE_IN_PROGRESS, words) from None
     return {}

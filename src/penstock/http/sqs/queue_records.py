@@ -2,7 +2,7 @@
 
 `queue.sqs` is a JSON object: `attributes` (those that no other setting stands for), `tags`, `created` and `modified` (seconds). A queue
 that was made elsewhere has none of it and behaves as one with AWS's defaults would. Whoever changes it reads, changes and writes the
-whole object; changes on one node come one after the other, and of two nodes the later one wins.
+whole object (changing.py).
 """
 
 import json
