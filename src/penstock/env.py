@@ -10,7 +10,7 @@ Rules for both worlds:
 - A failed call raises `DiskFailed` (`DiskFull` when there was no room) and never OSError.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Protocol, TypeVar
 
@@ -50,10 +50,10 @@ class Disk(Protocol):
 
     def truncate(self, file: File, size: int) -> None: ...
 
-    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> SyncFailures:
-        """Makes durable what was appended (and truncated) to the files, and named in the directories, before this call.
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> Awaitable[SyncFailures]:
+        """Begins to make durable what was appended (and truncated) to the files, and named in the directories, before this call.
 
-        Returns what could not be made durable; empty means all of it is. Never raises for a failed flush.
+        The answer, when that has ended: what could not be made durable; empty means all of it is. Never raises for a failed flush.
         """
 
     def mkdir(self, path: str) -> None:

@@ -96,7 +96,7 @@ def test_a_read_that_would_wait_is_refused_and_succeeds_later(disk, tmp_path):
     file = disk.open("cold", create=True)
     written = os.urandom(8 << 20)
     disk.append(file, [written])
-    asyncio.run(disk.sync([file]))
+    os.fdatasync(file.fd)
     os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if disk.read_now(file, 4 << 20, 1 << 20) is not None:
         pytest.skip("this file system keeps its pages (tmpfs)")

@@ -14,8 +14,16 @@ from penstock.server.flushing import Chooser, Way
 @pytest.fixture
 def disk(tmp_path):
     disk = RealDisk(str(tmp_path / "data"))
+    disk._flusher.chooser.can_use_kernel = False  # That has tests of its own (test_kernel_flushes.py).
     yield disk
     disk.shut()
+
+
+def flush(disk, files, directories=()):
+    async def wait():
+        return await disk.sync(files, directories)
+
+    return asyncio.run(wait())
 
 
 class Tap:
@@ -63,28 +71,28 @@ def test_a_flush_of_healthy_files_names_none(disk, count, syncfs):
     if syncfs and not disk._flusher.chooser.can_use_syncfs:
         pytest.skip("not on this file system")
     use_syncfs(disk, syncfs)
-    assert asyncio.run(disk.sync(files_with_bytes(disk, count), ["d", ""])) == []
+    assert flush(disk, files_with_bytes(disk, count), ["d", ""]) == []
 
 
 def test_nothing_to_flush_asks_the_kernel_nothing(disk, tap):
-    assert asyncio.run(disk.sync([])) == []
+    assert flush(disk, []) == []
     assert tap.calls == []
 
 
 def test_one_file_is_flushed_by_itself(disk, tap):
-    asyncio.run(disk.sync(files_with_bytes(disk, 1)))
+    flush(disk, files_with_bytes(disk, 1))
     assert tap.calls == ["flush_file"]
 
 
 def test_many_files_are_flushed_by_one_call_where_that_may_be_believed(disk, tap):
     use_syncfs(disk, True)
-    asyncio.run(disk.sync(files_with_bytes(disk, 30), ["d"]))
+    flush(disk, files_with_bytes(disk, 30), ["d"])
     assert tap.calls == ["flush_file_system"]
 
 
 def test_many_files_are_flushed_one_by_one_where_it_may_not(disk, tap):
     use_syncfs(disk, False)
-    asyncio.run(disk.sync(files_with_bytes(disk, 30), ["d"]))
+    flush(disk, files_with_bytes(disk, 30), ["d"])
     assert sorted(tap.calls) == ["flush_directory"] + ["flush_file"] * 30
 
 
@@ -93,18 +101,18 @@ def test_a_file_that_failed_is_named_and_the_others_are_not(disk, tmp_path):
     files = files_with_bytes(disk, 5)
     os.close(files[2].fd)
     files[2].fd = os.open("/proc/self/status", os.O_RDONLY)  # A descriptor that cannot be flushed.
-    assert [path for path, _ in asyncio.run(disk.sync(files))] == ["d/2"]
+    assert [path for path, _ in flush(disk, files)] == ["d/2"]
 
 
 def test_a_directory_that_is_not_there_is_named(disk):
     use_syncfs(disk, False)
-    assert [path for path, _ in asyncio.run(disk.sync([], ["gone"]))] == ["gone"]
+    assert [path for path, _ in flush(disk, [], ["gone"])] == ["gone"]
 
 
 def test_a_failed_syncfs_stands_for_every_file_of_its_round(disk, tap):
     use_syncfs(disk, True)
     tap.failing.add("flush_file_system")
-    failures = asyncio.run(disk.sync(files_with_bytes(disk, 3), ["d"]))
+    failures = flush(disk, files_with_bytes(disk, 3), ["d"])
     assert [path for path, _ in failures] == ["d/0", "d/1", "d/2", "d"]
     assert "Input/output error" in failures[0][1]
 
@@ -115,10 +123,10 @@ def test_after_any_failure_each_file_answers_for_itself(disk, tap, failing):
     use_syncfs(disk, True)
     files = files_with_bytes(disk, 3)
     tap.failing.add(failing)
-    assert asyncio.run(disk.sync(files[:1] if failing == "flush_file" else files))
+    assert flush(disk, files[:1] if failing == "flush_file" else files)
     tap.failing.clear()
     tap.calls.clear()
-    assert asyncio.run(disk.sync(files)) == []
+    assert flush(disk, files) == []
     assert tap.calls == ["flush_file"] * 3
 
 
@@ -179,7 +187,7 @@ def test_an_unforeseen_error_in_a_round_vouches_for_nothing(disk, monkeypatch):
         raise ValueError("unforeseen")
 
     monkeypatch.setattr(kernel, "flush_file", broken)
-    assert [path for path, _ in asyncio.run(disk.sync(files_with_bytes(disk, 1)))] == ["d/0"]
+    assert [path for path, _ in flush(disk, files_with_bytes(disk, 1))] == ["d/0"]
 
 
 def test_syncfs_is_believed_only_on_file_systems_that_are_known_to_honour_it(monkeypatch):

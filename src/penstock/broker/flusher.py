@@ -9,8 +9,9 @@ logs it covered offline; a later success of the disk is not believed.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
-from penstock.env import Env
+from penstock.env import Env, SyncFailures
 from penstock.errors import BrokenPromise
 from penstock.partition.partition import Flush, Partition
 from penstock.vocabulary import Instant
@@ -20,32 +21,30 @@ log = logging.getLogger("penstock")
 SOON_SECONDS = 0.05  # What is due this soon is flushed with what is due now, so that many deadlines make few rounds.
 
 
+Covered = list[tuple[Partition, Flush]]
+Waiting = list[asyncio.Future[None]]
+
+
 class Flusher:
-    def __init__(
-        self,
-        env: Env,
-        on_settled: Callable[[Partition], None],
-        on_ended: Callable[[asyncio.Task[None]], None],
-        on_broken_promise: Callable[[BaseException], None],
-    ) -> None:
+    def __init__(self, env: Env, on_settled: Callable[[Partition], None], on_broken_promise: Callable[[BaseException], None]) -> None:
         self._env = env
         self._on_settled = on_settled  # Called for each partition of a round once its log knows how the round ended.
-        self._on_ended = on_ended  # Told of the task that ran the rounds: what it raised must not be lost.
         self._on_broken_promise = on_broken_promise
         self._wanted: dict[Partition, None] = {}
         self._by_deadline: dict[Partition, Instant] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._rounds: asyncio.Task[None] | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._is_busy = False  # A round is under way, or about to begin.
+        self._waiting: Waiting = []  # For the end of the next round.
         self.rounds_done = 0
         self.seconds_flushing = 0.0
 
     def request(self, partition: Partition) -> None:
         """The partition's log has bytes that somebody waits for."""
         self._wanted[partition] = None
-        if self._rounds is None:
-            self._rounds = asyncio.get_running_loop().create_task(self._run_rounds())
-            self._rounds.add_done_callback(self._on_ended)
+        if not self._is_busy:
+            self._is_busy = True
+            # In the next turn of the loop: whoever else was read from in this one shall be covered, too.
+            asyncio.get_running_loop().call_soon(self._begin_round)
 
     def request_by(self, partition: Partition, deadline: Instant) -> None:
         """The partition's log has bytes that must be flushed by then; an earlier deadline stands."""
@@ -59,40 +58,38 @@ class Flusher:
         """Waits until what these logs have now is flushed, or has failed to be."""
         for partition in partitions:
             self.request(partition)
-        if self._rounds is not None:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(done)
-            await done
+        if self._is_busy:
+            await self._next_round()
 
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._rounds is not None:
-            await self._rounds
+        while self._is_busy:
+            await self._next_round()
 
-    async def _run_rounds(self) -> None:
-        try:
-            while self._wanted:
-                await self._one_round()
-        finally:
-            self._rounds = None
-            self._answer([], self._waiting)
-            self._waiting = []
+    def _next_round(self) -> asyncio.Future[None]:
+        """Done when the round that begins next has ended, or none is wanted any more."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        return done
 
-    async def _one_round(self) -> None:
-        wanted, self._wanted = self._wanted, {}
-        waiting, self._waiting = self._waiting, []
-        covered: list[tuple[Partition, Flush]] = []
-        try:
+    def _begin_round(self) -> None:
+        """Over all who want one by now. Those of them who need none are answered at once."""
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            waiting, self._waiting = self._waiting, []
+            covered: Covered = []
             for partition in wanted:
                 self._by_deadline.pop(partition, None)
                 if (flush := self._begin(partition)) is not None:
                     covered.append((partition, flush))
             if covered:
-                await self._flush(covered)
-        finally:
-            # After the next round has begun: the disk works while we answer.
-            asyncio.get_running_loop().call_soon(self._answer, [partition for partition, _ in covered], waiting)
+                self._flush(covered, waiting)
+                return
+            self._answer([], waiting)
+        self._is_busy = False
+        waiting, self._waiting = self._waiting, []
+        self._answer([], waiting)
 
     def _begin(self, partition: Partition) -> Flush | None:
         """One partition that cannot be flushed must not keep the others from it."""
@@ -102,19 +99,35 @@ class Flusher:
             log.exception("the flush of %s-%d could not begin", partition.topic, partition.index)
             return None
 
-    async def _flush(self, covered: list[tuple[Partition, Flush]]) -> None:
-        began = self._env.now()
+    def _flush(self, covered: Covered, waiting: Waiting) -> None:
         files = [file for _, flush in covered for file in flush.ticket.files]
         directories = dict.fromkeys(directory for _, flush in covered for directory in flush.ticket.directories)
-        failures = await self._env.disk.sync(files, list(directories))
+        flushing = asyncio.ensure_future(self._env.disk.sync(files, list(directories)))
+        flushing.add_done_callback(partial(self._round_ended, covered, waiting, self._env.now()))
+
+    def _round_ended(self, covered: Covered, waiting: Waiting, began: Instant, flushing: asyncio.Future[SyncFailures]) -> None:
         self.rounds_done += 1
         self.seconds_flushing += self._env.now() - began
-        for partition, flush in covered:
-            partition.end_flush(flush, failures)
-
-    def _answer(self, partitions: list[Partition], waiting: list[asyncio.Future[None]]) -> None:
         try:
-            for partition in partitions:
+            failures = flushing.result()
+            for partition, flush in covered:
+                partition.end_flush(flush, failures)
+        except asyncio.CancelledError:
+            pass  # The loop ends, and nothing is vouched for.
+        except BaseException as failure:
+            self._erred(failure)
+        self._begin_round()  # First: the disk works while we answer.
+        self._answer(covered, waiting)
+
+    def _erred(self, failure: BaseException) -> None:
+        """The disk tells of failed flushes in another way: this is a defect, or a simulated process that ends."""
+        log.error("a flush round failed", exc_info=failure)
+        if not isinstance(failure, Exception):
+            self._on_broken_promise(failure)
+
+    def _answer(self, covered: Covered, waiting: Waiting) -> None:
+        try:
+            for partition, _ in covered:
                 self._settle(partition)
         except BrokenPromise as broken:
             self._on_broken_promise(broken)

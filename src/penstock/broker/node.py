@@ -89,7 +89,7 @@ class Node:
         self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
         self.files = OpenFiles(env.disk, settings.open_files_max)
         self.partitions = Partitions(env, settings, self.files)
-        self.flusher = Flusher(env, self.settle, self._task_ended, self._promise_broke)
+        self.flusher = Flusher(env, self.settle, self._promise_broke)
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
         self.groups = Groups(self)

@@ -14,7 +14,7 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
@@ -149,13 +149,13 @@ class RealDisk:
         real.size_at_open = min(real.size_at_open, size)
         real.written_back = min(real.written_back, size)
 
-    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> SyncFailures:
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> Awaitable[SyncFailures]:
         held = [_real(file) for file in files]
         for file in held:
             file.hold()
             file.written_back = file.size  # The flush writes it all; write-back starts counting from here.
         targets = [Target(file.path, file.fd) for file in held] + [Target(path, -1) for path in directories]
-        return await self._flusher.flush(targets, lambda: _release_all(held)) if targets else []
+        return self._flusher.flush(targets, lambda: _release_all(held))
 
     def mkdir(self, path: str) -> None:
         with _translated(path):

@@ -1,7 +1,8 @@
-"""Flush rounds: how a set of dirty files becomes durable, and which of three ways is quickest.
+"""Flush rounds: how a set of dirty files becomes durable, and which of four ways is quickest.
 
 One round at a time. What is asked for during a round is gathered into the next one, however many ask.
-- A single file: fdatasync.
+- A few files: fdatasync of each, side by side, by the kernel itself (kernel_flushes.py), where it does that; no thread takes part.
+- A single file or directory, elsewhere: fdatasync in a thread.
 - More, on a file system that honours it: one syncfs. It costs the same few disk operations for ten files as for a hundred.
 - Otherwise: fdatasync of each, by a small pool of threads.
 
@@ -22,18 +23,20 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from penstock.env import SyncFailures
 from penstock.server import kernel
+from penstock.server.kernel_flushes import KernelFlushes
 
 POOL_THREADS = 8  # Measured with 4, 8 and 16: more than 8 gain nothing until many hundreds of files.
+KERNEL_FILES_MAX = 16  # Measured: with more, syncfs is quicker.
 
 
 class Way(Enum):
+    KERNEL = "fdatasync, by the kernel itself"
     EACH = "fdatasync, one after another"
     POOL = "fdatasync, by a pool"
     FILE_SYSTEM = "syncfs"
@@ -54,13 +57,16 @@ class Chooser:
     PAUSE_S = 0.25  # How long syncfs is put aside the first time; each bad trial doubles it.
     PAUSE_S_MAX = 30.0
 
-    def __init__(self, *, can_use_syncfs: bool) -> None:
+    def __init__(self, *, can_use_syncfs: bool, can_use_kernel: bool = False) -> None:
         self.can_use_syncfs = can_use_syncfs
+        self.can_use_kernel = can_use_kernel
         self._pool_s_per_target = 0.000_1  # A guess until a pool round was measured.
         self._resume_at_s = 0.0
         self._pause_s = self.PAUSE_S
 
-    def choose(self, targets: int, now_s: float) -> Way:
+    def choose(self, targets: int, now_s: float, *, has_directories: bool = False) -> Way:
+        if self.can_use_kernel and targets <= KERNEL_FILES_MAX and not has_directories:
+            return Way.KERNEL
         if targets == 1:
             return Way.EACH
         if self.can_use_syncfs and now_s >= self._resume_at_s:
@@ -85,21 +91,23 @@ class Chooser:
             self._pause_s = self.PAUSE_S
 
 
-@dataclass(slots=True)
-class _Wish:
+class _Wish(NamedTuple):
     targets: Sequence[Target]
     answer: asyncio.Future[SyncFailures]
     ended: Callable[[], None]
 
 
 class _Round:
-    def __init__(self, wishes: list[_Wish]) -> None:
-        self.wishes = wishes
-        self.failures: dict[str, str] = {}
+    __slots__ = ("begun", "failures", "loop", "targets", "under_way", "wishes")
 
-    def targets(self) -> list[Target]:
-        """Each open file and each directory once, in the order asked for."""
-        return list(dict.fromkeys(target for wish in self.wishes for target in wish.targets))
+    def __init__(self, wishes: list[_Wish], loop: asyncio.AbstractEventLoop) -> None:
+        self.wishes = wishes
+        self.loop = loop
+        # Each open file and each directory once, in the order asked for.
+        self.targets = list(dict.fromkeys(target for wish in wishes for target in wish.targets))
+        self.begun = 0  # So many of them, from the first, are the kernel's own to flush,
+        self.under_way = 0  # and so many of those it has not reported yet.
+        self.failures: dict[str, str] = {}
 
     def answer(self) -> None:
         for wish in self.wishes:
@@ -114,18 +122,20 @@ class _Round:
 
 
 class Flusher:
-    """Runs rounds in one worker thread, for one event loop."""
+    """Runs rounds, in the kernel or in one worker thread, for one event loop."""
 
     def __init__(self, root: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
         # Open for as long as the flusher lives: syncfs reports the failures since its descriptor was opened.
         self._root_fd = os.open(root, os.O_RDONLY)
-        self.chooser = Chooser(can_use_syncfs=kernel.can_flush_file_system(self._root_fd))
+        self._kernel = KernelFlushes.open()
+        self._kernels_loop: asyncio.AbstractEventLoop | None = None  # Where it is listened to.
+        self.chooser = Chooser(can_use_syncfs=kernel.can_flush_file_system(self._root_fd), can_use_kernel=self._kernel is not None)
         self._waiting: list[_Wish] = []
-        self._is_running = False
+        self._running: _Round | None = None
         # A plain thread and queue: an executor's futures would lengthen a small flush by a fifth.
-        self._rounds: SimpleQueue[tuple[_Round, asyncio.AbstractEventLoop] | None] = SimpleQueue()
+        self._rounds: SimpleQueue[tuple[_Round, Way, list[Target]] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._run_rounds, name="flush", daemon=True)
         self._worker.start()
         self._pool = ThreadPoolExecutor(POOL_THREADS, "flush-pool")
@@ -134,8 +144,11 @@ class Flusher:
         """Calls `ended` when the descriptors are no longer used, which is also when a caller that gave up would have been answered."""
         loop = asyncio.get_running_loop()
         wish = _Wish(targets, loop.create_future(), ended)
+        if not targets:
+            wish.answer.set_result([])
+            return wish.answer
         self._waiting.append(wish)
-        if not self._is_running:
+        if self._running is None:
             self._begin_round(loop)
         return wish.answer
 
@@ -145,46 +158,88 @@ class Flusher:
         self._rounds.put(None)
         self._worker.join()
         self._pool.shutdown()
+        if self._kernel is not None:
+            if self._kernels_loop is not None and not self._kernels_loop.is_closed():
+                self._kernels_loop.remove_reader(self._kernel.told)
+            self._kernel.close()
         os.close(self._root_fd)
         self._root_fd = -1
 
     def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        gathered, self._waiting = _Round(self._waiting), []
-        self._is_running = True
-        self._rounds.put((gathered, loop))
+        self._running, self._waiting = _Round(self._waiting, loop), []
+        self._carry_out(self._running, self._running.targets)
 
-    def _end_round(self, gathered: _Round, loop: asyncio.AbstractEventLoop) -> None:
-        self._is_running = False
+    def _carry_out(self, gathered: _Round, targets: list[Target]) -> None:
+        has_directories = any(target.fd < 0 for target in targets)
+        way = self.chooser.choose(len(targets), self._clock(), has_directories=has_directories)
+        if way is Way.KERNEL:
+            self._begin_in_kernel(gathered)
+        else:
+            self._rounds.put((gathered, way, targets))
+
+    def _end_round(self, gathered: _Round) -> None:
+        self._running = None
+        if gathered.failures:
+            self.chooser.distrust()
         if self._waiting:
-            self._begin_round(loop)
+            self._begin_round(gathered.loop)
         gathered.answer()
+
+    # In the kernel
+
+    def _begin_in_kernel(self, gathered: _Round) -> None:
+        assert self._kernel is not None
+        if self._kernels_loop is not gathered.loop:
+            self._kernels_loop = gathered.loop
+            gathered.loop.add_reader(self._kernel.told, self._kernel_told)
+        gathered.begun = gathered.under_way = self._kernel.begin([target.fd for target in gathered.targets])
+        if gathered.begun < len(gathered.targets):
+            self.chooser.can_use_kernel = False  # Not on this kernel, or not for this file system.
+            self._go_on(gathered)
+
+    def _kernel_told(self) -> None:
+        gathered = self._running
+        assert self._kernel is not None
+        reports = self._kernel.ended()
+        if not reports or gathered is None:
+            return
+        gathered.under_way -= len(reports)
+        for place, code in reports:
+            if code:
+                gathered.failures[gathered.targets[place].path] = str(OSError(code, os.strerror(code)))
+        self._go_on(gathered)
+
+    def _go_on(self, gathered: _Round) -> None:
+        """What the kernel did not take is flushed as it always was, once the kernel is through with the rest."""
+        if gathered.under_way:
+            return
+        if rest := gathered.targets[gathered.begun :]:
+            gathered.begun = len(gathered.targets)
+            self._carry_out(gathered, rest)
+        else:
+            self._end_round(gathered)
+
+    # In the worker thread
 
     def _run_rounds(self) -> None:
         while (wanted := self._rounds.get()) is not None:
-            gathered, loop = wanted
-            self._run_round(gathered)
+            gathered, way, targets = wanted
+            try:
+                gathered.failures |= dict(self._flush(way, targets))
+            except Exception as error:  # Whatever it was, nothing of this round may be vouched for.
+                gathered.failures |= {target.path: repr(error) for target in targets}
             with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-                loop.call_soon_threadsafe(self._end_round, gathered, loop)
+                gathered.loop.call_soon_threadsafe(self._end_round, gathered)
 
-    def _run_round(self, gathered: _Round) -> None:
-        targets = gathered.targets()
-        try:
-            gathered.failures = dict(self._flush(targets))
-        except Exception as error:  # Whatever it was, nothing of this round may be vouched for.
-            gathered.failures = {target.path: repr(error) for target in targets}
-        if gathered.failures:
-            self.chooser.distrust()
-
-    def _flush(self, targets: list[Target]) -> SyncFailures:
+    def _flush(self, way: Way, targets: list[Target]) -> SyncFailures:
         began_s = self._clock()
-        way = self.chooser.choose(len(targets), began_s)
         match way:
-            case Way.EACH:
-                failures = self._flush_each(targets)
             case Way.POOL:
                 failures = self._flush_by_pool(targets)
             case Way.FILE_SYSTEM:
                 failures = self._flush_file_system(targets)
+            case _:
+                failures = self._flush_each(targets)
         ended_s = self._clock()
         self.chooser.learn(way, len(targets), ended_s - began_s, ended_s)
         return failures

@@ -15,8 +15,9 @@ Not here: what survives (platter.py), how often it lies (disk_faults.py).
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableSequence, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableSequence, Sequence
 from random import Random
+from typing import Any
 
 from penstock.env import File, SyncFailures
 from penstock.errors import DiskFailed, DiskFull
@@ -45,6 +46,11 @@ class SimFile:
 
 async def _one_turn(seconds: float) -> None:
     await asyncio.sleep(0)
+
+
+async def _ended_by(cut: PowerCut) -> SyncFailures:
+    """Whoever waits for a flush hears of its process's end there, as it does from one that has begun."""
+    raise cut
 
 
 class SimDisk:
@@ -137,18 +143,24 @@ class SimDisk:
         self._count("truncate", file.path, size)
         self._platter.cut(inode, size)
 
-    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> SyncFailures:
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> Coroutine[Any, Any, SyncFailures]:
+        try:
+            inodes = [(file.path, self._of_this_process(file).inode) for file in files]
+            folders = [(path, self._platter.find(path)) for path in directories]
+            self._count("sync", "", len(inodes) + len(folders))
+        except PowerCut as cut:
+            return _ended_by(cut)
+        return self._end_sync([*inodes, *folders], len(inodes), self._platter.next_change)
+
+    async def _end_sync(self, nodes: Sequence[tuple[str, Inode | Folder | None]], files: int, until: int) -> SyncFailures:
+        """Of the nodes, so many from the first are files."""
         incarnation = self.incarnation
-        inodes = [(file.path, self._of_this_process(file).inode) for file in files]
-        folders = [(path, self._platter.find(path)) for path in directories]
-        self._count("sync", "", len(inodes) + len(folders))
-        until = self._platter.next_change
         await self._sleep(self._sync_seconds())
         if self.incarnation != incarnation:
             raise PowerCut("the flush outlived its process")
-        self._count("synced", "", len(inodes) + len(folders))
-        failed = [path for path, inode in inodes if not self._flush(path, inode, until, self.faults.flush_failure)]
-        failed += [path for path, folder in folders if not self._flush(path, folder, until, self.faults.name_flush_failure)]
+        self._count("synced", "", len(nodes))
+        chances = (self.faults.flush_failure, self.faults.name_flush_failure)
+        failed = [path for at, (path, node) in enumerate(nodes) if not self._flush(path, node, until, chances[at >= files])]
         return [(path, IO_ERROR) for path in failed]
 
     def mkdir(self, path: str) -> None:
