@@ -147,6 +147,7 @@ class Exchange:
             work.close()
             raise ClientGone
         self._is_polling = True
+        self._http.flow.resume_reading()  # Or nobody would see it go.
         try:
             return await work
         except asyncio.CancelledError:

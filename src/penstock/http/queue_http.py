@@ -30,6 +30,7 @@ class QueueHttp(HttpToolsProtocol):
     def __init__(self, queues: QueueDoor | None, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._queues = queues
+        self._at_work: Exchange | None = None  # The last one that had its turn.
         self._idle_since_s = BUSY
         self._idle_timer: asyncio.TimerHandle | None = None
         self._dated: list[tuple[bytes, bytes]] | None = None
@@ -79,6 +80,7 @@ class QueueHttp(HttpToolsProtocol):
         before: Any = self.cycle
         self.cycle = exchange  # type: ignore[assignment]
         if before is None or before.response_complete:
+            self._at_work = exchange
             exchange.take_turn()
         else:
             self.flow.pause_reading()
@@ -113,6 +115,7 @@ class QueueHttp(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             if isinstance(cycle, Exchange):
+                self._at_work = cycle
                 cycle.take_turn()
             else:
                 task = self.loop.create_task(cycle.run_asgi(app))
@@ -126,7 +129,7 @@ class QueueHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for cycle in (*(cycle for cycle, _ in self.pipeline), self.cycle):
+        for cycle in (self._at_work, *(cycle for cycle, _ in self.pipeline)):
             if isinstance(cycle, Exchange):
                 cycle.let_go()
         self.pipeline.clear()

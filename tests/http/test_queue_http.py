@@ -1,0 +1,280 @@
+"""The straight way of queue requests through HTTP, spoken over a plain socket: what uvicorn promises of a connection holds there too.
+
+Behind it stands a small door that answers how many bytes it was given, once it is let; real ones are in http/sqs.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from penstock.broker.memory import HeldReply, ReplyRoom
+from penstock.errors import BrokenPromise
+from penstock.http import door as doors
+from penstock.http.bounds import Receive, Scope, Send
+from penstock.http.door import HttpDoor
+from penstock.http.sqs import requests
+from penstock.http.sqs.door import error_reply
+from penstock.http.sqs.requests import Reply, Request, Room
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Any.Thing\r\n"
+PAGE = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class CountingDoor:
+    """Answers with the size of the body. A body that begins with `wait` is kept waiting until `let_on` is set."""
+
+    def __init__(self) -> None:
+        self.room, self.reply_room = Room(), ReplyRoom(1 << 30)
+        self.let_on = asyncio.Event()
+        self.asked: list[bytes] = []
+        self.failure: BaseException | None = None
+        self.answer_bytes = 0
+
+    def held(self) -> HeldReply:
+        return HeldReply(self.reply_room)
+
+    def next_id(self) -> bytes:
+        return b"id-%d" % len(self.asked)
+
+    async def answer(self, request: Request, held: HeldReply) -> Reply:
+        self.asked.append(request.body)
+        held.add(self.answer_bytes)
+        if self.failure is not None:
+            raise self.failure
+        if request.refusal is not None:
+            return error_reply(request.refusal)
+        if request.body.startswith(b"wait"):
+            await request.while_connected(self._wait())
+        return Reply(200, b"%d" % len(request.body) + b"x" * self.answer_bytes)
+
+    async def _wait(self) -> None:
+        await self.let_on.wait()
+
+
+class Talk:
+    def __init__(self, door: CountingDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: HttpDoor) -> None:
+        self.door, self.reader, self.writer, self.server = door, reader, writer, server
+
+    def say(self, content: bytes) -> None:
+        self.writer.write(content)
+
+    async def hear(self) -> tuple[bytes, bytes]:
+        """The head and the body of the next answer."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        return head, await self.reader.readexactly(length)
+
+    async def is_ended(self) -> bool:
+        return await self.reader.read(1) == b""
+
+
+async def page(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"page"})
+
+
+def talk(story: Callable[[Talk], Awaitable[None]], *, receive_bytes: int | None = None) -> None:
+    async def run() -> None:
+        listening, door = socket.create_server(("127.0.0.1", 0)), CountingDoor()
+        server = HttpDoor(page, door)  # type: ignore[arg-type]
+        server.open(listening)
+        client = socket.socket()
+        if receive_bytes is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, listening.getsockname())
+        reader, writer = await asyncio.open_connection(sock=client)
+        try:
+            async with asyncio.timeout(20):
+                await story(Talk(door, reader, writer, server))
+        finally:
+            door.let_on.set()
+            writer.close()
+            await server.close()
+
+    asyncio.run(run())
+
+
+def ask(body: bytes, *headers: bytes, head: bytes = HEAD) -> bytes:
+    return head + b"".join(each + b"\r\n" for each in headers) + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.002)
+
+
+def test_requests_that_come_at_once_are_answered_in_their_order_whichever_way_they_go():
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait") + PAGE + ask(b"12345") + ask(b"1") + PAGE + ask(b""))
+        await until(lambda: talk.door.asked == [b"wait"])
+        talk.door.let_on.set()
+        assert [(await talk.hear())[1] for _ in range(6)] == [b"4", b"page", b"5", b"1", b"page", b"0"]
+        talk.say(ask(b"12"))
+        assert (await talk.hear())[1] == b"2", "the connection goes on"
+
+    talk(story)
+
+
+def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks():
+    async def story(talk: Talk) -> None:
+        chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
+        for byte in ask(b"some bytes") + chunked:
+            talk.say(bytes([byte]))
+            await talk.writer.drain()
+            await asyncio.sleep(0)
+        assert [(await talk.hear())[1] for _ in range(2)] == [b"10", b"11"]
+        assert talk.door.asked == [b"some bytes", b"hello world"]
+
+    talk(story)
+
+
+def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_would_be_too_much():
+    async def story(talk: Talk) -> None:
+        talk.say(HEAD + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert await talk.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        talk.say(b"abc")
+        assert (await talk.hear())[1] == b"3"
+        talk.say(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (requests.BODY_BYTES_MAX + 1))
+        head, _ = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 413 ") and b"connection: close" in head
+        assert await talk.is_ended()
+
+    talk(story)
+
+
+@pytest.mark.parametrize(
+    "request_", [ask(b"x", b"Connection: close"), ask(b"x", head=HEAD.replace(b"1.1", b"1.0")),
+                 ask(b"x", b"Connection: keep-alive", head=HEAD.replace(b"1.1", b"1.0"))]
+)  # fmt: skip
+def test_a_connection_ends_where_the_client_wants_no_more_of_it(request_: bytes):
+    async def story(talk: Talk) -> None:
+        talk.say(request_)
+        head, body = await talk.hear()
+        assert b"connection: close" in head and body == b"1"
+        assert await talk.is_ended()
+
+    talk(story)
+
+
+def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doors, "IDLE_SECONDS", 0.3)
+
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"x"))
+        await talk.hear()
+        talk.say(ask(b"wait"))
+        await asyncio.sleep(0.7)
+        talk.door.let_on.set()
+        assert (await talk.hear())[1] == b"4"
+        assert await talk.is_ended()
+
+    talk(story)
+
+
+def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_begins():
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait") + ask(b"never begun"))
+        await until(lambda: bool(talk.door.asked))
+        talk.writer.close()
+        await until(lambda: talk.door.room._taken == 0)
+        assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
+
+    talk(story)
+
+
+def test_the_room_of_a_body_that_never_ends_comes_back_with_its_client():
+    async def story(talk: Talk) -> None:
+        talk.say(HEAD + b"Content-Length: 100\r\n\r\n12345")
+        await until(lambda: talk.door.room._taken == 5)
+        talk.writer.close()
+        await until(lambda: talk.door.room._taken == 0)
+        assert talk.door.asked == []
+
+    talk(story)
+
+
+def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(requests, "BODIES_BYTES_MAX", 10)
+
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"x" * 11) + ask(b"x" * 10))
+        head, body = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 403 ") and b"RequestThrottled" in body
+        assert (await talk.hear())[1] == b"10"
+
+    talk(story)
+
+
+def test_a_large_answer_is_held_until_the_client_has_taken_it():
+    async def story(talk: Talk) -> None:
+        size = talk.door.answer_bytes = 8 << 20
+        talk.say(ask(b"x"))
+        await talk.reader.readexactly(1)
+        assert talk.door.reply_room.bytes_taken == size
+        talk.say(ask(b"next"))
+        await asyncio.sleep(0.05)
+        assert talk.door.asked == [b"x"], "the next one waits"
+        await talk.reader.readexactly(size)
+        await until(lambda: talk.door.asked == [b"x", b"next"])
+        await talk.reader.readexactly(size)
+        await until(lambda: talk.door.reply_room.bytes_taken == 0)
+
+    talk(story, receive_bytes=4096)
+
+
+def test_an_answer_under_way_is_given_when_the_server_stops():
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait"))
+        await until(lambda: bool(talk.door.asked))
+        closing = asyncio.create_task(talk.server.close())
+        await asyncio.sleep(0.3)
+        talk.door.let_on.set()
+        head, body = await talk.hear()
+        assert b"connection: close" in head and body == b"4"
+        await closing
+
+    talk(story)
+
+
+def test_who_is_not_answered_in_the_grace_hears_that_the_node_stops(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doors, "GRACE_SECONDS", 0.2)
+
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait"))
+        await until(lambda: bool(talk.door.asked))
+        await talk.server.close()
+        head, body = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 503 ") and b"stopping" in body
+
+    talk(story)
+
+
+@pytest.mark.parametrize("failure", [BrokenPromise("an offset went backwards"), OSError("the password is swordfish")])
+def test_a_failure_is_logged_and_a_broken_promise_reaches_the_loop(failure: Exception, caplog: pytest.LogCaptureFixture):
+    told: list[BaseException] = []
+
+    async def story(talk: Talk) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        talk.door.failure = failure
+        talk.say(ask(b"x"))
+        head, body = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 500 ") and b"InternalFailure" in body and str(failure).encode() not in body
+        assert await talk.is_ended()
+
+    talk(story)
+    assert told == ([failure] if isinstance(failure, BrokenPromise) else [])
+    assert any(record.exc_info is not None and record.exc_info[1] is failure for record in caplog.records)
+
+
+def test_a_crowd_is_told_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doors, "CONNECTIONS_MAX", 1)
+
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"x"))
+        head, _ = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 503 ") and talk.door.asked == []
+
+    talk(story)
