@@ -142,11 +142,19 @@ def test_what_is_kept_is_had_again(say: Command, penstock_broker: Broker):
     queue.receive(1)[0].ack()
     assert ok(say("rewind", queue.name, "--to", "2026-01-01")) == f"{queue.name} has 1 message from there on\n"
     assert ok(say("receive", queue.name, "--ack")) == "hello\n"
+    first = queue.send("world")
+    queue.receive(1)[0].ack()
+    assert ok(say("rewind", queue.name, "--to-id", first)) == f"{queue.name} has 1 message from there on\n"
+    assert ok(say("rewind", queue.name, "--to-offset", "0")) == f"{queue.name} has 2 messages from there on\n"
+    assert "ends at offset 2, before 3" in say("rewind", queue.name, "--to-offset", "3").err
+    assert "has the partitions 0 to 0, not 1" in say("rewind", queue.name, "--to-offset", "0", "--partition", "1").err
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (("rewind", "x"), "say where to: by one of --to, --to-id and --to-offset"),
+        (("rewind", "x", "--to", "2026-01-01", "--to-offset", "0"), "say where to: by one of"),
         (("create", "x", "--lease", "5 parsecs"), "'5 parsecs' is no span of time such as 90s, 10min, 1.5h or 7d"),
         (("send", "x", "--body", "b", "--at", "soon"), "--at 'soon' is neither @milliseconds nor an ISO 8601 time"),
         (("send", "x", "--body", "b", "--priority", "10"), "10 is not in the range 0<=x<=9"),

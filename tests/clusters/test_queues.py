@@ -174,3 +174,14 @@ def test_what_another_node_lends_to_somebody_who_was_just_served_goes_back() -> 
         assert len(waiting.result()) == 1
         counts = at(cluster, 2, lambda queues: queues.counts(QUEUE))
         assert (counts.leased, counts.ready) == (1, 1)
+
+
+def test_any_node_rewinds_a_queue_to_a_message() -> None:
+    with Scene() as cluster:
+        made(cluster, queue_retention="keep")
+        one, other = others(cluster)
+        first, second = sent(cluster, one, Draft(b"1"), Draft(b"2"))
+        done(cluster, one, *taken(cluster, one))
+        assert at(cluster, other, lambda queues: queues.rewind_to_id(QUEUE, second.id)) == 1
+        assert [each.id for each in taken(cluster, one)] == [second.id]
+        assert at(cluster, other, lambda queues: queues.rewind_to(QUEUE, 0, first.offset)) == 2

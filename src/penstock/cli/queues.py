@@ -183,20 +183,27 @@ def resume(name: str, url: str) -> None:
 
 @queues.command()
 @click.argument("name", shell_complete=queue_names)
-@click.option("--to", "moment", required=True, metavar="TIME", help="ISO 8601 (UTC unless it says otherwise), or @ and milliseconds.")
+@click.option("--to", "moment", metavar="TIME", help="ISO 8601 (UTC unless it says otherwise), or @ and milliseconds.")
+@click.option("--to-id", "message_id", metavar="ID", help="A message's id: from there on, in its partition.")
+@click.option("--to-offset", "offset", type=click.IntRange(0), help="An offset: from there on, in one partition.")
+@click.option("--partition", type=click.IntRange(0), default=0, show_default=True, help="Which, with --to-offset.")
 @url_option
-def rewind(name: str, moment: str, url: str) -> None:
-    """Make everything that was sent to the queue NAME since a time ready again, finished or not.
+def rewind(name: str, url: str, *, moment: str | None, message_id: str | None, offset: int | None, partition: int) -> None:
+    """Make everything that was sent to the queue NAME since a time ready again, finished or not; or from a message on.
 
     \b
       penstock queues rewind audit --to 2026-01-31T12:00:00Z
+      penstock queues rewind audit --to-offset 0
 
     Only of a queue that keeps what is done (create --keep).
     """
-    time_ms = parse_time(moment)
-    if time_ms is None:
+    if sum(each is not None for each in (moment, message_id, offset)) != 1:
+        raise click.UsageError("say where to: by one of --to, --to-id and --to-offset")
+    time_ms = None if moment is None else parse_time(moment)
+    if moment is not None and time_ms is None:
         raise click.UsageError(f"--to {moment!r} is neither @milliseconds nor an ISO 8601 time")
-    count = talk_to_queue(url, name, lambda queue: queue.rewind(time_ms / 1000))
+    to = None if time_ms is None else time_ms / 1000
+    count = talk_to_queue(url, name, lambda queue: queue.rewind(to, id=message_id, offset=offset, partition=partition))
     click.echo(f"{name} has {count} message{'s' if count != 1 else ''} from there on")
 
 

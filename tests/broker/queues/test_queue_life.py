@@ -8,6 +8,7 @@ from serving import Serving, records_in, rows_of, until
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Lent, Order, Outcome, QueueRefusal, Sent, State, Verb
 from penstock.broker.queues.facade import Queues
+from penstock.queues.ids import message_id
 from penstock.wire.batches import Record, encode_batch, read_header
 
 SECOND_MS = 1_000
@@ -242,6 +243,21 @@ async def test_a_queue_that_keeps_what_is_done_can_be_worked_off_again(serving: 
     await settled(queues, Verb.DONE, *await queues.take(QUEUE, 10))
     assert await queues.rewind(QUEUE, to_ms=then) == 2
     assert await bodies(queues, wait_s=5.0) == [b"new", b"newer"]
+
+
+async def test_a_queue_can_be_rewound_to_a_message_of_one_partition(serving: Serving) -> None:
+    queues = await opened(serving, queue_retention="keep")
+    ids = await sent(queues, b"0", b"1", b"2")
+    await settled(queues, Verb.DONE, *await queues.take(QUEUE, 10))
+    assert await queues.rewind_to_id(QUEUE, ids[1]) == 2
+    assert await bodies(queues, wait_s=5.0) == [b"1", b"2"]
+    assert await queues.rewind_to(QUEUE, 0, 0) == 3
+    assert await bodies(queues, wait_s=5.0) == [b"0"], "the others are with somebody"
+    other = message_id(queues.describe(QUEUE).topic_id, 0, 7)
+    for rewinding in (queues.rewind_to(QUEUE, 0, 4), queues.rewind_to(QUEUE, 1, 0), queues.rewind_to_id(QUEUE, other)):
+        with pytest.raises(QueueRefusal) as refused:
+            await rewinding
+        assert refused.value.code is Code.INVALID
 
 
 async def test_what_is_refused_is_said_and_nothing_is_half_done(serving: Serving) -> None:

@@ -152,7 +152,10 @@ async def _pause(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
 
 
 async def _rewind(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
-    return QueueAnswer("", fields={"count": await ordering.rewind(queue, str(call.fields["group"]), int(call.fields["to_ms"]))})
+    fields, group = call.fields, str(call.fields["group"])
+    if "offset" in fields:
+        return QueueAnswer("", fields={"count": await ordering.rewind_to(queue, group, int(fields["offset"]))})
+    return QueueAnswer("", fields={"count": await ordering.rewind(queue, group, int(fields["to_ms"]))})
 
 
 async def _owed(queue: QueuePartition, call: QueueCall) -> QueueAnswer:

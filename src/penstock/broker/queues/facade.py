@@ -341,6 +341,24 @@ class Queues:
         question = Question("rewind", {"group": QUEUE_GROUP, "to_ms": to_ms}, _count)
         return sum(await self._everywhere(topic, lambda here: ordering.rewind(here, QUEUE_GROUP, to_ms), question))
 
+    async def rewind_to(self, queue: str, partition: int, offset: int) -> int:
+        """The same from an offset of one partition on; the others stay as they are."""
+        topic = self._directory.find(queue)
+        self._directory.check_keeps(topic)
+        if not 0 <= partition < len(topic.partitions):
+            raise QueueRefusal(Code.INVALID, f"the queue {queue!r} has the partitions 0 to {len(topic.partitions) - 1}, not {partition}")
+        question = Question("rewind", {"group": QUEUE_GROUP, "offset": offset}, _count)
+        return await self.asking.ask(
+            Place(topic.topic_id, partition), lambda here: ordering.rewind_to(here, QUEUE_GROUP, offset), question
+        )  # fmt: skip
+
+    async def rewind_to_id(self, queue: str, message_id: str) -> int:
+        """The same from a message on, in its partition."""
+        found = await self.find(queue, message_id)
+        if found is None:
+            raise QueueRefusal(Code.INVALID, f"the message {message_id} was never in the queue {queue!r}")
+        return await self.rewind_to(queue, found.partition, found.offset)
+
     # Dead letters
 
     async def redrive(self, queue: str, wish: Redrive) -> RedriveTask:

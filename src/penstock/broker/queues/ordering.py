@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.broker.queues.calls import Outcome, Verdict
+from penstock.broker.queues.calls import Code, Outcome, QueueRefusal, Verdict
 from penstock.broker.queues.leading import QueuePartition, refusal_of
 from penstock.queues.commands import Cancel, Pause, Purge, Resume, Rewind
 from penstock.queues.replies import Done, Fault
@@ -46,8 +46,15 @@ async def rewind(queue: QueuePartition, group: str, to_ms: int) -> int:
     """Returns how many offsets there are from there on."""
     data = queue.data
     found = await data.log.find_timestamp(to_ms, data.high_watermark)
-    offset = int(data.high_watermark) if found is None else max(int(found.offset), int(data.log.start_offset))
-    end_offset = queue.state.learned_end
+    return await rewind_to(queue, group, int(data.high_watermark) if found is None else int(found.offset))
+
+
+async def rewind_to(queue: QueuePartition, group: str, offset: int) -> int:
+    """The same, by an offset. What is not in the log any more does not come back."""
+    data, end_offset = queue.data, queue.state.learned_end
+    offset = max(offset, int(data.log.start_offset))
+    if offset > end_offset:
+        raise QueueRefusal(Code.INVALID, f"partition {data.index} of the queue ends at offset {end_offset}, before {offset}")
     await queue.ask(lambda asker: Rewind(asker, group, offset))
     queue.following.advanced(data, 0)  # It knows of none of them any more.
-    return max(0, end_offset - offset)
+    return end_offset - offset

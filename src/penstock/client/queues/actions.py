@@ -125,8 +125,8 @@ class Actions:
     async def resume(self) -> None:
         await self._ask("Resume", {})
 
-    async def rewind(self, to_ms: int) -> int:
-        return int((await self._ask("Rewind", {"ToMs": to_ms}))["Count"])
+    async def rewind(self, where: dict[str, Any]) -> int:
+        return int((await self._ask("Rewind", where))["Count"])
 
     # Dead letters
 

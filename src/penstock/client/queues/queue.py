@@ -132,10 +132,12 @@ class Queue:
     def resume(self) -> None:
         loop_thread().wait_for(self._within.resume())
 
-    def rewind(self, to: Moment) -> int:
-        """Everything that was sent at that time or later is ready again, finished or not; how many these are. Only of queues that keep
-        what is done (`keep=True`)."""
-        return loop_thread().wait_for(self._within.rewind(to))
+    def rewind(
+        self, to: Moment | None = None, *, id: str | None = None, offset: int | None = None, partition: int = 0
+    ) -> int:  # fmt: skip
+        """Everything that was sent at that time or later is ready again, finished or not; how many these are. Or, in one partition,
+        everything from the message with an id on, or from an offset on. Only of queues that keep what is done (`keep=True`)."""
+        return loop_thread().wait_for(self._within.rewind(to, id=id, offset=offset, partition=partition))
 
     def redrive(self, **options: Unpack[RedriveOptions]) -> Redrive:
         """Begins to send dead letters of this queue back: each to where it came from, or all to the queue `to`. `AsyncQueue.redrive` says

@@ -79,10 +79,19 @@ class AsyncUpkeep:
     async def resume(self) -> None:
         await self._actions.resume()
 
-    async def rewind(self, to: Moment) -> int:
-        """Everything that was sent at that time or later is ready again, finished or not; how many these are. Only of queues that keep
-        what is done (`keep=True`)."""
-        return await self._actions.rewind(wall_ms(to, "to"))
+    async def rewind(
+        self, to: Moment | None = None, *, id: str | None = None, offset: int | None = None, partition: int = 0
+    ) -> int:  # fmt: skip
+        """Everything that was sent at that time or later is ready again, finished or not; how many these are. Or, in one partition,
+        everything from the message with an id on, or from an offset on. Only of queues that keep what is done (`keep=True`)."""
+        if sum(each is not None for each in (to, id, offset)) != 1:
+            raise ValueError("say where to rewind to: by a time, or id=, or offset= (with partition=)")
+        if id is not None:
+            return await self._actions.rewind({"ToId": id})
+        if offset is not None:
+            return await self._actions.rewind({"ToOffset": offset, "Partition": partition})
+        assert to is not None
+        return await self._actions.rewind({"ToMs": wall_ms(to, "to")})
 
     # Dead letters
 

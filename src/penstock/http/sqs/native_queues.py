@@ -14,6 +14,7 @@ from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.native_messages import number, wrong
 from penstock.http.sqs.native_shapes import COUNT_MAX
 from penstock.queues.headers import TIME_MS_MAX
+from penstock.queues.ids import OFFSET_MAX, PARTITION_MAX
 from penstock.settings import INT_MAX
 
 PARTITIONS_MAX = 1_000
@@ -71,7 +72,15 @@ async def resume(desk: Desk, call: Call) -> Answer:
 
 
 async def rewind(desk: Desk, call: Call) -> Answer:
-    return {"Count": await desk.queues.rewind(call.body["Queue"], to_ms=number(call.body, "ToMs", 0, TIME_MS_MAX, 0))}
+    body, queue = call.body, desk.queues.describe(call.body["Queue"]).name
+    if sum(name in body for name in ("ToMs", "ToId", "ToOffset")) != 1:
+        raise wrong("say where to: by one of ToMs, ToId and ToOffset")
+    if "ToId" in body:
+        return {"Count": await desk.queues.rewind_to_id(queue, body["ToId"])}
+    if "ToOffset" in body:
+        partition = number(body, "Partition", 0, PARTITION_MAX, 0)
+        return {"Count": await desk.queues.rewind_to(queue, partition, number(body, "ToOffset", 0, OFFSET_MAX, 0))}
+    return {"Count": await desk.queues.rewind(queue, to_ms=number(body, "ToMs", 0, TIME_MS_MAX, 0))}
 
 
 async def counts(desk: Desk, call: Call) -> Answer:

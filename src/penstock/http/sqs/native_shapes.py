@@ -26,7 +26,7 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     Purge          Queue
     Pause          Queue
     Resume         Queue
-    Rewind         Queue, ToMs                                                Count (of messages from there on)
+    Rewind         Queue, one of ToMs, ToId, ToOffset (with Partition?: 0)    Count (of messages from there on)
     Counts         Queue                                                      Ready, Leased, Delayed, Burying, OldestMs, Finished,
                                                                               Dropped, IsPaused
     Redrive        Queue, Target?, Filter?, PerSecondMax?, Max?, IsDryRun?    Task
@@ -88,7 +88,7 @@ NATIVE_SHAPES: dict[str, Shape] = {
     "Purge": _QUEUE,
     "Pause": _QUEUE,
     "Resume": _QUEUE,
-    "Rewind": Shape({"Queue": STRING, "ToMs": INTEGER}, ("Queue", "ToMs")),
+    "Rewind": Shape({"Queue": STRING, "ToMs": INTEGER, "ToId": STRING, "ToOffset": INTEGER, "Partition": INTEGER}, ("Queue",)),
     "Counts": _QUEUE,
     "Redrive": Shape(
         {
