@@ -94,7 +94,15 @@ class Play:
         self._learn([])
 
     def send_marked(self, *, priority: int, delay_ms: int, ttl_ms: int, group: bytes, dedup: bytes, is_by_log: bool) -> None:
-        traits = Traits(priority, self.now + delay_ms if delay_ms else 0, self.now + ttl_ms if ttl_ms else 0, group, dedup, self.now)
+        traits = Traits(
+            priority,
+            self.now + delay_ms if delay_ms else 0,
+            self.now + ttl_ms if ttl_ms else 0,
+            group,
+            dedup,
+            self.now,
+            is_first=not is_by_log,
+        )
         if dedup:
             key = self.state.dedup_key(dedup, group)
             first = self._first_with(key)

@@ -18,6 +18,7 @@ DELIVER_AT = "penstock.deliver-at"
 EXPIRES_AT = "penstock.expires-at"
 GROUP = "penstock.group"
 DEDUP = "penstock.dedup"
+FIRST = "penstock.first"  # Its door has looked: no other message had its dedup id.
 
 # Of a message that was moved from another queue.
 ID = "penstock.id"
@@ -50,6 +51,7 @@ class Traits(NamedTuple):
     dedup: bytes = b""
     written_ms: int = 0  # The record's own timestamp.
     moved: bytes = b""
+    is_first: bool = False  # With its dedup id.
 
 
 PLAIN = Traits()
@@ -66,6 +68,7 @@ def parse(headers: Iterable[Header], written_ms: int) -> Traits:
         dedup=_name(found.get(DEDUP)),
         written_ms=written_ms,
         moved=_name(found.get(MOVED)),
+        is_first=FIRST in found,
     )
 
 
@@ -88,6 +91,8 @@ def write(traits: Traits) -> list[Header]:
         headers.append((GROUP, traits.group))
     if traits.dedup:
         headers.append((DEDUP, traits.dedup))
+        if traits.is_first:
+            headers.append((FIRST, b""))
     if traits.moved:
         headers.append((MOVED, traits.moved))
     return headers

@@ -2,7 +2,8 @@
 
 Plain ones come as runs, and cost the same whatever their number. What is finished already (after a load or a rewind) is not put into line.
 An id that another message has is a duplicate; sends through a queue's own doors are told before they append, so this one came as a plain
-record, or by a sender that did not hear the first answer: it is finished, and nobody gets it.
+record, or by a sender that did not hear the first answer: it is finished, and nobody gets it. What a door has let in is never judged again:
+the settings may have changed before a new leader reads it.
 """
 
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ def _is_duplicate(state: "LedgerState", offset: int, traits: Traits, policy: Pol
     state.dedup_from = offset + 1
     key = dedup_key(policy, traits.dedup, traits.group)
     first = state.window.find(key, traits.written_ms)
-    if first is not None and first < offset:
+    if first is not None and first < offset and not traits.is_first:
         return offset not in state.messages.exempt
     state.window.note(key, offset, traits.written_ms + policy.dedup_ms)
     return False

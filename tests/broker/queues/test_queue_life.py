@@ -36,6 +36,12 @@ async def settled(queues: Queues, verb: Verb, *lent: Lent, delay_ms: int | None 
     return [verdict.outcome for verdict in await queues.settle(QUEUE, orders)]
 
 
+async def until_ready(queues: Queues, queue: str, count: int) -> None:
+    async with asyncio.timeout(10):
+        while (await queues.counts(queue)).ready != count:
+            await asyncio.sleep(0.01)
+
+
 async def until_waiting(serving: Serving, count: int, partition: int = 0) -> None:
     queue = serving.node.ledgers.find(serving.node.queues.describe(QUEUE).topic_id, partition)
     assert queue is not None
@@ -93,6 +99,22 @@ async def test_a_crash_loses_nothing_that_was_promised(serving: Serving) -> None
     assert await settled(queues, Verb.EXTEND, lent, delay_ms=0) == [Outcome.OK]
     (again,) = await queues.take(QUEUE, 10, wait_s=1.0)
     assert (again.body, again.attempt) == (b"one", 2)
+
+
+async def test_what_a_sender_was_told_holds_when_settings_change_and_another_life_reads_it(serving: Serving) -> None:
+    queues = await opened(serving, queue_dedup_window_ms="1", queue_dedup_scope="group", queue_fifo="true", queue_retention="keep")
+    for group in ("g1", "g2", "g1"):
+        (result,) = await queues.send(QUEUE, [Draft(group.encode(), dedup="same", group=group)])
+        assert isinstance(result, Sent) and not result.is_duplicate
+        await asyncio.sleep(0.002)
+    await queues.create("slow", {"queue.delay.ms": "1"})
+    await sent(queues, b"x", queue="slow")
+    await queues.configure(QUEUE, {"queue.dedup.window.ms": "600000", "queue.dedup.scope": "queue"})
+    await queues.configure("slow", {"queue.delay.ms": "900000"})
+    await serving.stop()
+    queues = (await serving.open()).queues
+    await until_ready(queues, QUEUE, 3)
+    await until_ready(queues, "slow", 1)
 
 
 async def test_a_released_message_waits_for_its_delay_and_comes_again(serving: Serving) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # What a message says of an earlier move; those of an earlier one go.
 _OF_MOVES = frozenset({headers.ID, headers.SOURCE, headers.REASON, headers.FAILED_AT, headers.ATTEMPTS, headers.MOVED})
-_OPTIONS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP})
+_OPTIONS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.FIRST})
 
 
 class Carried(NamedTuple):

@@ -24,7 +24,7 @@ def append(queue: QueuePartition, drafts: Sequence[Draft]) -> tuple[list[Sent], 
     """What was sent, and where it ends in the log. None: this is not the way for it, and nothing was done."""
     data, node, state, count = queue.data, queue.node, queue.state, len(drafts)
     config, leader = data.config, data.leader
-    if leader is None or not leader.is_enough or node.disk_is_low or config.queue_dedup_by_content:
+    if leader is None or not leader.is_enough or node.disk_is_low or config.queue_dedup_by_content or config.queue_delay_ms:
         return None
     rows, size = [], HEADER_BYTES + RECORD_OVERHEAD_BYTES * count
     for draft in drafts:

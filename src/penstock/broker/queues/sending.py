@@ -29,7 +29,11 @@ MOVED_BYTES_MAX = 64 * KIB  # More than that may be in a message that is moved: 
 
 _OPTIONS_AT, _OPTIONS_END = Draft._fields.index("priority"), Draft._fields.index("kept_id")
 _NO_OPTIONS = Draft(b"")[_OPTIONS_AT:_OPTIONS_END]
-_OURS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.ID, headers.MOVED})
+_OURS = frozenset(
+    {
+        headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.FIRST, headers.ID, headers.MOVED,
+    }
+)  # fmt: skip
 
 
 async def send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
@@ -142,19 +146,21 @@ class _Sending:
         for name, _ in draft.headers:
             if name in _OURS:
                 raise ValueError(f"{name} is written by Penstock itself: say it by its own option")
-        if draft[_OPTIONS_AT:_OPTIONS_END] == _NO_OPTIONS and not self._queue.data.config.queue_dedup_by_content:
+        default_ms, config = self._policy.delay_ms, self._queue.data.config
+        if draft[_OPTIONS_AT:_OPTIONS_END] == _NO_OPTIONS and not config.queue_dedup_by_content and not default_ms:
             return None
         if (draft.delay_ms is not None and draft.delay_ms < 0) or (draft.ttl_ms is not None and draft.ttl_ms < 0):
             raise ValueError("a delay and a time to live are not negative")
-        deliver_at = draft.deliver_at_ms or 0
-        if not deliver_at and draft.delay_ms is not None and (draft.delay_ms or self._policy.delay_ms):
-            deliver_at = self._wall_ms + draft.delay_ms
+        deliver_at, delay_ms = draft.deliver_at_ms or 0, default_ms if draft.delay_ms is None else draft.delay_ms
+        if not deliver_at and (delay_ms or default_ms):  # The default is written down: it may change before the message is read again.
+            deliver_at = self._wall_ms + delay_ms
         return Traits(
             priority=headers.PRIORITY_DEFAULT if draft.priority is None else draft.priority,
             deliver_at=deliver_at,
             expires_at=0 if draft.ttl_ms is None else self._wall_ms + draft.ttl_ms,
             group=draft.group.encode(),
             dedup=self._dedup_of(draft),
+            is_first=True,
         )
 
     def _dedup_of(self, draft: Draft) -> bytes:
