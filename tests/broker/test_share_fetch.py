@@ -8,6 +8,7 @@ from serving import Line, Serving, batch, until
 from share_members import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired, configure, opened
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Outcome, Sent, Verb
+from penstock.broker.shares import ledger_calls
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
@@ -320,6 +321,11 @@ async def test_the_queues_own_group_works_beside_the_queues_other_doors(serving:
     (verdict,) = await queues.settle("q", [Order(lent.handle, Verb.RELEASE, delay_ms=0)])
     assert verdict.outcome is Outcome.OK
     assert await member.take(wait_ms=5_000) == {1: (b"by queue", 2)}
+    queue = serving.node.ledgers.find(queues.describe("q").topic_id, 0)
+    assert queue is not None
+    await ledger_calls.forget(queue, QUEUE_GROUP)
+    counts = await queues.counts("q")
+    assert (counts.leased, counts.finished) == (1, 1), "what is in the queue stays when the group is deleted"
 
 
 async def test_records_leave_when_their_leases_are_durable_and_not_before(serving: Serving) -> None:

@@ -28,6 +28,7 @@ from penstock.cluster.image import ClusterImage, Topic
 from penstock.cluster.replies import LeaderElected
 from penstock.cluster.topic_names import COMPANION_PREFIX, is_internal
 from penstock.errors import ErrorCode
+from penstock.settings import TopicConfig
 from penstock.vocabulary import NO_NODE, NodeId
 from penstock.wire.configs import Operation
 
@@ -133,6 +134,23 @@ def test_a_ledger_grows_with_its_queue() -> None:
     scene.ask(AddPartitions((MorePartitions("t", 3, ((2, 3), (3, 1))),)))
     assert [state.replicas for state in ledger(scene).partitions] == [(1, 2), (2, 3), (3, 1)]
     assert scene.image.topics["t"].partitions == ledger(scene).partitions
+
+
+def test_a_queue_is_never_compacted_from_either_side() -> None:
+    scene = a_queue(1, 2)
+    compact = ConfigureTopic("t", (Change("cleanup.policy", Operation.SET, "compact"),))
+    assert scene.refuses(compact).code is ErrorCode.INVALID_CONFIG
+    both = {"queue.enabled": "true", "cleanup.policy": "compact,delete"}
+    assert scene.refuses(CreateTopics((NewTopic("u", topic_id(9), 1, 1, both),))).code is ErrorCode.INVALID_CONFIG
+    scene.create("v", 1, **{"cleanup.policy": "compact"})
+    queue = ConfigureTopic("v", (Change("queue.enabled", Operation.SET, "true"),))
+    assert scene.refuses(queue).code is ErrorCode.INVALID_CONFIG
+    assert not TopicConfig(cleanup_policy="compact", queue_enabled=True).is_compacted, "as a node's default may have it"
+
+
+def test_a_fifo_queue_keeps_its_partitions() -> None:
+    scene = a_queue(1, 2, queue_fifo="true")
+    assert scene.refuses(AddPartitions((MorePartitions("t", 3),))).code is ErrorCode.INVALID_PARTITIONS
 
 
 def test_what_makes_a_queue_safe_holds_for_its_ledger() -> None:

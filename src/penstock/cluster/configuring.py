@@ -76,7 +76,7 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
         return defaults.with_overrides(held).as_texts()[setting] if is_list else None
 
     overrides = _changed(held, command, listed)
-    check_internal(name, defaults.with_overrides(overrides))
+    check_together(name, defaults.with_overrides(overrides))
     if topic is not None and image.data_of(topic.topic_id) is not None:
         raise not_directly(name)
     if overrides != held:  # What is so already may be the same command's doing, asked a second time.
@@ -93,12 +93,16 @@ def _check_expected(held: Mapping[str, str], command: ConfigureTopic) -> None:
             raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, reason)
 
 
-def check_internal(name: str, config: TopicConfig) -> None:
-    """What nodes keep in a topic of their own is the last record of each key: age must never take one."""
+def check_together(name: str, config: TopicConfig) -> None:
+    """What nodes keep in a topic of their own is the last record of each key: age must never take one. In a queue every message is work,
+    whatever its key: compaction must never take one."""
     if name in INTERNAL_TOPICS and config.cleanup_policy != "compact":
         raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: its cleanup.policy is compact and stays so")
     if name in INTERNAL_TOPICS and config.queue_enabled:
         raise Refusal(ErrorCode.INVALID_CONFIG, f"topic {name!r} is the cluster's own: it cannot be used as a queue")
+    if config.queue_enabled and "compact" in config.cleanup_policy:
+        reason = f"topic {name!r} cannot be a queue and be compacted: jobs with one key would be lost; let its cleanup.policy be delete"
+        raise Refusal(ErrorCode.INVALID_CONFIG, reason)
 
 
 def node_configured(image: ClusterImage, command: ConfigureNode) -> records.NodeConfigured:

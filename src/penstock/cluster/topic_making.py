@@ -16,7 +16,7 @@ from typing import NamedTuple
 from penstock.cluster import records
 from penstock.cluster.commands import MorePartitions, NewTopic
 from penstock.cluster.companions import companion_for, companion_id, not_directly, wants_companion
-from penstock.cluster.configuring import check_internal
+from penstock.cluster.configuring import check_together
 from penstock.cluster.deciding import Decision
 from penstock.cluster.image import ClusterImage, NodeState
 from penstock.cluster.placement import Placer, as_assigned
@@ -106,7 +106,7 @@ def _created(making: _Making, wish: NewTopic) -> records.TopicCreated:
     if any(topic_id in making.image.graveyard for topic_id in (wish.topic_id, companion_id(wish.topic_id))):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} was made by this request, and has been deleted since")
     overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
-    check_internal(name, making.terms.topic_defaults.with_overrides(overrides))
+    check_together(name, making.terms.topic_defaults.with_overrides(overrides))
     return records.TopicCreated(name, wish.topic_id, _placements(making, wish), overrides)
 
 
@@ -190,6 +190,9 @@ def _grown(making: _Making, wish: MorePartitions) -> records.PartitionsAdded:
     first = len(topic.partitions)
     if wish.partitions <= first:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic {wish.topic!r} has {first} partitions; {wish.partitions} would not be more")
+    if making.terms.topic_defaults.with_overrides(topic.overrides).queue_fifo:
+        reason = f"{wish.topic!r} is a FIFO queue: its groups would change their partitions, and overtake themselves; make another queue"
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, reason)
     _check_room(making, (wish.partitions - first) * len(making.image.together(topic)))
     replicas = len(topic.partitions[0].target)
     if wish.assignments is None:

@@ -136,10 +136,6 @@ class LogSettings:
     )
 
     @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
-
-    @property
     def deletes_old_segments(self) -> bool:
         return "delete" in self.cleanup_policy
 

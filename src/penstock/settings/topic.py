@@ -20,6 +20,11 @@ KAFKA_NAMES_WITHOUT_EFFECT = frozenset({
 class TopicConfig(QueueSettings, LogSettings):
     """What holds for one topic: the defaults, then the node's `[topic]` defaults, then the topic's own overrides."""
 
+    @property
+    def is_compacted(self) -> bool:
+        """A queue never is, whatever its node's default says: every message is work, whatever its key."""
+        return "compact" in self.cleanup_policy and not self.queue_enabled
+
     def as_texts(self) -> dict[str, str]:
         """Every setting by name, as it would be written."""
         return {name: as_text(getattr(self, attribute)) for name, attribute in _ATTRIBUTES.items()}

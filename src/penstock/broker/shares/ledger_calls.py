@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from penstock.broker.queues.leading import QueuePartition
 from penstock.links.queue_calls import QueueAnswer, QueueCall
-from penstock.queues.commands import LATEST, Forget, Start
+from penstock.queues.commands import LATEST, QUEUE_GROUP, Forget, Start
 from penstock.queues.state import LedgerState
 from penstock.settings.group import check_reset
 
@@ -40,6 +40,9 @@ async def start(queue: QueuePartition, group: str, offset: int) -> None:
 
 
 async def forget(queue: QueuePartition, group: str) -> None:
+    """The jobs of a queue are its own: they stay, whatever becomes of the group that shares them with its other doors."""
+    if group == QUEUE_GROUP and queue.data.config.queue_enabled:
+        return
     if queue.state.has(group):
         await queue.ask(lambda asker: Forget(asker, group))
 
