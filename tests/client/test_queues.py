@@ -86,9 +86,12 @@ def test_what_failed_comes_again_with_its_history(jobs: Queue):
 
 
 def test_what_is_given_back_untouched_is_ready_at_once(jobs: Queue):
-    jobs.configure(backoff=60)
+    jobs.configure(backoff=60, deliveries=1)
     jobs.send("hello")
-    one(jobs).release()
+    for _ in range(3):
+        message = one(jobs)
+        assert message.attempt == 1, "that was no delivery"
+        message.release()
     one(jobs).ack()
 
 
@@ -383,6 +386,18 @@ def test_any_kafka_client_writes_to_a_queue(penstock_broker: Broker, jobs: Queue
         producer.send(topic=jobs.name, key="k", value=b"by the log", headers={"penstock.priority": b"9", "own": b"1"}).result(SECONDS_MAX)
     message = one(jobs)
     assert (message.body, message.key, message.priority, message.headers) == (b"by the log", b"k", 9, {"own": b"1"})
+
+
+@pytest.mark.parametrize("written", [b"9" * 18, b"9" * 5_000, b"-1", b"soon"])
+def test_a_record_whose_notes_make_no_sense_stops_no_worker(penstock_broker: Broker, jobs: Queue, written: bytes):
+    notes = {"penstock.source": b"\xff", "penstock.failed-at": written, "penstock.attempts": b'{"count": 1e999, "failures": [[]]}'}
+    with Producer(penstock_broker.bootstrap) as producer:
+        producer.send(topic=jobs.name, value=b"hello", headers=notes).result(SECONDS_MAX)
+    message = one(jobs)
+    assert message.dead_letter is not None
+    assert (message.text, message.dead_letter.failed_at, message.dead_letter.attempts) == ("hello", None, ())
+    assert [found.body for found in jobs.peek()] == [b"hello"]
+    message.ack()
 
 
 def test_threads_share_a_queue_and_none_gets_what_another_has(jobs: Queue):

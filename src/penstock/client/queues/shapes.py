@@ -7,12 +7,14 @@ Bytes that are text travel as text, others in base64 under another name. `pensto
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from penstock.client.queues.redriving import Progress, Wanted
 from penstock.client.queues.spans import milliseconds, moment, wall_ms
 from penstock.client.queues.values import Attempt, Counts, DeadLetter, Delivery, Draft, Found, QueueView, as_bytes
 
+DIGITS_MAX = 19
 OWN_PREFIXES = ("penstock.", "sqs.")
 GROUP, PRIORITY = "penstock.group", "penstock.priority"
 SOURCE, REASON, FAILED_AT, ATTEMPTS = "penstock.source", "penstock.reason", "penstock.failed-at", "penstock.attempts"
@@ -146,7 +148,16 @@ def _senders(headers: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _number(text: bytes | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and len(text) <= DIGITS_MAX and text.isdigit() else None
+
+
+def _noted_moment(text: bytes | None) -> datetime | None:
+    """Any Kafka client may have written it: what is no moment is as good as none."""
+    number = _number(text)
+    try:
+        return None if number is None else moment(number)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _attempt(told: Json) -> Attempt:
@@ -156,11 +167,10 @@ def _attempt(told: Json) -> Attempt:
 def _dead_letter(headers: Mapping[str, bytes]) -> DeadLetter | None:
     if SOURCE not in headers:
         return None
-    failed_ms = _number(headers.get(FAILED_AT))
     return DeadLetter(
         source=headers[SOURCE].decode(errors="replace"),
         reason=headers.get(REASON, b"").decode(errors="replace"),
-        failed_at=None if failed_ms is None else moment(failed_ms),
+        failed_at=_noted_moment(headers.get(FAILED_AT)),
         **_attempts(headers.get(ATTEMPTS)),
     )
 
@@ -171,5 +181,5 @@ def _attempts(text: bytes | None) -> Json:
         told = json.loads(text or b"")
         failed = tuple(Attempt(moment(one["taken"]), moment(one["ended"]), str(one["who"]), str(one["reason"])) for one in told["failures"])
         return {"deliveries": int(told["count"]), "attempts": failed}
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
         return {"deliveries": 0, "attempts": ()}
