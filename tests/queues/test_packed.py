@@ -6,9 +6,13 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.queues import pages, timetable
 from penstock.queues.bits import CHUNK, Bits, DoneSet
 from penstock.queues.lanes import in_order
+from penstock.queues.pages import MemoryPages
 from penstock.queues.schedule import Schedule
+from penstock.queues.timetable import Timetable
+from penstock.simulator.knobs import replaced
 
 END = 3 * CHUNK + 50
 offsets = st.integers(0, END - 1)
@@ -78,6 +82,36 @@ def test_a_schedule_is_a_list_in_order(taken: list[tuple[bool, int]]) -> None:
         assert next_ms is None or first is None or (next_ms <= first[0] and (next_ms > now or first[0] <= now))
         assert sorted(packed.entries()) == sorted(plain)
         assert len(packed) == len(plain)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(("add", "wait", "unlearn")), moments), max_size=60), st.booleans())
+def test_a_timetable_is_a_list_in_order(taken: list[tuple[str, int]], starts_late: bool) -> None:
+    with replaced([(pages, "PAGE_BYTES", 60), (timetable, "TAILS_BYTES", 100)]):
+        brought, now = dict[int, bytes](), 10**12
+        table = Timetable("t", MemoryPages(), now if starts_late else 0, counts=lambda _: True, arrived=brought.__setitem__)
+        plain, end = list[tuple[int, int]](), 0
+        for what, moment in taken:
+            if what == "add":
+                if not table.add(now + moment, end, b"%d" % end):
+                    brought[end] = b"%d" % end
+                plain.append((now + moment, end))
+                end += 1
+            elif what == "unlearn":
+                end = max(0, end - moment % 5)
+                table.unlearn(end)
+                plain = [each for each in plain if each[1] < end]
+            else:
+                now += moment
+                due = []
+                while (found := table.pop(now)) is not None:
+                    due.append(found)
+                assert due == sorted(each for each in plain if each[0] <= now)
+                assert all(brought[offset] == b"%d" % offset for _, offset in due)
+                plain = [each for each in plain if each[0] > now]
+            next_ms, first = table.next_ms(now), min(plain, default=None)
+            assert (next_ms is None) == (first is None)
+            assert next_ms is None or first is None or (next_ms <= first[0] and (next_ms > now or first[0] <= now))
 
 
 @given(st.lists(st.integers(0, 1 << 70)))

@@ -10,7 +10,7 @@ import sys
 from array import array
 from typing import NamedTuple, Protocol
 
-PAGE_BYTES = 128 << 10  # About; a page is a piece of a checkpoint, and is made or read in a few milliseconds.
+PAGE_BYTES = 64 << 10  # About; a page is a piece of a checkpoint, and is made or opened in a few milliseconds.
 ENTRY_BYTES = 16
 
 _HEAD = struct.Struct("<qqII")  # width of the bucket, its number, how many entries, how many of them with options
@@ -61,21 +61,25 @@ def pack(width_ms: int, number: int, pairs: "array[int]", options: dict[int, byt
     return b"".join(pieces)
 
 
-def unpack(content: bytes) -> Content:
-    """Raises ValueError or struct.error where it is no whole page."""
-    width_ms, number, count, optional = _HEAD.unpack_from(content)
-    at = _HEAD.size + ENTRY_BYTES * count
-    pairs = array("q", content[_HEAD.size : at])
-    if len(pairs) != 2 * count:
+def unpack_pairs(content: bytes) -> Content:
+    """Without the options. Raises ValueError or struct.error where it is no whole page."""
+    width_ms, number, count, _ = _HEAD.unpack_from(content)
+    pairs = array("q", content[_HEAD.size : _HEAD.size + ENTRY_BYTES * count])
+    if len(pairs) != 2 * count or not count:
         raise ValueError("a page of delays is cut off")
-    options = {}
-    for _ in range(optional):
+    return Content(width_ms, number, _little_endian(pairs), {})
+
+
+def unpack(content: bytes) -> Content:
+    found = unpack_pairs(content)
+    at, options = _HEAD.size + ENTRY_BYTES * (len(found.pairs) // 2), found.options
+    for _ in range(_HEAD.unpack_from(content)[-1]):
         offset, size = _OPTIONS.unpack_from(content, at)
         at += _OPTIONS.size + size
         options[offset] = content[at - size : at]
     if at != len(content):
         raise ValueError(f"a page of delays has {len(content)} bytes instead of {at}")
-    return Content(width_ms, number, _little_endian(pairs), options)
+    return found
 
 
 def _little_endian(pairs: "array[int]") -> "array[int]":

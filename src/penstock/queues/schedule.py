@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 
 OFFSET_BITS = 64
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
+_NEVER = 1 << 62
 WIDTHS_MS = (1_000, 600_000, 86_400_000)
 
 
@@ -49,10 +50,12 @@ class Buckets:
 
 
 class Schedule:
-    def __init__(self) -> None:
+    def __init__(self, *, is_near: bool = False) -> None:
+        """`is_near`: all of it is due within minutes, so buckets of a second are all that there need be."""
         self._near: list[int] = []  # A heap of (when << 64) + offset, due before `_ends[0]`.
         self._levels = tuple(Buckets(width_ms) for width_ms in WIDTHS_MS)
-        self._ends = [0, 0, 0]  # What is due before the end of a level is in a finer one. Ends rise from fine to coarse.
+        # What is due before the end of a level is in a finer one. Ends rise from fine to coarse.
+        self._ends = [0, _NEVER, _NEVER] if is_near else [0, 0, 0]
         self._size = 0
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ LEADS_MS = (10 * MINUTE_MS, 2 * HOUR_MS, DAY_MS)  # So long before its time a bu
 LAST_MS = 7_258_118_400_000  # The year 2200: all that is later is in one bucket.
 TAILS_BYTES = 1 << 20  # Of one timetable.
 OPTIONS_HELD_BYTES = 150  # What options take in memory beside their own bytes, about.
-OPENED_AT_ONCE = 8_192  # Entries: some milliseconds.
+OPENED_AT_ONCE = 4_096  # Entries: some milliseconds.
 PACE_MS = 10  # Between two steps of opening.
 PACE_AHEAD_MS = 50  # The same while there is time.
 AGAIN_MS = 100  # After which a page that was not at hand is asked for again.
@@ -96,7 +96,7 @@ class Timetable:
         self, name: str, store: PageStore, wall_ms: int, *, counts: Callable[[int], bool], arrived: Callable[[int, bytes], None]
     ) -> None:
         """`arrived` hears of each message with options whose entry is near now. The clock may well be 0: then all is far at first."""
-        self.near = Schedule()
+        self.near = Schedule(is_near=True)
         self.store = store
         self._name = name
         self._wall_ms = wall_ms  # The latest that was heard of.
@@ -204,9 +204,9 @@ class Timetable:
 
     def restore(self, cut: int, content: bytes) -> None:
         """A page of a checkpoint. Small ones become tails again. Raises ValueError or struct.error."""
-        width_ms, number, pairs, options = pages.unpack(content)
+        width_ms, number, pairs, _ = pages.unpack_pairs(content)
         if len(content) < pages.PAGE_BYTES // 2 or width_ms not in WIDTHS_MS:
-            self._scatter(pairs, options, cut)
+            self._scatter(pairs, pages.unpack(content).options, cut)
         else:
             self._far += len(pairs) // 2
             self._add_page(self._bucket(WIDTHS_MS.index(width_ms), number), pairs, content, cut)

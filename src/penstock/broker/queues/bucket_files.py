@@ -9,19 +9,28 @@ What is not in the page cache is read off the loop, and so are files removed.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 from zlib import crc32
 
+from penstock.env import Env
 from penstock.errors import DiskFailed
 from penstock.settings import MIB
 
-if TYPE_CHECKING:
-    from penstock.broker.node import Node
-
 DIRECTORY = "delays"
 HELD_BYTES_MAX = 64 * MIB  # Of one ledger, while its disk takes nothing: four million delays.
+
+
+class Host(Protocol):
+    """What is needed of a node."""
+
+    @property
+    def env(self) -> Env: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
+
+    def report(self, sentence: str) -> None: ...
 
 
 class Place:
@@ -37,7 +46,7 @@ class Place:
 
 
 class BucketFiles:
-    def __init__(self, node: "Node", directory: str, whose: str, on_news: Callable[[], None], on_lost: Callable[[str], None]) -> None:
+    def __init__(self, node: Host, directory: str, whose: str, on_news: Callable[[], None], on_lost: Callable[[str], None]) -> None:
         """`on_news` hears when pages were fetched, `on_lost` when one is lost."""
         self._node = node
         self._disk = node.env.disk
