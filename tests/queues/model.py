@@ -173,8 +173,8 @@ class Book:
             self.give_back(message, delay_ms, now, reason)
         elif verb is Verb.REJECT:
             self.bury(message, now, reason)
-        elif verb is Verb.UNDO:
-            if standing.is_heard:
+        elif verb in (Verb.UNDO, Verb.RETURN):
+            if verb is Verb.UNDO and standing.is_heard:
                 return Code.LOST
             standing.state, standing.not_before = DONE if 0 < message.expires_at <= now else READY, 0
             standing.attempts -= 1

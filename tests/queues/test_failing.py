@@ -117,6 +117,25 @@ def test_a_message_that_failed_as_often_as_it_may_is_buried_in_two_steps(way: st
     assert list(scene.state.owed()) == []
 
 
+@pytest.mark.parametrize("is_extended", [False, True])
+@pytest.mark.parametrize("from_checkpoint", [False, True])
+def test_what_comes_back_untouched_is_no_delivery_however_often(from_checkpoint: bool, is_extended: bool) -> None:
+    scene = Scene(RETRIES)
+    scene.send()
+    scene.release(scene.take()[0], 0, reason="boom")
+    for _ in range(5):
+        taken = scene.take()[0]
+        assert taken.attempt == 2
+        if is_extended:
+            scene.settle(taken, Verb.EXTEND, 20_000)
+        assert scene.settle(taken, Verb.RETURN).code is Code.OK
+        assert scene.settle(taken, Verb.RETURN).code is Code.LOST, "it is nobody's"
+        scene.load(from_checkpoint=from_checkpoint)
+    assert (scene.stands(0), scene.view(0).attempts, len(scene.view(0).history)) == (State.READY, 1, 1)
+    scene.release(scene.take()[0], 0)
+    assert scene.release(scene.take()[0], 0).is_buried, "failures still count"
+
+
 @pytest.mark.parametrize("from_checkpoint", [False, True])
 def test_what_was_owed_is_owed_again_after_a_load_and_once_it_is_moved_no_more(from_checkpoint: bool) -> None:
     scene = Scene(RETRIES)

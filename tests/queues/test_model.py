@@ -105,7 +105,7 @@ TestLedgerAgainstBooks.settings = settings(max_examples=30, stateful_step_count=
 EXPECTED = [
     "taken", "taken again", "duplicates", "cancelled", "buried", "loads", "pages",
     "DONE OK", "DONE GONE", "DONE LOST", "RELEASE OK", "RELEASE LOST",
-    "REJECT OK", "EXTEND OK", "EXTEND LOST", "UNDO OK", "UNDO LOST", "the same attempt",
+    "REJECT OK", "EXTEND OK", "EXTEND LOST", "UNDO OK", "UNDO LOST", "RETURN OK", "RETURN LOST", "the same attempt",
 ]  # fmt: skip
 
 

@@ -58,6 +58,7 @@ ACTS: list[tuple[State, State, Act]] = [
     (LEASED, LEASED, settled(Verb.EXTEND, 5_000)),
     (LEASED, READY, settled(Verb.RELEASE, 0)),
     (LEASED, READY, settled(Verb.EXTEND, 0)),
+    (LEASED, READY, settled(Verb.RETURN)),
     (LEASED, READY, lambda scene: scene.wait(30_000)),
     (LEASED, DELAYED, settled(Verb.RELEASE, 60_000)),
     (LEASED, BURYING, settled(Verb.REJECT)),

@@ -140,6 +140,17 @@ def undoes_what_somebody_has() -> Patches:
     return [(settling, "HEARD", 0)]
 
 
+def counts_what_was_given_back_untouched() -> Patches:
+    right = draft.Draft.undo
+
+    def wrong(self: draft.Draft, offset: int, row: Any) -> Any:
+        found = right(self, offset, row)
+        self._returned[:] = [each._replace(is_undone=False) for each in self._returned]
+        return found
+
+    return [(draft.Draft, "undo", wrong)]
+
+
 def takes_up_again_what_was_given_back() -> Patches:
     return [(settling, "LET_GO", 0)]
 
@@ -229,6 +240,7 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired, counts_a_lost_lapse_as_recorded,
         forgets_the_attempts_of_who_comes_back, finishes_neighbours, does_not_know_an_id_before_it_is_learned, lets_ids_count_too_long,
         forgets_who_waits_at_a_restore, forgets_near_delays_at_a_restore, forgets_a_bucket, forgets_options_in_a_bucket,
-        rounds_times_down, undoes_what_somebody_has, takes_up_again_what_was_given_back, keeps_options_of_what_is_unlearned,
+        rounds_times_down, undoes_what_somebody_has, counts_what_was_given_back_untouched,
+        takes_up_again_what_was_given_back, keeps_options_of_what_is_unlearned,
     )
 }  # fmt: skip

@@ -29,8 +29,9 @@ class Verb(IntEnum):
     DONE = 1
     RELEASE = 2  # It failed: ready again after `delay_ms`, or after the policy's backoff where that is None.
     REJECT = 3  # It can never succeed: buried at once.
-    EXTEND = 4  # The lease ends `delay_ms` from now. 0 gives it back at once, which is no failure.
-    UNDO = 5  # Nobody has seen it, or worked on it: back at once, and the delivery does not count.
+    EXTEND = 4  # The lease ends `delay_ms` from now. 0 gives it back at once: no failure, but one of the deliveries that it may have.
+    UNDO = 5  # Nobody has seen it: back at once, and the delivery does not count. Refused where somebody may have it.
+    RETURN = 6  # Its holder has not worked on it: the same, whoever has it.
 
 
 class Settlement(NamedTuple):

@@ -14,7 +14,7 @@ HEARD, LET_GO = 0x8000, 0x4000  # The flags; a new lease has none of them.
 
 class Row(NamedTuple):
     state: int  # LEASED, BURYING, or READY, which stands for DELAYED too.
-    attempts: int  # How often it was given to somebody.
+    attempts: int  # How often it was given to somebody; those times do not count from which it came back untouched.
     flags: int  # HEARD: of a lease that was extended, or given once more: somebody has the message. LET_GO: its last holder gave it back.
     lease: int  # The last one.
     when: int  # LEASED: the deadline. READY: not before this. BURYING: when it failed.

@@ -5,6 +5,9 @@ lenient, a lease that has lapsed may still finish its message, also when somebod
 be extended as long as nobody else has had the message since, as SQS does it: it counts again from then on, as the same delivery. One that
 its holder has given back may not.
 A delivery is undone only while nobody can have the message: not once its lease was extended, or its batch given again to the same attempt.
+Who has it returns it instead: that one knows that nothing was done with it. Neither counts: a message has as many deliveries as may have
+been worked on, and the next one has the number of the one that was given back. SQS counts each receive, so what it calls a visibility
+timeout of 0 is an extension by nothing.
 A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over.
 """
 
@@ -118,8 +121,8 @@ def _carry_out(draft: Draft, item: Settlement, offset: int, row: Row) -> Outcome
             return Outcome(Code.OK, is_buried=draft.bury(offset, who=who, reason=reason) is State.BURYING)
         case Verb.EXTEND:
             return _extend(draft, item, offset, row)
-        case Verb.UNDO:
-            if row.flags & HEARD:
+        case Verb.UNDO | Verb.RETURN:
+            if item.verb is Verb.UNDO and row.flags & HEARD:
                 return LOST
             draft.undo(offset, row)
             return OK

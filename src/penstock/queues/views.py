@@ -19,7 +19,7 @@ class Failure:
 class MessageView:
     offset: int
     state: State
-    attempts: int = 0  # How often it was given to somebody.
+    attempts: int = 0  # How often it was given to somebody who may have worked on it.
     lease: int = 0  # The last one.
     when_ms: int = 0  # Leased: the deadline. Delayed: when it is ready, 0 where only the message's own header tells.
     first_taken_ms: int = 0

@@ -50,7 +50,8 @@ class Verb(StrEnum):
     DONE = "done"
     RELEASE = "release"  # It failed and may be tried again: after `delay_ms`, or after the queue's backoff.
     REJECT = "reject"  # It can never succeed: to the dead letters at once (finished, where the queue has none).
-    EXTEND = "extend"  # The lease ends `delay_ms` from now; 0 gives the message back at once, which counts as no failure.
+    EXTEND = "extend"  # The lease ends `delay_ms` from now; 0 gives the message back at once: no failure, but a delivery that counts.
+    RETURN = "return"  # Nobody has worked on it: ready at once, and that delivery is not counted.
     UNDO = "undo"  # Said by nodes alone: nobody has seen the message, and that delivery is not counted.
 
 

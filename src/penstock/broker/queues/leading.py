@@ -40,7 +40,7 @@ TIMER_SECONDS_MIN = 0.001
 
 _VERBS = {
     Verb.DONE: commands.Verb.DONE, Verb.RELEASE: commands.Verb.RELEASE, Verb.REJECT: commands.Verb.REJECT,
-    Verb.EXTEND: commands.Verb.EXTEND, Verb.UNDO: commands.Verb.UNDO,
+    Verb.EXTEND: commands.Verb.EXTEND, Verb.RETURN: commands.Verb.RETURN, Verb.UNDO: commands.Verb.UNDO,
 }  # fmt: skip
 OUTCOMES = {code: Outcome[code.name] for code in ReplyCode}
 

@@ -30,14 +30,14 @@ COUNT_MAX = 1_000  # Messages of one request, as the door has it.
 REQUEST_BYTES_MAX = 6 << 20  # Of the 8 MiB that the door takes; the rest is for quotation marks and base64.
 WAIT_SECONDS_MAX = 20.0  # Of one receive; a longer wait is several. Nobody between here and the node should take it for dead.
 IDS_MAX = 100_000  # Of one redrive.
-_TRACES = frozenset({("release", "gone"), ("release", "lost"), ("reject", "gone"), ("reject", "lost")})  # Of an order that was carried out.
+_TRACES = frozenset((verb, outcome) for verb in ("release", "return", "reject") for outcome in ("gone", "lost"))  # Of orders carried out.
 REPEATED_MAX = 100  # Messages of a receive whose answer, if it is lost, is had again: the node keeps the list of them for some minutes.
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     receipt: str
-    verb: str  # done, release, reject, extend
+    verb: str  # done, release, return, reject, extend
     delay_ms: int | None = None
     reason: str = ""
 

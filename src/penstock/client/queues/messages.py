@@ -6,7 +6,7 @@
 | `nack(delay=, reason=)` | it failed, and may be tried again | ready again after the delay or the queue's backoff; at last a dead letter |
 | `reject(reason)` | it can never succeed | a dead letter at once |
 | `extend(seconds)` | the work takes longer | the lease ends so long from now |
-| `release()` | nobody worked on it | ready again at once, and no failure |
+| `release()` | nobody worked on it | ready again at once, as if it had not been lent |
 
 `with message:` says `ack` when the block ends well, `nack` with the exception as the reason when it does not (the exception goes on), and
 `release` when it is interrupted; unless the block has said something itself. While it runs its lease is kept (heartbeat.py), unless the
@@ -67,7 +67,7 @@ class _Fields:
 
     @property
     def attempt(self) -> int:
-        """1 for the first delivery."""
+        """1 for the first delivery; those that were given back untouched do not count."""
         return self._delivery.attempt
 
     @property
@@ -117,7 +117,8 @@ class AsyncQueueMessage(_Fields):
         await self._settle("reject", reason=reason)
 
     async def release(self) -> None:
-        await self._settle("extend", delay_ms=0)
+        """Nobody has worked on it: it is ready at once, and this delivery does not count."""
+        await self._settle("return")
 
     async def extend(self, seconds: Span | None = None) -> None:
         """The lease ends so long from now; without a number, as long as it was at first."""
