@@ -13,14 +13,16 @@ Bounds: the bytes of one body and of all bodies at hand (requests.py), the numbe
 node's room for replies. A client that goes away ends its long poll.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import httptools
 
 from penstock.broker.memory import HeldReply
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
-from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX, act, no_such_action
+from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX, Action, act, no_such_action
 from penstock.http.sqs.answers import content_of, encode
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import ACCESS_DENIED, INTERNAL_FAILURE, OK, SERVICE_UNAVAILABLE, SqsError
@@ -42,6 +44,7 @@ class QueueDoor:
         life = f"{node.env.rng.getrandbits(64):016x}"
         self._life = f"{life[:8]}-{life[8:12]}-{life[12:]}".encode()
         self._asked = 0
+        self._reading = asyncio.Lock()
         self.room = Room()
 
     def samples(self) -> Iterator[Sample]:
@@ -82,9 +85,14 @@ class QueueDoor:
             raise request.refusal
         key_id = self._verified(request) if self._keys else ""
         host = headers.get(b"host", b"localhost").decode("latin-1")
-        wish = read(action, body) if len(body) <= READ_ASIDE_BYTES else await self._node.env.offload(read, action, body)
+        wish = read(action, body) if len(body) <= READ_ASIDE_BYTES else await self._read_aside(action, body)
         call = Call(wish, host, key_id or request.client, key_id, request.while_connected, held, len(body))
         return content_of(await act(action, self._desk, call))
+
+    async def _read_aside(self, action: Action, body: bytes) -> dict[str, Any]:
+        """One after the other: what is made of small pieces takes fifteen times as much once it is read, and holds up other threads."""
+        async with self._reading:
+            return await self._node.env.offload(read, action, body)
 
     def _verified(self, request: Request) -> str:
         texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
