@@ -318,8 +318,6 @@ def test_a_duplicate_that_came_as_a_plain_record_is_given_to_nobody(fifo: Scene)
 def test_an_id_counts_from_the_append_on(fifo: Scene) -> None:
     fifo.state.expect(b"x", 0, fifo.now)
     assert fifo.state.dedup(b"x", fifo.now) == 0
-    fifo.state.unexpect(b"x", 0)
-    assert fifo.state.dedup(b"x", fifo.now) is None
 
 
 def test_an_id_may_count_in_its_group_alone(fifo: Scene) -> None:

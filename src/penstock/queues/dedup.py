@@ -42,10 +42,6 @@ class DedupWindow:
         self._keys.append(key)
         self._ends.append(until_ms)
 
-    def drop(self, key: bytes, offset: int) -> None:
-        if self._found.get(key, -1) >> _TIME_BITS == offset:
-            del self._found[key]
-
     def prune(self, wall_ms: int, window_ms: int) -> None:
         """Forgets what does not count any more. What a sender with a wrong clock has dated in the future counts for one window from now."""
         while self._ends and not wall_ms < self._ends[0] <= wall_ms + window_ms:

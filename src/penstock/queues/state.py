@@ -220,14 +220,11 @@ class LedgerState:
         """A message with this dedup id was appended and will be learned of."""
         self.window.note(key, offset, wall_ms + self._policy_of(QUEUE_GROUP).dedup_ms)
 
-    def unexpect(self, key: bytes, offset: int) -> None:
-        """It will not: the append has failed."""
-        self.window.drop(key, offset)
-
-    def is_full(self, count: int, *, is_dedup: bool) -> bool:
-        """Whether so many more messages are too many for the queue's limit, or for the dedup window."""
+    def is_full(self, count: int, end_offset: int, *, is_dedup: bool) -> bool:
+        """Whether so many more messages are too many for the queue's limit, or for the dedup window. The data log ends at `end_offset`:
+        what was appended counts at once, though it is learned of when it is safe."""
         policy, ledger = self._policy_of(QUEUE_GROUP), self.ledgers[QUEUE_GROUP]
-        unfinished = self.learned_end - ledger.done.base - ledger.done.bits.count
+        unfinished = max(end_offset, self.learned_end) - ledger.done.base - ledger.done.bits.count
         is_over = 0 < policy.ready_max < unfinished + count
         return is_over or (is_dedup and len(self.window) + count > policy.dedup_max)
 

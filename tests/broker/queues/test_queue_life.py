@@ -358,6 +358,22 @@ async def test_a_full_queue_may_keep_its_senders_waiting(serving: Serving) -> No
     assert await bodies(queues) == [b"2"]
 
 
+@pytest.mark.parametrize("when_full", ["refuse", "wait"])
+async def test_senders_at_the_same_time_do_not_go_beyond_a_limit_together(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, when_full: str
+) -> None:  # fmt: skip
+    monkeypatch.setattr("penstock.broker.queues.sending.ROOM_SECONDS", 0.2)
+    queues = await opened(serving, queue_ready_max="10", queue_when_full=when_full)
+    drafts = [[Draft(b"x", key=b"k" if number % 2 else None)] * 3 for number in range(8)]
+    results = await asyncio.gather(*(queues.send(QUEUE, each) for each in drafts))
+    assert sum(isinstance(each, Sent) for sent_at_once in results for each in sent_at_once) == 9
+    assert (await queues.counts(QUEUE)).ready == 9
+    await settled(queues, Verb.DONE, *await queues.take(QUEUE, 3))
+    results = await asyncio.gather(*(queues.send(QUEUE, each) for each in drafts))
+    assert sum(isinstance(each, Sent) for sent_at_once in results for each in sent_at_once) == 3
+    assert (await queues.counts(QUEUE)).ready == 9
+
+
 async def test_the_same_body_is_one_message_where_the_queue_says_so(serving: Serving) -> None:
     queues = await opened(serving, queue_dedup_by_content="true")
     first, second = await sent(queues, b"same", b"same")

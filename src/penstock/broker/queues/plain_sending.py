@@ -33,7 +33,9 @@ def append(queue: QueuePartition, drafts: Sequence[Draft]) -> tuple[list[Sent], 
         body = draft[0]
         size += len(body)
         rows.append((None, body, ()))
-    if size > config.max_message_bytes or config.message_timestamp_type != "CreateTime" or state.is_full(count, is_dedup=False):
+    if size > config.max_message_bytes or config.message_timestamp_type != "CreateTime":
+        return None
+    if state.is_full(count, data.log.end_offset, is_dedup=False):
         return None
     wall_ms = node.env.wall_ms()
     batch = build_batch(rows, wall_ms)

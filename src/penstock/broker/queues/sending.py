@@ -55,7 +55,7 @@ async def _room(queue: QueuePartition, count: int) -> None:
     """A queue that is full may rather keep its senders waiting for a while. In the end they hear what they would have heard."""
     with suppress(TimeoutError):
         async with asyncio.timeout(ROOM_SECONDS):
-            while queue.state.is_full(count, is_dedup=False):
+            while queue.state.is_full(count, queue.data.log.end_offset, is_dedup=False):
                 queue.has_changed.clear()
                 await queue.has_changed.wait()
 
@@ -172,7 +172,7 @@ class _Sending:
 
     def _why_not_now(self) -> QueueRefusal | None:
         node, leader = self._queue.node, self._queue.data.leader
-        if self._state.is_full(len(self._fresh), is_dedup=any(each.key for each in self._fresh)):
+        if self._state.is_full(len(self._fresh), self._queue.data.log.end_offset, is_dedup=any(each.key for each in self._fresh)):
             return QueueRefusal(Code.FULL, "the queue holds as many messages as it may; send later, or raise its limit")
         if len(self._state.moves) + sum(bool(each.moved) for each in self._fresh) > MOVES_MAX:
             return QueueRefusal(Code.FULL, f"{MOVES_MAX} messages came from queues that cannot tell now whether they send them again")
