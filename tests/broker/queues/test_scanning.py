@@ -1,8 +1,11 @@
 """What a ledger is told of a stretch of its queue's log, and what a taker gets to read of it."""
 
+from random import Random
+
 import pytest
 from serving import Serving
 
+from penstock.broker.memory import ReplyRoom
 from penstock.broker.queues.bodies import Bodies
 from penstock.broker.queues.scanning import entries_of
 from penstock.queues.headers import Traits
@@ -69,7 +72,7 @@ async def test_messages_are_read_whole_wherever_they_lie(serving: Serving) -> No
     await line.produce("jobs", bytes(50_000))
     partition = node.partitions.find("jobs", 0)
     assert partition is not None
-    bodies = Bodies(partition)
+    bodies = Bodies(partition, ReplyRoom(1 << 20))
     for wanted in ([1, 2], [3], [4, 5], [0], [9, 10], [2, 7, 10], [6], [11]):
         found = (await bodies.read(wanted)).messages
         assert {offset: message.value for offset, message in found.items()} == {
@@ -77,3 +80,42 @@ async def test_messages_are_read_whole_wherever_they_lie(serving: Serving) -> No
         }
     (message,) = (await bodies.read([8])).messages.values()
     assert message == (8, 1_700_000_000_003, b"k3", b"v3", (("h", b"3"),))
+
+
+async def test_what_was_read_ahead_is_what_lies_there_and_is_let_go_of_in_the_end(serving: Serving) -> None:
+    """Takers go through the log in order, go back, jump about, and want less than they asked for; parts of the log go meanwhile."""
+    node, rng = await serving.open(), Random(3)
+    line = await serving.line()
+    await line.create("jobs")
+    size_of = [rng.choice((1, 100, 5_000)) for _ in range(300)]
+    at = 0
+    while at < len(size_of):
+        count = rng.choice((1, 2, 30))
+        values = [Record(value=bytes(size), timestamp_ms=1_700_000_000_000) for size in size_of[at : at + count]]
+        await line.produce_batch("jobs", bytes(encode_batch(values, codec=rng.choice((Codec.NONE, Codec.NONE, Codec.LZ4)))))
+        at += count
+    partition = node.partitions.find("jobs", 0)
+    assert partition is not None
+    room, next_offset = ReplyRoom(1 << 20), 0
+    bodies = Bodies(partition, room)
+    for _ in range(200):
+        count = rng.randint(1, 10)
+        first = next_offset if rng.random() < 0.7 else rng.randrange(len(size_of))
+        wanted = [offset for offset in range(first, first + count) if rng.random() < 0.9]
+        if rng.random() < 0.1:
+            rng.shuffle(wanted)
+        next_offset = (first + count) % len(size_of)
+        bytes_max = rng.choice((1, 6_000, 1 << 30))
+        found, unread = await bodies.read(wanted, bytes_max=bytes_max)
+        there = [offset for offset in wanted if offset < len(size_of)]
+        assert {offset: len(message.value or b"") for offset, message in found.items()} == {
+            offset: size_of[offset] for offset in there if offset not in unread
+        }
+        assert not unread or found, "at least one is read"
+        assert bytes_max < 1 << 30 or not unread
+        assert room.bytes_taken <= 1 << 20
+    assert room.bytes_taken > 0, "something is in hand"
+    bodies.let_go_if_idle()
+    assert room.bytes_taken > 0, "it was wanted a moment ago"
+    bodies.let_go_if_idle()
+    assert room.bytes_taken == 0

@@ -1,13 +1,16 @@
 """Messages read from the log: the records at a few offsets, whole.
 
-Taken messages mostly lie side by side, so one read gets most of them; only the wanted records of a batch are made into objects. The last
-batch that had more than was wanted stays in hand, unpacked, since the next take goes on there. A record that is gone (the log starts later,
+Taken messages mostly lie side by side, and the next take goes on behind them. So more is read than is wanted, where reading goes on at the
+place where it stopped, and what was read stays in hand, up to some bytes, until all of it is taken or nobody has wanted any of it for a
+while; it counts as replies do. Only the wanted records of a batch are made into objects. A record that is gone (the log starts later,
 compaction took it) has no message. Whoever wants many may be given few: reading ends at a number of bytes, and at least one is read.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from penstock.broker.memory import ReplyRoom
 from penstock.log.faults import OffsetOutOfRange
 from penstock.partition.partition import Partition
 from penstock.settings import KIB, MIB
@@ -17,8 +20,11 @@ from penstock.wire.keyed_records import UNPACKED_BYTES_MAX
 from penstock.wire.messages import Headers, pick_records
 
 READ_BYTES_MIN, READ_BYTES_EACH, READ_BYTES_MAX = 4 * KIB, 1 * KIB, 1 * MIB
+AHEAD_BYTES = 64 * KIB
 KEPT_BYTES_MAX = 1 * MIB
 READ_ALL = 1 << 62
+
+_new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
 
 
 class Message(NamedTuple):
@@ -39,14 +45,53 @@ class Found(NamedTuple):
     unread: Sequence[int]  # Offsets that were not looked at, because the others are large.
 
 
+class Window:
+    """Whole batches of the log, in order, each taken apart when it is first wanted."""
+
+    __slots__ = ("_batches", "_ends", "_headers", "_unpacked", "end_offset", "size", "start_offset")
+
+    def __init__(self, content: Buffer) -> None:
+        view, position = memoryview(content), 0
+        self._headers: list[BatchHeader] = []
+        self._ends: list[int] = []  # Their end offsets.
+        self._batches: list[memoryview] = []
+        self._unpacked: dict[int, Unpacked] = {}  # By their places in the lists.
+        while position < len(view):
+            header = read_header(view, position)
+            end = position + header.size
+            self._headers.append(header)
+            self._ends.append(header.end_offset)
+            self._batches.append(view[position:end])
+            position = end
+        self.start_offset = self._headers[0].base_offset
+        self.end_offset = self._ends[-1]
+        self.size = len(view)
+
+    def batch_at(self, offset: int) -> Unpacked:
+        """The one that holds the offset, or the next one after it. It must be below the end."""
+        at = bisect_right(self._ends, offset)
+        found = self._unpacked.get(at)
+        if found is None:
+            header, batch = self._headers[at], self._batches[at]
+            packed = header.codec
+            found = Unpacked(header, unpack_batch(batch, bytes_max=UNPACKED_BYTES_MAX)[1] if packed else batch[HEADER_BYTES:])
+            if not packed or self.size + len(found.payload) <= KEPT_BYTES_MAX:
+                self._unpacked[at] = found
+                self.size += len(found.payload) if packed else 0
+        return found
+
+
 class Bodies:
     """Of one partition."""
 
-    __slots__ = ("_kept", "_partition")
+    __slots__ = ("_counted", "_is_idle", "_partition", "_room", "_window")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, room: ReplyRoom) -> None:
         self._partition = partition
-        self._kept: Unpacked | None = None
+        self._room = room
+        self._window: Window | None = None
+        self._counted = 0  # What of the window counts in the room.
+        self._is_idle = False
 
     async def read(self, offsets: Sequence[int], *, bytes_max: int = READ_ALL) -> Found:
         """The messages at these offsets, in this order until they have so many bytes. Raises DiskFailed where the log cannot be read."""
@@ -64,65 +109,84 @@ class Bodies:
                 break
         return Found(messages, offsets[first:])
 
+    def let_go(self) -> None:
+        """Of what is in hand: nobody reads here any more."""
+        self._keep(None)
+
+    def let_go_if_idle(self) -> None:
+        """Of what nobody has wanted since this was last asked."""
+        if self._is_idle:
+            self._keep(None)
+        self._is_idle = True
+
     async def _read(self, wanted: Sequence[int], bytes_max: int, found: dict[int, Message]) -> int:
         """How many of the wanted, which rise, were seen to when there was enough."""
-        at, kept = 0, self._kept
-        if kept is not None and wanted and wanted[0] >= kept.header.base_offset:
-            at = self._take(kept, wanted, 0, found)
-        while at < len(wanted) and (not found or sum(map(bytes_of, found.values())) < bytes_max):
-            content = await self._read_log(wanted[at], len(wanted) - at)
-            if not content:
-                at += 1
-                continue
-            at = self._take_all(content, wanted, at, found)
+        at, size, window = 0, sum(map(bytes_of, found.values())), self._window
+        self._is_idle = False
+        if window is not None and self._partition.log.start_offset > window.start_offset:
+            window = None  # What the log has lost is nobody's any more.
+        while at < len(wanted) and (not found or size < bytes_max):
+            offset = wanted[at]
+            if window is None or not window.start_offset <= offset < window.end_offset:
+                window = await self._read_log(offset, len(wanted) - at, is_next=window is None or offset == window.end_offset)
+                if window is None:
+                    at += 1
+                    continue
+            at, grown = _take(window.batch_at(offset), wanted, at, found)
+            size += grown
+        if window is not self._window or (window is not None and window.size != self._counted):
+            self._keep(window)
+        if window is not None and wanted and wanted[-1] + 1 >= window.end_offset:
+            self._keep(None)  # All of it was taken, as far as it is taken in order.
         return at
 
-    async def _read_log(self, offset: int, count: int) -> Buffer:
+    async def _read_log(self, offset: int, count: int, *, is_next: bool) -> Window | None:
+        """From the batch that holds the offset on; None: there is nothing any more."""
         log = self._partition.log
-        bytes_max = min(READ_BYTES_MAX, max(READ_BYTES_MIN, READ_BYTES_EACH * count))
+        bytes_max = min(READ_BYTES_MAX, max(AHEAD_BYTES if is_next else READ_BYTES_MIN, READ_BYTES_EACH * count))
         try:
             content = log.read(offset, bytes_max=bytes_max, end_offset=log.end_offset)
-            return content if content is not None else await log.read_later(Offset(offset), bytes_max=bytes_max, end_offset=log.end_offset)
+            if content is None:
+                content = await log.read_later(Offset(offset), bytes_max=bytes_max, end_offset=log.end_offset)
         except OffsetOutOfRange:
-            return b""
+            return None
+        return Window(content) if content else None
 
-    def _take_all(self, content: Buffer, wanted: Sequence[int], at: int, found: dict[int, Message]) -> int:
-        """From whole batches; returns how many of the wanted are seen to: at least one more than before."""
-        view, position, before = memoryview(content), 0, at
-        while position < len(view) and at < len(wanted):
-            header = read_header(view, position)
-            if header.end_offset > wanted[at]:
-                at = self._take(self._unpack(header, view[position : position + header.size]), wanted, at, found)
-            position += header.size
-        return max(at, before + 1)
+    def _keep(self, window: Window | None) -> None:
+        kept = window if window is not None and window.size <= KEPT_BYTES_MAX else None
+        size = 0 if kept is None else kept.size
+        self._room.take(size - self._counted)
+        self._window, self._counted = kept, size
 
-    def _unpack(self, header: BatchHeader, batch: memoryview) -> Unpacked:
-        if not header.codec:
-            return Unpacked(header, batch[HEADER_BYTES:])
-        return Unpacked(header, unpack_batch(batch, bytes_max=UNPACKED_BYTES_MAX)[1])
 
-    def _take(self, batch: Unpacked, wanted: Sequence[int], at: int, found: dict[int, Message]) -> int:
-        """Those of the wanted, from the one at `at` on, that lie in this batch or before it."""
-        header, base = batch.header, batch.header.base_offset
-        while at < len(wanted) and wanted[at] < base:
-            at += 1
-        end = at
-        while end < len(wanted) and wanted[end] < header.end_offset:
-            end += 1
-        if end == at:
-            return at
-        deltas = {offset - base for offset in wanted[at:end]}
-        first, last = wanted[at] - base, wanted[end - 1] - base
-        if not header.is_control:
-            for delta, time_delta, key, value, headers in pick_records(batch.payload, header.record_count, first, last + 1):
-                if delta in deltas:
-                    time_ms = header.max_timestamp if header.uses_log_append_time else header.base_timestamp + time_delta
-                    found[base + delta] = Message(base + delta, time_ms, key, value, headers)
-        has_more = last < header.last_offset_delta and len(batch.payload) <= KEPT_BYTES_MAX
-        self._kept = Unpacked(header, bytes(batch.payload)) if has_more else None
-        return end
+def _take(batch: Unpacked, wanted: Sequence[int], at: int, found: dict[int, Message]) -> tuple[int, int]:
+    """Those of the wanted, from the one at `at` on, that lie in this batch or before it: how many are seen to by now, and their bytes."""
+    header, payload = batch
+    base, end_offset = header.base_offset, header.end_offset
+    while wanted[at] < base:
+        at += 1
+        if at == len(wanted):
+            return at, 0
+    end = at
+    while end < len(wanted) and wanted[end] < end_offset:
+        end += 1
+    if end == at or header.is_control:
+        return end, 0
+    first, last, size = wanted[at] - base, wanted[end - 1] - base, 0
+    picked = pick_records(payload, header.record_count, first, last + 1)
+    is_whole = len(picked) == end - at  # All that lie there: then none has to be looked for.
+    deltas = () if is_whole else {offset - base for offset in wanted[at:end]}
+    time_ms, is_stamped = (header.max_timestamp, True) if header.uses_log_append_time else (header.base_timestamp, False)
+    for delta, time_delta, key, value, headers in picked:
+        if is_whole or delta in deltas:
+            offset = base + delta
+            message = _new_tuple(Message, (offset, time_ms if is_stamped else time_ms + time_delta, key, value, headers))
+            found[offset] = message
+            size += bytes_of(message)
+    return end, size
 
 
 def bytes_of(message: Message) -> int:
     """What it takes, apart from small things."""
-    return len(message.key or b"") + len(message.value or b"") + sum(len(content or b"") for _, content in message.headers)
+    size = len(message[2] or b"") + len(message[3] or b"")
+    return size + sum(len(content or b"") for _, content in message[4]) if message[4] else size

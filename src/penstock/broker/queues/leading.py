@@ -24,7 +24,7 @@ from penstock.partition.partition import Partition
 from penstock.queues import commands
 from penstock.queues.commands import Command, Settle, Settlement, Take, Trimmed
 from penstock.queues.headers import ID
-from penstock.queues.ids import Handle, message_id, receipt_handle
+from penstock.queues.ids import Handle, id_prefix, message_id, receipt_handles
 from penstock.queues.policy import Policy
 from penstock.queues.records import Record
 from penstock.queues.replies import Code as ReplyCode
@@ -42,6 +42,7 @@ _VERBS = {
     Verb.DONE: commands.Verb.DONE, Verb.RELEASE: commands.Verb.RELEASE, Verb.REJECT: commands.Verb.REJECT,
     Verb.EXTEND: commands.Verb.EXTEND, Verb.RETURN: commands.Verb.RETURN, Verb.UNDO: commands.Verb.UNDO,
 }  # fmt: skip
+_new_tuple = tuple.__new__
 OUTCOMES = {code: Outcome[code.name] for code in ReplyCode}
 
 
@@ -55,7 +56,7 @@ class QueuePartition:
         self.data = data
         self.companion = companion
         self.policy_of = policy_of  # By group; follows the settings.
-        self.bodies = Bodies(data)
+        self.bodies = Bodies(data, node.reply_room)
         self.pages = self._new_pages()  # Of delays that are far away, for the state that was made last.
         self.durable = Durable(node.env, data)
         self.following = Following(node, data, self._learned, self._trimmed)
@@ -90,6 +91,7 @@ class QueuePartition:
     def close(self) -> None:
         """Another node leads, or the node stops: whoever waits asks again."""
         self.following.end()
+        self.bodies.let_go()
         self.pages.close()
         for handle in (self._looking, self._timer):
             if handle is not None:
@@ -219,11 +221,13 @@ class QueuePartition:
             room.give_back(bytes_max)
         if held is not None:
             held.add(sum(map(bytes_of, found.values())))
-        deliveries = self._without_unread(group, deliveries, frozenset(unread))
-        gone = tuple(Settlement(each.offset, each.lease, commands.Verb.DONE) for each in deliveries if each.offset not in found)
-        if gone and self.coordinator.state is not None:
-            self.coordinator.order(Settle(Nobody(), group, gone))
-        return [self._lent(group, each, found[each.offset]) for each in deliveries if each.offset in found]
+        if len(found) < len(deliveries):
+            deliveries = self._without_unread(group, deliveries, frozenset(unread))
+            gone = tuple(Settlement(each.offset, each.lease, commands.Verb.DONE) for each in deliveries if each.offset not in found)
+            if gone and self.coordinator.state is not None:
+                self.coordinator.order(Settle(Nobody(), group, gone))
+            deliveries = [each for each in deliveries if each.offset in found]
+        return self._lent(group, deliveries, found)
 
     def _without_unread(self, group: str, deliveries: Sequence[Delivery], unread: frozenset[int]) -> Sequence[Delivery]:
         if not unread:
@@ -231,14 +235,18 @@ class QueuePartition:
         self.give_back(group, [each for each in deliveries if each.offset in unread])
         return [each for each in deliveries if each.offset not in unread]
 
-    def _lent(self, group: str, delivery: Delivery, message: Message) -> Lent:
-        data, offset = self.data, delivery.offset
-        return Lent(
-            kept_id(message) or message_id(data.topic_id, data.index, offset),
-            receipt_handle(data.topic_id, data.index, offset, delivery.lease, group),
-            data.index, offset, delivery.attempt, delivery.deadline_ms, delivery.first_taken_ms, message.timestamp_ms, message.key,
-            message.value or b"", message.headers,
-        )  # fmt: skip
+    def _lent(self, group: str, deliveries: Sequence[Delivery], found: dict[int, Message]) -> list[Lent]:
+        """Straight on, for this is made for every message: all names at once, and tuples without their class's own ceremony."""
+        topic_id, index = self.data.topic_id, self.data.index
+        prefix = id_prefix(topic_id, index)
+        handles = receipt_handles(topic_id, index, group, [(each[0], each[2]) for each in deliveries])
+        lent = []
+        for (offset, attempt, _, deadline_ms, first_taken_ms), handle in zip(deliveries, handles, strict=True):
+            _, timestamp_ms, key, value, headers = message = found[offset]
+            name = (headers and kept_id(message)) or f"{prefix}{offset:012x}"
+            fields = name, handle, index, offset, attempt, deadline_ms, first_taken_ms, timestamp_ms, key, value or b"", headers
+            lent.append(_new_tuple(Lent, fields))
+        return lent
 
     # Settling
 

@@ -272,6 +272,7 @@ class Ledgers:
             return
         queue.following.look_at_start()
         self._node.queues.confirming.look_at(queue)
+        queue.bodies.let_go_if_idle()
         queue.look_soon()  # The queue may have been resumed by its settings.
         if is_forced or self._wants_checkpoint(queue):
             ledger_bytes, data_bytes = queue.companion.log.appended_bytes, queue.data.log.appended_bytes

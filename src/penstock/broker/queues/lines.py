@@ -39,17 +39,23 @@ class Served(NamedTuple):
 class Waiter:
     """One take, as its partitions see it. `heard` resolves when it is served with something, or there is nothing to wait for."""
 
-    __slots__ = ("heard", "lines", "places", "waits", "wish")
+    __slots__ = ("_ends", "_timer", "heard", "lines", "places", "waits", "wish")
 
-    def __init__(self, wish: Wish, places: Sequence["QueuePartition"], *, waits: bool) -> None:
+    def __init__(self, wish: Wish, places: Sequence["QueuePartition"], *, waits: bool, ends: float | None = None) -> None:
+        """`ends` is when its time is up, by the loop's clock. None: whoever waits has a timer of their own."""
         self.wish = wish
         self.places = places
         self.waits = waits  # It stands in line when there is nothing.
         self.lines: list[Line] = []
         self.heard: asyncio.Future[Served | None] = asyncio.get_running_loop().create_future()
+        self._ends = ends
+        self._timer: asyncio.TimerHandle | None = None
 
     def stand(self) -> None:
-        """In the lines of all its places; at the front of those where it was before."""
+        """In the lines of all its places; at the front of those where it was before. Its time passes from here on: whoever is served at
+        once needs no timer."""
+        if self._timer is None and self._ends is not None:
+            self._timer = asyncio.get_running_loop().call_at(self._ends, self.time_is_up)
         for place in self.places:
             line = place.line(self.wish.group)
             line.add(self)
@@ -65,6 +71,15 @@ class Waiter:
         heard = self.heard
         if not heard.cancel() and not heard.cancelled() and heard.exception() is None and (served := heard.result()) is not None:
             served.queue.give_back(self.wish.group, served.taken.deliveries)
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        if self.lines:
+            self.leave()
+        if not self.heard.done():
+            self.heard.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def time_is_up(self) -> None:
         """Whoever is being served hears of it as soon as that is durable."""

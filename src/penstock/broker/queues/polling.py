@@ -66,6 +66,13 @@ class Polling:
 
     async def _take_at(self, place: Place, wish: Wish, wait_s: float, *, looked_for_s: float = LOOKED_FOR_SECONDS) -> list[Lent]:
         ends = self._node.env.now() + wait_s
+        if (here := self._queues.asking.here(place)) is not None:
+            try:
+                return await taking.take((here,), wish, wait_s)
+            except NotHere:
+                pass  # It has gone elsewhere: we go after it, for as long as is left.
+            except DiskFailed as failure:
+                raise not_readable(failure) from None
 
         def left_s() -> float:
             return max(0.0, ends - self._node.env.now())

@@ -18,20 +18,18 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
 
     Raises NotHere where the leadership ends meanwhile, or QueueRefusal.
     """
-    waiter = Waiter(wish, places, waits=wait_s > 0)
-    place = next((each for each in places if each.is_ready(wish.group)), None)
-    timer = asyncio.get_running_loop().call_later(wait_s, waiter.time_is_up) if wait_s > 0 else None
+    waits = wait_s > 0
+    waiter = Waiter(wish, places, waits=waits, ends=asyncio.get_running_loop().time() + wait_s if waits else None)
+    place = places[0] if len(places) == 1 else next((each for each in places if each.is_ready(wish.group)), places[0])
+    place.state  # noqa: B018 - raises where there is none
     try:
-        (place or places[0]).serve(waiter)  # Also where nothing seems ready: only the ledger can tell why.
+        place.serve(waiter)  # Also where nothing seems ready: only the ledger can tell why.
         served = await waiter.heard
     except asyncio.CancelledError:
         waiter.give_back()  # It may have been served a moment before.
         raise
     finally:
-        waiter.leave()
-        waiter.heard.cancel()
-        if timer is not None:
-            timer.cancel()
+        waiter.close()
     if served is None:
         return []
     _check_limit(served)
@@ -40,13 +38,17 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
 
 def _still_lent(served: Served, wish: Wish) -> Sequence[Delivery]:
     """A lease that was over before it was durable is nobody's: the message may be somebody else's by now. One of no length never was."""
-    queue, wall_ms = served.queue, served.queue.node.env.wall_ms()
+    queue, deliveries, wall_ms = served.queue, served.taken.deliveries, served.queue.node.env.wall_ms()
+    if all([each[3] > wall_ms for each in deliveries]):
+        return deliveries
     lease_ms = queue.policy_of(wish.group).lease_ms if wish.lease_ms is None else wish.lease_ms
-    return [each for each in served.taken.deliveries if each.deadline_ms > wall_ms or not lease_ms]
+    return [each for each in deliveries if each.deadline_ms > wall_ms or not lease_ms]
 
 
 def _check_limit(served: Served) -> None:
     """As SQS has it, where the queue says so: a standard queue complains, a FIFO queue has nothing more to give."""
+    if served.taken.deliveries:
+        return
     config = served.queue.data.config
-    if served.taken.is_over_limit and not served.taken.deliveries and config.queue_inflight_refuse and not config.queue_fifo:
+    if served.taken.is_over_limit and config.queue_inflight_refuse and not config.queue_fifo:
         raise QueueRefusal(Code.IN_FLIGHT_LIMIT, "as many messages of the queue are lent as may be: finish some first")
