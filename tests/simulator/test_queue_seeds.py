@@ -22,24 +22,26 @@ pytestmark = pytest.mark.timeout(600)
 
 # Which rule catches which defect, and the seed that was quickest. When the draw of seeds has changed, others are tried as well.
 CAUGHT = {
-    ("answers-before-the-ledger-is-durable", "what is done stays done"): 6,
+    ("answers-before-the-ledger-is-durable", "what is done stays done"): 19,
     ("buries-too-early", "only the failed are buried"): 0,
     ("counts-no-deliveries", "deliveries are counted"): 8,
-    ("does-not-pause", "a pause holds"): 13,
-    ("does-not-purge", "what is purged is gone"): 11,
+    ("does-not-pause", "a pause holds"): 25,
+    ("does-not-purge", "what is purged is gone"): 12,
+    ("does-not-rewind", "what is rewound comes again"): 2,
     ("drops-dead-letters", "no job is lost"): 3,
-    ("ends-leases-too-early", "a lease is one worker's"): 11,
+    ("ends-leases-too-early", "a lease is one worker's"): 7,
     ("forgets-ids-at-a-load", "an id is sent once"): 7,
-    ("forgets-leases-at-a-load", "what was lent is known"): 5,
+    ("forgets-leases-at-a-load", "what was lent is known"): 1,
     ("gives-dead-letters-other-ids", "ids keep"): 3,
     ("gives-lease-numbers-anew-at-a-load", "lease numbers are once"): 0,
     ("keeps-no-order-in-groups", "groups go in order"): 0,
     ("knows-no-priorities", "the urgent go first"): 8,
     ("lends-one-message-for-another", "what is lent was sent"): 0,
-    ("lets-anybody-settle", "nothing is early"): 1,
+    ("lets-anybody-settle", "nothing is early"): 17,
     ("lets-delayed-messages-out-early", "delays are kept"): 8,
-    ("sends-dead-letters-again", "dead letters are once"): 147,
-    ("trims-what-is-unfinished", "who holds may settle"): 11,
+    ("sends-dead-letters-again", "dead letters are once"): 214,
+    ("trims-what-is-unfinished", "who holds may settle"): 17,
+    ("undoes-what-somebody-has", "deliveries are counted"): 37,
 }
 
 

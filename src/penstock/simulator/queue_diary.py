@@ -16,6 +16,8 @@ from penstock.simulator.env import FIRST_WALL_MS
 from penstock.simulator.loop import FIRST_INSTANT
 from penstock.vocabulary import TopicPartition
 
+FOREVER = float("inf")
+
 
 def wall_ms(instant: float) -> int:
     """What the clock of a node says then, as long as it is right."""
@@ -110,12 +112,13 @@ class DeliveryTold:
 
 @dataclass(slots=True, eq=False)
 class Decree:
-    """A purge, a pause or its end: asked for at `asked`, answered at `ended`."""
+    """A purge, a pause or its end, a rewind: asked for at `asked`, answered at `ended`."""
 
     queue: str
     kind: str
     asked: float
     ended: float | None = None  # None: no answer told.
+    to_ms: int = 0  # Of a rewind.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +163,7 @@ class QueueDiary:
 
     def of_kind(self, kind: str, queue: str) -> list[Decree]:
         return [decree for decree in self.decrees if decree.kind == kind and decree.queue == queue]
+
+    def is_rewound(self, queue: str, since: float = 0.0, until: float = FOREVER) -> bool:
+        """Whether that may have been between these moments: what was done is ready again, and what was tried was never tried."""
+        return any(decree.asked < until and (decree.ended or FOREVER) > since for decree in self.of_kind("rewind", queue))

@@ -97,8 +97,10 @@ def _draw_clients(rng: Random, queue: TopicPlan) -> list[ClientPlan]:
     clients += [ClientPlan(f"{queue.name}-sender-{number}", "queue send", queue.name, sending) for number in range(rng.choice((1, 2)))]
     for number in range(rng.randint(1, 4)):
         clients.append(ClientPlan(f"{queue.name}-worker-{number}", "queue work", queue.name, _working(rng)))
-    if rng.random() < 0.25:
-        kinds = rng.choice((("pause",), ("purge",), ("pause", "purge")))
+    keeps = queue.config["queue.retention"] == "keep"
+    if rng.random() < (0.5 if keeps else 0.25):
+        usual = (("pause",), ("purge",), ("pause", "purge"))
+        kinds = rng.choice((("rewind",), ("rewind", "rewind", "pause"), ("purge",)) if keeps else usual)
         clients.append(ClientPlan(f"{queue.name}-keeper", "queue decree", queue.name, {"pause": _between(rng, 0.5, 4.0), "kinds": kinds}))
     return clients
 
@@ -107,7 +109,7 @@ def _working(rng: Random) -> dict[str, Any]:
     usual = [10.0, *(rng.choice((0.0, 0.5, 3.0)) for _ in DEEDS[1:])]
     return {
         "pause": _between(rng, 0.01, 0.2), "lease_ms": rng.choice((150, 500, 2_000, 6_000)), "count": rng.choice((1, 3, 10, 50)),
-        "deeds": usual,
+        "deeds": usual, "asks_again": rng.random() < 0.5,
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 Deliveries of a partition are put in order by their lease's number, which the ledger gives out in the order of its decisions; when each was
 decided is told by the clock of whoever led. So most rules hold whatever the clocks do. Where a rule compares times of two decisions, or
-counts on a window, it is asked only where all clocks were right.
+counts on a window, it is asked only where all clocks were right. A rewind begins a message anew: what came before it is no measure.
 """
 
 import json
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from penstock.broker.queues.calls import Outcome, Verb
 from penstock.queues.headers import ATTEMPTS, DEDUP, DELIVER_AT, GROUP, PRIORITY, PRIORITY_DEFAULT, SOURCE
-from penstock.simulator.queue_diary import Decree, DeliveryTold, Place, QueueDiary, SendTold, SettleTold, Told, wall_ms
+from penstock.simulator.queue_diary import FOREVER, Decree, DeliveryTold, Place, QueueDiary, SendTold, SettleTold, Told, wall_ms
 from penstock.vocabulary import TopicPartition
 
 Findings = Iterator[tuple[TopicPartition, str]]
@@ -36,7 +36,7 @@ def no_job_is_lost(diary: QueueDiary) -> Findings:
         last = (Verb.DONE,) if diary.terms[place.queue].dead_letter else (Verb.DONE, Verb.REJECT)
         if place in there or send.id in dead or any(_may_have_said(each, last) for each in deliveries):
             continue
-        if any(send.began < (purge.ended or float("inf")) for purge in diary.of_kind("purge", place.queue)):
+        if any(send.began < (purge.ended or FOREVER) for purge in diary.of_kind("purge", place.queue)):
             continue
         had = f"it was delivered {len(deliveries)} times" if deliveries else "nobody ever got it"
         yield place.where, f"{_short(send.body)} was acknowledged at offset {place.offset} and is gone: {had}"
@@ -47,9 +47,28 @@ def what_is_done_stays_done(diary: QueueDiary) -> Findings:
     for place, deliveries in diary.by_place().items():
         ends = [told.ended for each in deliveries for told in each.settled if _finishes(told) and told.outcome is Outcome.OK]
         late = next((each for each in deliveries if ends and each.asked > min(ends)), None)
-        if late is not None:
+        if late is not None and not diary.is_rewound(place.queue, min(ends), late.at):
             story = f"offset {place.offset} was finished at {min(ends):.6f}"
             yield place.where, f"{story} and lent to {late.taker}, who asked at {late.asked:.6f}"
+
+
+def what_is_rewound_comes_again(diary: QueueDiary) -> Findings:
+    """Whatever was sent since the time to which a queue is rewound is lent once more, unless somebody held it meanwhile."""
+    if diary.left is None:
+        return
+    by_place, there = diary.by_place(), {each.place for each in diary.left}
+    dead = {each.id for each in diary.left} | {each.id for each in diary.deliveries if SOURCE in each.headers}
+    for send, place in diary.acknowledged():
+        rewinds = [each for each in diary.of_kind("rewind", place.queue) if each.ended is not None and send.ended < each.asked]
+        last = next((each for each in reversed(rewinds) if not each.to_ms or _is_since(diary, send, each.to_ms)), None)
+        if last is None or send.is_duplicate or place in there or send.id in dead:
+            continue
+        deliveries = by_place.get(place, [])
+        ends = [told for each in deliveries for told in each.settled if _finishes(told) and told.may_have_happened]
+        if any(each.at > last.asked for each in deliveries) or any(told.ended < 0 or told.ended > last.asked for told in ends):
+            continue
+        if not any((purge.ended or FOREVER) > last.asked for purge in diary.of_kind("purge", place.queue)):
+            yield place.where, f"offset {place.offset} was rewound at {last.asked:.6f}, and never lent again"
 
 
 def what_is_lent_was_sent(diary: QueueDiary) -> Findings:
@@ -86,6 +105,8 @@ def a_lease_is_one_workers(diary: QueueDiary) -> Findings:
         for first, second in pairwise(deliveries):
             if first.lease == second.lease:
                 yield place.where, f"offset {place.offset} was lent to {first.taker} and to {second.taker} under the lease {first.lease}"
+            elif _may_have_said(first, (Verb.DONE, Verb.REJECT)) and diary.is_rewound(place.queue, first.asked, second.at):
+                continue
             elif diary.clocks_are_right and second.decided_ms < (until := _held_until(first)):
                 early = f"{until - second.decided_ms} ms before the lease of {first.taker} ended"
                 yield place.where, f"offset {place.offset} was lent to {second.taker} {early}"
@@ -116,16 +137,18 @@ def who_holds_may_settle(diary: QueueDiary) -> Findings:
 
 def what_was_lent_is_known(diary: QueueDiary) -> Findings:
     for each in diary.deliveries:
-        if any(told.outcome is Outcome.UNKNOWN for told in each.settled):
+        if any(told.outcome is Outcome.UNKNOWN for told in each.settled) and not diary.is_rewound(each.place.queue, each.asked):
             yield each.place.where, f"offset {each.place.offset} was lent to {each.taker}, and the ledger knows nothing of it"
 
 
 def deliveries_are_counted(diary: QueueDiary) -> Findings:
     """Each delivery is the next one. Some may be missing: those of takes that got no answer, or whose lease was over before they did."""
     for place, deliveries in diary.by_place().items():
-        unheard, before = diary.unheard.get(place.queue, 0), 0
+        unheard, before, asked = diary.unheard.get(place.queue, 0), 0, 0.0
         is_bounded = not diary.answers_cross_nodes  # There, a node that heard nothing of another goes on without.
         for number, each in enumerate(deliveries, 1):
+            before = 0 if before and diary.is_rewound(place.queue, asked, each.at) else before
+            asked = each.asked
             if each.attempt <= before:
                 yield place.where, f"offset {place.offset} was delivered for the {each.attempt}. time after the {before}."
             elif is_bounded and each.attempt > number + unheard:
@@ -148,7 +171,9 @@ def nothing_is_early(diary: QueueDiary) -> Findings:
             if each.decided_ms < at:
                 yield place.where, f"offset {place.offset} was lent {at - each.decided_ms} ms before its time"
             back = next((told for told in each.settled if told.verb is Verb.RELEASE and told.outcome is Outcome.OK), None)
-            if back is not None and following is not None and following.decided_ms < back.when_ms:
+            if back is None or following is None or diary.is_rewound(place.queue, each.asked, following.at):
+                continue
+            if following.decided_ms < back.when_ms:
                 early = back.when_ms - following.decided_ms
                 yield place.where, f"offset {place.offset} was given back, and lent again {early} ms before that was over"
 
@@ -165,7 +190,7 @@ def groups_go_in_order(diary: QueueDiary) -> Findings:
     """FIFO: when a message of a group is lent, all before it are finished, or lent in the same take."""
     groups: dict[tuple[str, int, bytes], list[DeliveryTold]] = defaultdict(list)
     for each in sorted(diary.deliveries, key=lambda each: each.lease):
-        if diary.terms[each.place.queue].is_fifo and GROUP in each.headers:
+        if diary.terms[each.place.queue].is_fifo and GROUP in each.headers and not diary.is_rewound(each.place.queue):
             groups[each.place.queue, each.place.partition, each.headers[GROUP]].append(each)
     for (_, _, name), deliveries in groups.items():
         takes: dict[int, set[int]] = {}  # The offsets that each of them brought, in their order.
@@ -213,7 +238,9 @@ def what_is_purged_is_gone(diary: QueueDiary) -> Findings:
             purges[decree.queue].append(decree)
     for each in diary.deliveries:
         send = sends.get(each.place)
-        if send is not None and any(send.ended < purge.asked and each.asked > (purge.ended or 0) for purge in purges[each.place.queue]):
+        if send is None or diary.is_rewound(each.place.queue):
+            continue
+        if any(send.ended < purge.asked and each.asked > (purge.ended or 0) for purge in purges[each.place.queue]):
             yield each.place.where, f"{each.taker} got offset {each.place.offset}, which had been purged"
 
 
@@ -224,7 +251,7 @@ def an_id_is_sent_once(diary: QueueDiary) -> Findings:
     """Within the window, which is longer than any run, a dedup id has one message."""
     if not diary.clocks_are_right:
         return
-    purged = {decree.queue for decree in diary.decrees if decree.kind == "purge"}  # Ids are forgotten with what had them.
+    purged = {decree.queue for decree in diary.decrees if decree.kind in ("purge", "rewind")}  # Ids are forgotten with what had them.
     places: dict[tuple[str, str], Place] = {}
     for send, place in diary.acknowledged():
         if send.dedup and place.queue not in purged and (other := places.setdefault((send.queue, send.dedup), place)) != place:
@@ -238,7 +265,7 @@ def an_id_is_sent_once(diary: QueueDiary) -> Findings:
 def dead_letters_are_once(diary: QueueDiary) -> Findings:
     there: dict[tuple[str, str], Place] = {}
     for each in diary.deliveries if diary.clocks_are_right else ():
-        if SOURCE in each.headers:
+        if SOURCE in each.headers and not diary.is_rewound(each.headers[SOURCE].decode()):
             name = (each.headers[SOURCE].decode(), each.id)
             if (other := there.setdefault(name, each.place)) != each.place:
                 yield each.place.where, f"{each.id} is a dead letter at offsets {other.offset} and {each.place.offset}"
@@ -260,11 +287,16 @@ def only_the_failed_are_buried(diary: QueueDiary) -> Findings:
         if not any(one.verb is Verb.REJECT and one.may_have_happened for one in told) and count != terms.deliveries_max:
             story = f"{_short(letter.body)} is a dead letter after {count} deliveries"
             yield letter.place.where, f"{story}, and {terms.deliveries_max} are the limit"
-        if any(one.verb is Verb.DONE and one.outcome is Outcome.OK for one in told):
+        if any(one.verb is Verb.DONE and one.outcome is Outcome.OK for one in told) and not diary.is_rewound(terms.name):
             yield letter.place.where, f"{_short(letter.body)} is a dead letter, and a worker was told that it is done"
 
 
 # What the rules have in common.
+
+
+def _is_since(diary: QueueDiary, send: SendTold, time_ms: int) -> bool:
+    """Whether a message was surely written at this time or later."""
+    return diary.clocks_are_right and wall_ms(send.began) >= time_ms
 
 
 def _finishes(told: SettleTold) -> bool:
@@ -306,6 +338,7 @@ def _short(value: bytes) -> str:
 QUEUE_RULES: dict[str, Rule] = {
     "no job is lost": no_job_is_lost,
     "what is done stays done": what_is_done_stays_done,
+    "what is rewound comes again": what_is_rewound_comes_again,
     "what is lent was sent": what_is_lent_was_sent,
     "ids keep": ids_keep,
     "a lease is one worker's": a_lease_is_one_workers,

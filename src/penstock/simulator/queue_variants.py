@@ -98,6 +98,11 @@ def lets_anybody_settle() -> Patches:
     return [(settling, "_settle_one", settle_one)]
 
 
+def undoes_what_somebody_has() -> Patches:
+    """Who gives back an answer that got lost takes the messages from whoever has asked again."""
+    return [(settling, "HEARD", 0)]
+
+
 def counts_no_deliveries() -> Patches:
     deliveries = taking._deliveries
 
@@ -140,6 +145,10 @@ def does_not_pause() -> Patches:
 
 def does_not_purge() -> Patches:
     return _deaf_to(Turn.PURGED)
+
+
+def does_not_rewind() -> Patches:
+    return _deaf_to(Turn.REWOUND)
 
 
 def _deaf_to(what: Turn) -> Patches:
@@ -201,6 +210,7 @@ QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {
         trims_what_is_unfinished,
         ends_leases_too_early,
         lets_anybody_settle,
+        undoes_what_somebody_has,
         counts_no_deliveries,
         lends_one_message_for_another,
         lets_delayed_messages_out_early,
@@ -208,6 +218,7 @@ QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {
         knows_no_priorities,
         does_not_pause,
         does_not_purge,
+        does_not_rewind,
         buries_too_early,
         drops_dead_letters,
         sends_dead_letters_again,

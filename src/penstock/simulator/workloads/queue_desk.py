@@ -1,8 +1,8 @@
 """How clients of a simulated world reach the queues of a node: as through a door, but without one.
 
 A call goes to some node that serves, takes its time on the way there and back, and runs within that node's process: when the node dies, it
-dies with it. A call or its answer may get lost; then nobody knows (`Unanswered`). A door that notices that nobody waits any more calls off
-what it began, and one that doesn't lets it go on: both happen.
+dies with it. A call or its answer may get lost, or the way there break while the call is under way; then nobody knows (`Unanswered`). A
+door that notices that nobody waits any more calls off what it began, and one that doesn't lets it go on: both happen.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ T = TypeVar("T")
 _LOOKS_SECONDS = 0.1
 _ON_THE_WAY_SECONDS = 0.003
 _CALLED_OFF = 0.5
+_UNDER_WAY_SECONDS = 0.02  # A broken way breaks early: that is when there is something to be called off.
 
 
 class Unanswered(Exception):
@@ -30,7 +31,7 @@ class Desk:
     def __init__(self, world: World, serving: Callable[[], dict[str, Node]], *, lost: float = 0.0) -> None:
         self._world = world
         self._serving = serving  # The nodes that take calls now, by host.
-        self.lost = lost  # How many calls and answers get lost.
+        self.lost = lost  # How many calls and answers get lost, and how many ways break.
         self.surprises: list[str] = []  # What a call raised that no door could have foreseen.
 
     async def ask(self, env: SimEnv, work: Callable[[Queues], Awaitable[T]], *, patience_s: float = 10.0) -> T:
@@ -45,9 +46,9 @@ class Desk:
         if process is None or process.is_dead or env.rng.random() < self.lost:
             raise Unanswered("the call got lost")
         task = self._world.loop.create_task(self._carry_out(work, node), context=process.context.copy())
-        ends = env.now() + patience_s
+        ends = env.now() + (env.rng.random() * _UNDER_WAY_SECONDS if env.rng.random() < self.lost else patience_s)
         while not task.done() and not process.is_dead and env.now() < ends:
-            await asyncio.wait({task}, timeout=_LOOKS_SECONDS)
+            await asyncio.wait({task}, timeout=min(_LOOKS_SECONDS, ends - env.now()))
         if not task.done() or env.rng.random() < self.lost:
             if not process.is_dead and env.rng.random() < _CALLED_OFF:
                 task.cancel()

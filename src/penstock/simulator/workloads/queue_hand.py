@@ -11,6 +11,7 @@ from penstock.simulator.workloads.queue_desk import Desk, Unanswered
 from penstock.simulator.workloads.stage import Stage
 
 _AT_ONCE = 0.3  # How many takes wait for nothing.
+_TRIES = 3  # Of a take whose answer got lost, by those who ask again for the same.
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class Held:
 
 
 class Hand:
-    def __init__(self, stage: Stage, env: SimEnv, queue: str, name: str, *, lease_ms: int, count: int) -> None:
+    def __init__(
+        self, stage: Stage, env: SimEnv, queue: str, name: str, *, lease_ms: int, count: int, asks_again: bool = False
+    ) -> None:  # fmt: skip
         assert stage.desk is not None
         self._desk: Desk = stage.desk
         self._diary = stage.notebook.diary.queues
@@ -29,24 +32,31 @@ class Hand:
         self._name = name
         self._lease_ms = lease_ms
         self._count = count
+        self._asks_again = asks_again  # With an attempt id, as the Python client does.
 
     async def take(self, wait_s: float) -> list[Held]:
         asked, number = self._env.now(), self._diary.take_begins()
         waited = 0.0 if self._env.rng.random() < _AT_ONCE else wait_s
-        try:
-            lent = await self._desk.ask(
-                self._env,
-                lambda queues: queues.take(self._queue, self._count, lease_ms=self._lease_ms, wait_s=waited, who=self._name),
-                patience_s=waited + 8.0,
-            )
-        except (QueueRefusal, Unanswered):
-            self._diary.take_unheard(self._queue)
-            return []
+        lent = await self._lent(waited, f"{self._name}.{number}" if self._asks_again else "")
         if self._env.now() - asked >= self._lease_ms / 1_000:
             self._diary.take_unheard(self._queue)  # Some of it may have been over before it was told, and is lent to nobody.
         held = [self._note(each, number, asked) for each in lent]
         self._diary.deliveries += [each.told for each in held]
         return held
+
+    async def _lent(self, waited: float, attempt_id: str) -> list[Lent]:
+        for _ in range(_TRIES if attempt_id else 1):
+            try:
+                return await self._desk.ask(
+                    self._env,
+                    lambda queues: queues.take(
+                        self._queue, self._count, lease_ms=self._lease_ms, wait_s=waited, who=self._name, attempt_id=attempt_id
+                    ),
+                    patience_s=waited + 8.0,
+                )
+            except (QueueRefusal, Unanswered):
+                self._diary.take_unheard(self._queue)
+        return []
 
     def _note(self, lent: Lent, take: int, asked: float) -> Held:
         handle = read_handle(lent.handle)

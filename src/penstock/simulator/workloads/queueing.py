@@ -1,7 +1,8 @@
 """Senders, workers and keepers of queues, and what each writes into the diary.
 
-A worker finishes, fails, extends, dozes past its lease and then settles all the same, or is never heard of again. A keeper pauses, resumes
-and purges. When the play is over senders and keepers stop, and workers go on for a little while; what is left is the reckoning's.
+A worker finishes, fails, extends, dozes past its lease and then settles all the same, or is never heard of again. A keeper pauses, resumes,
+purges and, now and then, rewinds. When the play is over senders and keepers stop, and workers go on for a little while; what is left is the
+reckoning's.
 """
 
 import asyncio
@@ -18,6 +19,9 @@ from penstock.simulator.workloads.stage import Stage
 DEEDS = ("done", "fail", "extend", "doze", "vanish", "reject")
 CERTAIN = (Code.INVALID, Code.FULL, Code.TOO_LARGE)
 _WAITED_SECONDS = 2.0
+_REWINDS_MAX = 3  # Of one keeper: each gives workers everything again.
+_REWOUND_MS = (1_000, 5_000)
+_ALL_OF_IT = 0.5  # How many rewinds are to the beginning.
 _PARTED = 0.3  # How often a worker is done with some of its messages all the same.
 _SENT_AGAIN = 0.5  # How often a sender that got no answer sends the same message with the same id once more.
 
@@ -95,7 +99,8 @@ def _draft(told: SendTold, now_ms: int) -> Draft:
 class Working(_Client):
     async def run(self) -> None:
         lease_ms, count = self._options["lease_ms"], self._options["count"]
-        hand = Hand(self._stage, self._env, self._queue, self._name, lease_ms=lease_ms, count=count)
+        asks_again = self._options["asks_again"]
+        hand = Hand(self._stage, self._env, self._queue, self._name, lease_ms=lease_ms, count=count, asks_again=asks_again)
         while not self._stage.is_over:
             if held := await hand.take(_WAITED_SECONDS):
                 await self._work(hand, held)
@@ -127,17 +132,25 @@ class Decreeing(_Client):
         while not self._stage.is_over:
             await self._stage.breathe(self._env, self._options["pause"])
             kind = self._env.rng.choice(self._options["kinds"])
+            if kind == "rewind":
+                await self._rewind()
+                continue
             await self._decree(kind)
             if kind == "pause":
                 await self._stage.breathe(self._env, 0.5)
                 while not await self._decree("resume") and not self._stage.is_over:
                     await self._stage.breathe(self._env, 0.2)
 
-    async def _decree(self, kind: str) -> bool:
-        told = Decree(self._queue, kind, self._env.now())
+    async def _rewind(self) -> None:
+        if len(self._told.of_kind("rewind", self._queue)) < _REWINDS_MAX:
+            is_all = self._env.rng.random() < _ALL_OF_IT
+            await self._decree("rewind", to_ms=0 if is_all else wall_ms(self._env.now()) - self._env.rng.choice(_REWOUND_MS))
+
+    async def _decree(self, kind: str, **how: int) -> bool:
+        told = Decree(self._queue, kind, self._env.now(), **how)
         self._told.decrees.append(told)
         try:
-            await self._desk.ask(self._env, lambda queues: getattr(queues, kind)(self._queue), patience_s=20.0)
+            await self._desk.ask(self._env, lambda queues: getattr(queues, kind)(self._queue, **how), patience_s=20.0)
         except (QueueRefusal, Unanswered):
             return False  # Some partitions may have heard.
         told.ended = self._env.now()
