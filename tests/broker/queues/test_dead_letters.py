@@ -11,6 +11,7 @@ from penstock.broker.queues.calls import (
     Draft,
     Filter,
     Order,
+    Outcome,
     QueueRefusal,
     Redrive,
     RedriveTask,
@@ -240,3 +241,19 @@ async def test_the_largest_message_can_be_buried(serving: Serving) -> None:
     await queues.send(QUEUE, [Draft(bytes(bound - 200))])
     await failed(queues, "x" * 200)
     await buried(queues, 1)
+
+
+async def test_a_message_is_cancelled_by_its_id_wherever_it_lives_on(serving: Serving) -> None:
+    queues = await opened(serving)
+    sent = await queues.send(QUEUE, [Draft(b"1"), Draft(b"2"), Draft(b"3")])
+    ids = [each.id for each in sent if isinstance(each, Sent)]
+    await failed(queues)
+    await buried(queues, 3)
+    assert [each.outcome for each in await queues.cancel(DEAD, ids[:1])] == [Outcome.OK], "a dead letter has the id that it had"
+    await ended(queues, await queues.redrive(DEAD, Redrive()))
+    async with asyncio.timeout(10):
+        while (await queues.counts(QUEUE)).ready < 2:
+            await asyncio.sleep(0.005)
+    assert [each.outcome for each in await queues.cancel(QUEUE, ids)] == [Outcome.GONE, Outcome.OK, Outcome.OK]
+    assert await queues.take(QUEUE, 10) == []
+    assert [each.outcome for each in await queues.cancel(QUEUE, ids[1:])] == [Outcome.GONE, Outcome.GONE]

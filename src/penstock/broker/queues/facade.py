@@ -252,27 +252,30 @@ class Queues:
         if place is None:
             raise QueueRefusal(Code.INVALID, "this is no id of a message")
         if not place.is_of(topic.topic_id):
-            return await self._find_moved(queue, message_id)
+            return (await self._find_moved(queue, [message_id])).get(message_id)
         if place.partition >= len(topic.partitions):
             return None
         fields = {"group": QUEUE_GROUP, "offset": place.offset}
         question = Question("find", fields, lambda answer: next(iter(unpack_peeked(answer.fields["peeked"], answer.blobs)), None))
         where = Place(topic.topic_id, place.partition)
         found = await self.asking.ask(where, lambda here: looking.find(here, QUEUE_GROUP, place.offset), question)
-        may_be_back = found is not None and found.state is State.FINISHED and "queue.dead.letter" in self.describe(queue).settings
-        return (await self._find_moved(queue, message_id) or found) if may_be_back else found
+        may_be_back = found is not None and found.state is State.FINISHED and self._may_be_back(queue)
+        return (await self._find_moved(queue, [message_id])).get(message_id, found) if may_be_back else found
 
-    async def _find_moved(self, queue: str, message_id: str) -> Peeked | None:
-        wanted, after = (ID, message_id.encode()), None
+    def _may_be_back(self, queue: str) -> bool:
+        """Whether what is finished here may have come back from the dead letters, with the id that it had."""
+        return "queue.dead.letter" in self.describe(queue).settings
+
+    async def _find_moved(self, queue: str, ids: Iterable[str]) -> dict[str, Peeked]:
+        """Unfinished messages that have brought along these ids, by id. Looks through so many at most, once for all of them."""
+        wanted, found, after = dict.fromkeys(ids), dict[str, Peeked](), None
         for _ in range(0, FOUND_AMONG_MAX, PEEKED_AT_ONCE):
             page = await self.peek(queue, count=PEEKED_AT_ONCE, after=after)
-            for each in page:
-                if wanted in each.headers:
-                    return each
-            if not page:
+            found |= {each.id: each for each in page if each.id in wanted and dict(each.headers).get(ID) == each.id.encode()}
+            if not page or len(found) == len(wanted):
                 break
             after = (page[-1].partition, page[-1].offset)
-        return None
+        return found
 
     async def counts(self, queue: str, *, group: str = QUEUE_GROUP) -> Counts:
         question = Question("counts", {"group": group}, lambda answer: unpack_counts(answer.fields["counts"]))
@@ -287,7 +290,8 @@ class Queues:
     # Ordering
 
     async def cancel(self, queue: str, ids: Sequence[str]) -> list[Verdict]:
-        """Finishes messages that nobody holds: OK; GONE when it was finished, LOST when somebody holds it, UNKNOWN for what is no id."""
+        """Finishes messages that nobody holds: OK; GONE when it was finished, LOST when somebody holds it, UNKNOWN for what is no id. A
+        message that was moved here, or came back from the dead letters, is meant by the id that it has kept."""
         _check_count(len(ids))
         topic, verdicts = self._directory.find(queue), dict[int, Verdict]()
         chosen: dict[int, list[tuple[int, int]]] = {}
@@ -297,10 +301,30 @@ class Queues:
                 verdicts[at] = Verdict(Outcome.UNKNOWN)
             else:
                 chosen.setdefault(place.partition, []).append((at, place.offset))
+        verdicts |= await self._cancel_chosen(topic, chosen)
+        verdicts |= await self._cancel_moved(
+            queue, topic, {at: ids[at] for at, verdict in verdicts.items() if _may_be_moved(verdict, ids[at])}
+        )
+        return [verdicts[at] for at in range(len(ids))]
+
+    async def _cancel_chosen(self, topic: Topic, chosen: Mapping[int, list[tuple[int, int]]]) -> dict[int, Verdict]:
+        """By partition, which of those asked for, and its offset."""
+        verdicts: dict[int, Verdict] = {}
         for index, part in chosen.items():
             cancelled = await self.cancel_at(Place(topic.topic_id, index), [offset for _, offset in part])
             verdicts.update(zip((at for at, _ in part), cancelled, strict=True))
-        return [verdicts[at] for at in range(len(ids))]
+        return verdicts
+
+    async def _cancel_moved(self, queue: str, topic: Topic, ids: Mapping[int, str]) -> dict[int, Verdict]:
+        """Those that are not where their ids say, and live on here under them."""
+        own = [at for at, each in ids.items() if (place := read_id(each)) is not None and place.is_of(topic.topic_id)]
+        looked_for = {at: each for at, each in ids.items() if at not in own or self._may_be_back(queue)}
+        found = await self._find_moved(queue, looked_for.values()) if looked_for else {}
+        chosen: dict[int, list[tuple[int, int]]] = {}
+        for at, each in looked_for.items():
+            if (there := found.get(each)) is not None:
+                chosen.setdefault(there.partition, []).append((at, there.offset))
+        return await self._cancel_chosen(topic, chosen)
 
     async def cancel_at(self, place: Place, offsets: Sequence[int]) -> list[Verdict]:
         fields = {"group": QUEUE_GROUP, "offsets": list(offsets)}
@@ -388,6 +412,11 @@ def _count(answer: QueueAnswer) -> int:
 def _check_count(count: int) -> None:
     if not 1 <= count <= COUNT_MAX:
         raise QueueRefusal(Code.INVALID, f"one call is about 1 to {COUNT_MAX} messages, not {count}")
+
+
+def _may_be_moved(verdict: Verdict, message_id: str) -> bool:
+    """Nothing unfinished is where the id says."""
+    return verdict.outcome in (Outcome.GONE, Outcome.UNKNOWN) and read_id(message_id) is not None
 
 
 async def _all(waits: Iterable[Awaitable[T]]) -> list[T]:
