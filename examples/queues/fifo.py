@@ -1,6 +1,6 @@
 """First in, first out for each customer: what one of them does is done in order, and nobody waits for another one.
 
-    python examples/queues/fifo.py [http://127.0.0.1:8080]
+    python examples/queues/fifo.py [URL]    # Or PENSTOCK_URL, or http://127.0.0.1:8080
 
 While a message of a group is with a worker, the rest of that group waits; other groups go on. A second message with the same dedup id,
 sent within the queue's window (five minutes), is not stored: a button that was pressed twice pays once.
@@ -15,7 +15,7 @@ from penstock.client import Queue
 STEPS = ("ordered", "paid", "sent")
 
 
-def main(url: str = "http://127.0.0.1:8080") -> None:
+def main(url: str | None = None) -> None:
     orders = Queue("orders.fifo", url=url)
     orders.ensure(fifo=True)
     for step in STEPS:

@@ -1,6 +1,6 @@
 """Priorities: 0 to 9, more is more urgent, and what was sent first goes first among equals.
 
-    python examples/queues/priorities.py [http://127.0.0.1:8080]
+    python examples/queues/priorities.py [URL]    # Or PENSTOCK_URL, or http://127.0.0.1:8080
 
 A message keeps its priority when it is tried again. It holds within a partition: a queue of one, as here, is served in one order.
 """
@@ -10,7 +10,7 @@ import sys
 from penstock.client import Draft, Queue
 
 
-def main(url: str = "http://127.0.0.1:8080") -> None:
+def main(url: str | None = None) -> None:
     tickets = Queue("tickets", url=url)
     tickets.ensure()
     tickets.send_many(

@@ -1,6 +1,6 @@
 """Reminders: messages for later, which can be taken back until somebody has them.
 
-    python examples/queues/reminders.py [http://127.0.0.1:8080]
+    python examples/queues/reminders.py [URL]    # Or PENSTOCK_URL, or http://127.0.0.1:8080
 
 A delay may be of any length, and `at=` takes a moment instead. It is kept with the message on the disks of the cluster, so that neither a
 restart nor a lost node forgets it.
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from penstock.client import Queue
 
 
-def main(url: str = "http://127.0.0.1:8080") -> None:
+def main(url: str | None = None) -> None:
     reminders = Queue("reminders", url=url)
     reminders.ensure()
 

@@ -1,6 +1,6 @@
 """A worker: takes messages one by one, tries again what fails, and leaves what never works among the dead letters.
 
-    python examples/queues/worker.py [http://127.0.0.1:8080]
+    python examples/queues/worker.py [URL]    # Or PENSTOCK_URL, or http://127.0.0.1:8080
 
 Some mails go out, one needs two tries, one has an address that will never work. The queue decides how often and how soon a message is
 tried again; the worker only says what became of each. `with message:` finishes it, or gives it back with the exception as the reason, and
@@ -24,7 +24,7 @@ def deliver(message: QueueMessage) -> None:
     print(f"to {mail['to']}: {mail['words']}")
 
 
-def main(url: str = "http://127.0.0.1:8080") -> None:
+def main(url: str | None = None) -> None:
     dead = Queue("emails-dead", url=url)
     dead.ensure()
     emails = Queue("emails", url=url)

@@ -57,7 +57,7 @@ def test_a_queue_from_its_making_to_its_end(say: Command):
     (id,) = ok(say("send", "cli-emails", "--body", "hello", "--key", "k", "--header", "lang=en", "--priority", "9")).splitlines()
     assert ok(say("receive", "cli-emails")) == "hello\n"
     (message,) = lines(say("receive", "cli-emails", "--ack", "--json"))
-    assert (message["id"], message["body"], message["key"], message["headers"], message["attempt"]) == (id, "hello", "k", {"lang": "en"}, 2)
+    assert (message["id"], message["body"], message["key"], message["headers"], message["attempt"]) == (id, "hello", "k", {"lang": "en"}, 1)
     nothing = say("receive", "cli-emails")
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "nothing is ready in cli-emails\n")
     assert ok(say("alter", "cli-emails", "--lease", "5s")) == "cli-emails is altered\n"
@@ -161,6 +161,8 @@ def test_what_is_kept_is_had_again(say: Command, penstock_broker: Broker):
         (("redrive", "x", "--failed-after", "soon"), "--failed-after 'soon' is neither"),
         (("alter", "x"), "say what to alter"),
         (("peek", "x", "--state", "lost"), "'lost' is not one of"),
+        (("send", "jobs", "--body", "x", "--delay", "1s", "--at", "@1"), "--delay and --at exclude each other"),
+        (("receive", "jobs", "--ack", "--hold"), "say one of them"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(say: Command, arguments: tuple[str, ...], complaint: str):

@@ -46,6 +46,8 @@ def send(
       penstock queues send emails --body urgent --priority 9 --ttl 1d
       cat jobs.txt | penstock queues send jobs
     """
+    if moment is not None and given["delay"] is not None:
+        raise click.UsageError("--delay and --at exclude each other: say one of them")
     if moment is not None and parse_time(moment) is None:
         raise click.UsageError(f"--at {moment!r} is neither @milliseconds nor an ISO 8601 time")
     at = None if moment is None else (parse_time(moment) or 0) / 1000
@@ -64,11 +66,11 @@ def send(
 @click.option("--max", "count", type=click.IntRange(1, 1_000), default=1, show_default=True, help="So many at most.")
 @click.option("--wait", type=span, default="0", show_default=True, help="Wait for the first one so long.")
 @click.option("--lease", type=span, help="How long they are yours; the queue's own if left out.")
-@click.option("--ack", "then", flag_value="ack", help="Finish them once they are printed.")
-@click.option("--hold", "then", flag_value="hold", help="Leave them leased: nobody else gets them until the lease ends.")
+@click.option("--ack", is_flag=True, help="Finish them once they are printed.")
+@click.option("--hold", is_flag=True, help="Leave them leased: nobody else gets them until the lease ends.")
 @url_option
 @json_option
-def receive(*, name: str, count: int, wait: float, lease: float | None, then: str | None, url: str, as_json: bool) -> None:
+def receive(*, name: str, count: int, wait: float, lease: float | None, ack: bool, hold: bool, url: str, as_json: bool) -> None:
     """Take messages of the queue NAME and print their bodies.
 
     \b
@@ -76,17 +78,19 @@ def receive(*, name: str, count: int, wait: float, lease: float | None, then: st
       penstock queues receive emails --max 100 --ack --json
       penstock queues receive emails --wait 20s --hold --lease 10min
 
-    They are given back at once, which counts as a delivery and as no failure, unless --ack or --hold is said. To look without taking: peek.
+    They are given back at once, as if nobody had taken them, unless --ack or --hold is said. To look without taking: peek.
     """
+    if ack and hold:
+        raise click.UsageError("--ack finishes the messages and --hold keeps them: say one of them")
 
     async def conversation(queue: AsyncQueue) -> None:
         messages = await queue.receive(count, lease=lease, wait=wait)
         for message in messages:
             _print(message, as_json=as_json)
         sys.stdout.flush()  # Before they are finished: what cannot be printed is not done.
-        if then == "ack":
+        if ack:
             await queue.ack_many(messages)
-        elif then is None:
+        elif not hold:
             for message in messages:
                 await message.release()
         if not messages:

@@ -66,7 +66,7 @@ def _chosen(given: dict[str, Any], configs: tuple[str, ...]) -> Any:
 
 @queues.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1, 10_000), help="How many; more of them take more messages a second. [default: 1]")
+@click.option("--partitions", type=click.IntRange(1, 1_000), help="How many; more of them take more messages a second. [default: 1]")
 @click.option("--replication-factor", "replicas", type=click.IntRange(1, 100), help="How many copies; the node's choice if left out.")
 @click.option("--fifo", is_flag=True, default=None, help="Messages of a group in the order of sending, one at a time.")
 @choices

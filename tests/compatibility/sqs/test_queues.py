@@ -86,6 +86,9 @@ def test_a_name_cannot_be_used_again_for_a_minute(sqs):
         ({"Nonsense": "1"}, "InvalidAttributeName", "Unknown Attribute Nonsense."),
         ({"QueueArn": "x"}, "InvalidAttributeName", "Unknown Attribute QueueArn."),
         ({"FifoQueue": "false"}, "InvalidAttributeName", "Unknown Attribute FifoQueue."),
+        ({"penstock.enabled": "false"}, "InvalidAttributeName", "Unknown Attribute penstock.enabled."),
+        ({"penstock.sqs": "{}"}, "InvalidAttributeName", "Unknown Attribute penstock.sqs."),
+        ({"penstock.fifo": "true"}, "InvalidAttributeName", "Unknown Attribute penstock.fifo."),
         ({"ContentBasedDeduplication": "true"}, "InvalidAttributeName", "Unknown Attribute ContentBasedDeduplication."),
         (
             {"DeduplicationScope": "queue"},

@@ -44,6 +44,9 @@ COUNTED = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible
 READ_ONLY = ("QueueArn", "CreatedTimestamp", "LastModifiedTimestamp", *COUNTED)
 KNOWN = SETTABLE.union(READ_ONLY)
 
+# What makes it a queue, what this door keeps for itself, and what AWS says by a queue's name.
+_NOT_CHOSEN = frozenset({"penstock.enabled", "penstock.sqs", "penstock.fifo"})
+
 KEY_ID_LENGTH_MAX = 2_048
 
 
@@ -60,7 +63,10 @@ def check_attributes(given: Mapping[str, str], *, is_fifo: bool) -> dict[str, st
 
 def extensions_in(given: Mapping[str, str]) -> dict[str, str]:
     """As settings of the topic."""
-    extras = (name for name in given if name.startswith(EXTENSION_PREFIX) and name not in (PARTITIONS, REPLICAS))
+    extras = [name for name in given if name.startswith(EXTENSION_PREFIX) and name not in (PARTITIONS, REPLICAS)]
+    for name in extras:
+        if name in _NOT_CHOSEN:
+            raise unknown(name)
     return {f"queue.{name.removeprefix(EXTENSION_PREFIX)}": given[name] for name in extras}
 
 
