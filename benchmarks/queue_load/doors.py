@@ -3,14 +3,13 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
 
 from benchmarks.load import frames
 from benchmarks.load.topics import Admin
 from benchmarks.queue_load.calls import Calls, drop_queue, make_queue
 from benchmarks.queue_load.shares import Line, ShareMember, begin_at_the_start, topic_id_of
 from benchmarks.queue_load.talk import Talk
-from penstock.client.queues import AsyncQueue, AsyncQueueMessage
+from penstock.client.queues import AsyncQueue
 
 SENDERS = 16
 WORKERS = 4
@@ -55,13 +54,13 @@ class SqsDoor:
 
 
 class PythonDoor:
-    """`penstock.client.queues.AsyncQueue`, as a program would use it."""
+    """`penstock.client.queues.AsyncQueue`. What was taken is settled while more is waited for, as through the other doors."""
 
     workers = WORKERS
 
     def __init__(self, host: str, port: int) -> None:
         self._queue = AsyncQueue(f"pace-{time.monotonic_ns()}", url=f"http://{host}:{port}")
-        self._held: list[Sequence[AsyncQueueMessage]] = [()] * WORKERS
+        self._settling: list[asyncio.Future[None] | None] = [None] * WORKERS
 
     async def open(self) -> None:
         await self._queue.create()
@@ -70,15 +69,16 @@ class PythonDoor:
         await self._queue.send(b"%d" % number)
 
     async def take(self, worker: int) -> list[int]:
-        if self._held[worker]:
-            await self._queue.ack_many(self._held[worker])
-        self._held[worker] = taken = await self._queue.receive(BATCH)
+        taken = await self._queue.receive(BATCH)
+        before = self._settling[worker]
+        if before is not None:
+            await before
+        if taken:
+            self._settling[worker] = asyncio.ensure_future(self._queue.ack_many(taken))
         return [int(message.body) for message in taken]
 
     async def close(self) -> None:
-        for taken in self._held:
-            if taken:
-                await self._queue.ack_many(taken)
+        await asyncio.gather(*(each for each in self._settling if each is not None))
         await self._queue.delete()
         await self._queue.close()
 

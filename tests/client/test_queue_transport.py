@@ -25,6 +25,7 @@ from penstock.client.queues import (
     SendFailed,
     Unreachable,
 )  # fmt: skip
+from penstock.client.queues.gathering import AT_ONCE
 from penstock.client.queues.http import WAITING_MAX, Address, Door, Lost, addresses
 from penstock.client.queues.signing import Signer
 from penstock.queues.dedup import DRAWN
@@ -55,11 +56,15 @@ def test_one_connection_carries_one_call_after_the_other():
     assert [action for action, _ in door.asked] == ["Penstock.Send"] * 3
 
 
-def test_calls_at_once_have_a_connection_each():
+def test_a_few_calls_at_once_have_a_connection_each_and_the_others_one_request():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
-        await asyncio.gather(*[queue.send("hello") for _ in range(5)])
+        assert await asyncio.gather(*[queue.send(str(number)) for number in range(AT_ONCE + 3)]) == ["one"] * (AT_ONCE + 3)
 
-    assert converse(scenario, *[SENT] * 5).connections == 5
+    door = converse(scenario, *[SENT] * AT_ONCE, {"Results": SENT["Results"] * 3})
+    assert door.connections == AT_ONCE
+    bodies = [[message["Body"] for message in wish["Messages"]] for _, wish in door.asked]
+    assert sorted(bodies[:-1]) == [[str(number)] for number in range(AT_ONCE)]
+    assert bodies[-1] == [str(AT_ONCE + number) for number in range(3)]
 
 
 def test_however_many_wait_a_send_goes_beside_them():

@@ -8,11 +8,13 @@ settlements, whose second copy finds the work done. Not: a redrive, and a send w
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from penstock.client.queues.caller import Caller, Wish, as_bytes_on_the_wire
 from penstock.client.queues.failures import LeaseLost, QueueError, Refused, refusal
+from penstock.client.queues.gathering import Gathering
 from penstock.client.queues.redriving import Progress, Wanted
 from penstock.client.queues.shapes import (
     counts_of,
@@ -52,17 +54,24 @@ class Actions:
     def __init__(self, caller: Caller, queue: str) -> None:
         self.queue = queue
         self._caller = caller
+        bounds = {"count_max": COUNT_MAX, "bytes_max": REQUEST_BYTES_MAX}
+        self._send_once = Gathering(partial(self._send, is_safe=False), **bounds)
+        self._send_safely = Gathering(partial(self._send, is_safe=True), **bounds)
+        self._settle_of: dict[str, Gathering[Order, Verdict]] = {}  # By worker.
 
     # Messages
 
     async def send(self, drafts: Sequence[Draft]) -> list[str | QueueError]:
         """An id for each, or why it was not taken."""
         outcomes: list[str | QueueError] = []
-        is_safe = all(draft.dedup for draft in drafts)
-        for batch in _batches([draft_as_json(draft) for draft in drafts]):
-            told = await self._ask("Send", {"Messages": batch}, is_safe=is_safe)
-            outcomes += [self._sent(each) for each in told["Results"]]
+        send = self._send_safely if all(draft.dedup for draft in drafts) else self._send_once
+        for batch, size in _batches([draft_as_json(draft) for draft in drafts]):
+            outcomes += await send(batch, size)
         return outcomes
+
+    async def _send(self, messages: Sequence[dict[str, Any]], *, is_safe: bool) -> list[str | QueueError]:
+        told = await self._ask("Send", {"Messages": messages}, is_safe=is_safe)
+        return [self._sent(each) for each in told["Results"]]
 
     async def receive(self, count: int, lease_ms: int | None, wait_seconds: Callable[[], float], worker: str) -> list[Delivery]:
         """`wait_seconds` says at each try how long is left."""
@@ -76,6 +85,11 @@ class Actions:
         return [delivery_of(each, lease_ms) for each in told.answer.get("Messages") or ()]
 
     async def settle(self, orders: Sequence[Order], worker: str) -> list[Verdict]:
+        if worker not in self._settle_of:
+            self._settle_of[worker] = Gathering(partial(self._settle, worker=worker), count_max=COUNT_MAX, bytes_max=REQUEST_BYTES_MAX)
+        return await self._settle_of[worker](orders)
+
+    async def _settle(self, orders: Sequence[Order], *, worker: str) -> list[Verdict]:
         wire = [_order_as_json(order) for order in orders]
         told = await self._caller.call("Penstock.Settle", {"Queue": self.queue, "Orders": wire, "Who": worker}, queue=self.queue)
         verdicts = told.answer["Verdicts"]
@@ -196,15 +210,15 @@ def _order_as_json(order: Order) -> dict[str, Any]:
     return wire | ({} if order.delay_ms is None else {"DelayMs": order.delay_ms}) | ({"Reason": order.reason} if order.reason else {})
 
 
-def _batches(messages: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """As many as go into one request."""
-    batches: list[list[dict[str, Any]]] = []
-    size = REQUEST_BYTES_MAX
+def _batches(messages: Sequence[dict[str, Any]]) -> list[tuple[list[dict[str, Any]], int]]:
+    """As many as go into one request, and how many bytes they are."""
+    batches: list[tuple[list[dict[str, Any]], int]] = []
+    batch, size = list[dict[str, Any]](), 0
     for message in messages:
         own = len(as_bytes_on_the_wire(message))
-        if size + own > REQUEST_BYTES_MAX or len(batches[-1]) == COUNT_MAX:
-            batches.append([])
-            size = 0
-        batches[-1].append(message)
+        if batch and (size + own > REQUEST_BYTES_MAX or len(batch) == COUNT_MAX):
+            batches.append((batch, size))
+            batch, size = [], 0
+        batch.append(message)
         size += own
-    return batches
+    return [*batches, (batch, size)] if batch else batches
