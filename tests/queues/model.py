@@ -120,9 +120,9 @@ class Book:
         return min(ready, key=lambda each: self._rank(each, now), default=None)
 
     def _rank(self, message: Message, now: int) -> tuple[int, int, int]:
-        """A FIFO group stands in line with its first one, also with one that has expired, until that is noticed."""
+        """A FIFO group stands in line with its first one."""
         if self.policy.is_fifo and message.group:
-            same = (each for each in self.messages if each.group == message.group and self.state(each, now) is READY)
+            same = (each for each in self.messages if each.group == message.group and self._may_be_given(each, now))
             message = min(same, key=lambda each: each.offset)
         return -self.policy.level_of(message.priority), self.of(message.offset).place, message.offset
 

@@ -369,7 +369,7 @@ def step(play: Play, rng: Random) -> None:
             for _ in range(several):
                 play.send_marked(
                     priority=rng.choice((PRIORITY_DEFAULT, PRIORITY_DEFAULT, 0, 9)), delay_ms=0 if several > 1 else rng.choice(DELAYS_MS),
-                    ttl_ms=rng.choice((0, 0, 0, 2_000, 60_000)), group=message_group, dedup=rng.choice(DEDUPS),
+                    ttl_ms=rng.choice((0, 0, 2_000, 60_000)), group=message_group, dedup=rng.choice(DEDUPS),
                     is_by_log=rng.random() < 0.4,
                 )  # fmt: skip
         case 2:
@@ -379,7 +379,7 @@ def step(play: Play, rng: Random) -> None:
             delay_ms = rng.choice((None, 0, 0, 2_000, 50_000_000))
             play.settle(rng.randrange(12), rng.choice(list(Verb)), delay_ms, rng.choice(REASONS), is_stored=rng.random() < 0.95)
         case 4:
-            play.wait(rng.choice(WAITS_MS), is_noticed=rng.random() < 0.8)
+            play.wait(rng.choice(WAITS_MS), is_noticed=rng.random() < 0.6)
         case 5:
             play.lose_a_lapse()
         case 6:

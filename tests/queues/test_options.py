@@ -3,9 +3,13 @@
 import pytest
 from queues.scene import Scene
 
-from penstock.queues.commands import QUEUE_GROUP, Cancel, Settlement, Verb
+from penstock.queues.commands import QUEUE_GROUP, Bind, Cancel, Settlement, Unbind, Verb
+from penstock.queues.lapsing import LAPSES_MAX
 from penstock.queues.message_groups import NOISY_IN_FLIGHT, QUIET_AFTER_MS
+from penstock.queues.messages import Kept, Messages
+from penstock.queues.picking import PASSED_MAX
 from penstock.queues.policy import Policy
+from penstock.queues.records import Changed
 from penstock.queues.replies import Code
 from penstock.queues.states import State
 
@@ -129,6 +133,63 @@ def test_a_message_whose_time_is_up_is_given_to_nobody_and_finished() -> None:
     assert scene.take() == []
     scene.wait(0)
     assert scene.counts().base == 2
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(is_fifo=True), Policy(is_fair=True)], ids=["plain", "fifo", "fair"])
+@pytest.mark.parametrize("has_one_in_front", [False, True])
+def test_very_many_that_have_expired_are_passed_over_piece_by_piece(
+    policy: Policy, has_one_in_front: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    scene, looked_at = Scene(policy), 0
+    first = [scene.send(group="a")] if has_one_in_front else []
+    scene.send(20 * PASSED_MAX, expires_at=scene.now + 1_000, group="a")
+    last = scene.send(group="a")
+    options = Messages.options
+
+    def counting(messages: Messages, offset: int) -> Kept:
+        nonlocal looked_at
+        looked_at += 1
+        return options(messages, offset)
+
+    monkeypatch.setattr(Messages, "options", counting)
+    scene.now += 1_000
+    found: list[int] = []
+    for _ in range(100):
+        ready_at = scene.state.ready_at(QUEUE_GROUP, scene.now)
+        assert ready_at in (0, scene.now + 1) or len(found) == len(first) + 1, "it is to be asked again at once"
+        for each in scene.take(10):
+            scene.done(each)
+            found.append(each.offset)
+        scene.now += 1
+    assert found == [*first, last]
+    assert looked_at < 20 * PASSED_MAX * 10, "each of them is looked at a few times, not at every call"
+    scene.wait(0)
+    assert scene.counts().base == scene.end
+
+
+def test_a_piece_of_what_time_causes_is_bounded() -> None:
+    scene = Scene(Policy(ttl_ms=5_000, dead_letter="dead"))
+    scene.send(3 * LAPSES_MAX, expires_at=scene.now + 1_000)
+    scene.send(3 * LAPSES_MAX, priority=9)
+    scene.now += 10_000
+    finished = 0
+    while scene.counts().base < scene.end:
+        (record,) = scene.state.lapse(scene.instant(), scene.now).records
+        assert isinstance(record, Changed)
+        scene.state.replay(record)
+        finished += 1
+        assert sum(end - start for start, end in record.done) <= 2 * LAPSES_MAX
+    assert finished >= 3
+
+
+def test_a_message_that_was_sent_off_and_comes_back_too_late_has_expired() -> None:
+    scene = Scene()
+    scene.send(expires_at=scene.now + 1_000)
+    scene.turn(Bind("t", QUEUE_GROUP, bytes(16), 0, (0,), sent_off=True))
+    scene.wait(2_000)
+    assert scene.stands(0) is State.BURYING
+    scene.turn(Unbind("t", QUEUE_GROUP, (0,)))
+    assert scene.stands(0) is State.DONE
 
 
 def test_a_message_that_expires_under_a_lease_is_left_to_its_holder() -> None:

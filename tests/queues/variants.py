@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.queues import checkpoint, draft, lapsing, learning, ledger, picking, settling
-from penstock.queues.bits import DoneSet
+from penstock.queues.bits import Bits, DoneSet
 from penstock.queues.dedup import DedupWindow
 from penstock.queues.ledger import Ledger
 from penstock.queues.message_groups import NONE_HELD
@@ -16,6 +16,7 @@ from penstock.queues.rows import Row
 from penstock.queues.schedule import Schedule
 from penstock.queues.state import LedgerState
 from penstock.queues.timetable import Timetable
+from penstock.simulator.knobs import replaced
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
@@ -185,7 +186,21 @@ def loses_priorities_on_retry() -> Patches:
 
 
 def gives_what_has_expired() -> Patches:
-    return [(picking._Picker, "_is_expired", lambda self, offset: False)]
+    right = Ready.is_in_line
+
+    def wrong(self: Ready, entry: int) -> bool:
+        with replaced([(self._messages, "expired", Bits())]):
+            return right(self, entry)
+
+    return [(picking._Picker, "_is_expired", lambda self, offset: False), (Ready, "is_in_line", wrong)]
+
+
+def forgets_a_group_whose_first_one_has_expired() -> Patches:
+    return [(Ready, "expired", lambda self, offset: None)]
+
+
+def never_finishes_what_has_expired() -> Patches:
+    return [(lapsing, "expire", lambda messages, drafts: messages.overdue.discard_range(0, 1 << 20))]
 
 
 def counts_a_lost_lapse_as_recorded() -> Patches:
@@ -237,7 +252,8 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         forgets_dedup_ids_at_a_restore, forgets_leases_at_a_restore,
         forgets_what_is_done_at_a_restore, forgets_failures_at_a_restore, forgets_delays_at_a_restore, forgets_options_at_a_restore,
         forgets_dead_letters_at_a_restore, takes_a_lapsed_lease_for_a_good_one, takes_any_lease_for_the_last_one, never_lapses,
-        buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired, counts_a_lost_lapse_as_recorded,
+        buries_one_delivery_late, ignores_priorities, loses_priorities_on_retry, gives_what_has_expired,
+        forgets_a_group_whose_first_one_has_expired, never_finishes_what_has_expired, counts_a_lost_lapse_as_recorded,
         forgets_the_attempts_of_who_comes_back, finishes_neighbours, does_not_know_an_id_before_it_is_learned, lets_ids_count_too_long,
         forgets_who_waits_at_a_restore, forgets_near_delays_at_a_restore, forgets_a_bucket, forgets_options_in_a_bucket,
         rounds_times_down, undoes_what_somebody_has, counts_what_was_given_back_untouched,

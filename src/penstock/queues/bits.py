@@ -40,7 +40,16 @@ class Bits:
 
     def discard(self, offset: int) -> bool:
         """False: it was not there."""
-        return self.discard_range(offset, offset + 1) == 1
+        number, bit = offset >> SHIFT, 1 << (offset & _MASK)
+        chunk = self.chunks.get(number, 0)
+        if not chunk & bit:
+            return False
+        if chunk == bit:
+            del self.chunks[number]
+        else:
+            self.chunks[number] = chunk ^ bit
+        self.count -= 1
+        return True
 
     def add_range(self, start: int, end: int) -> int:
         """How many of [start, end) were not there."""

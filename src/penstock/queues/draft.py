@@ -100,6 +100,9 @@ class Draft:
 
     def come_back(self, offset: int, row: Row) -> None:
         """It was sent off, and is not to go."""
+        if self.is_expired(offset):
+            self.finish(offset, State.BURYING)
+            return
         self._move(offset, State.BURYING, State.READY)
         self._returned.append(Returned(offset, 0, row.place, is_failure=False))
 

@@ -16,6 +16,7 @@ from penstock.queues.headers import PRIORITY_MAX
 OFFSET_BITS = 64
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 LEVELS = PRIORITY_MAX + 1
+CLEANED_MAX = 1_000  # Entries that are dropped in one call.
 
 
 def entry_of(place: int, offset: int) -> int:
@@ -48,7 +49,7 @@ class Lane:
             yield from range(start, next(runs))
 
     def clean(self, is_fresh: Callable[[int], bool], counts: Callable[[int], bool]) -> None:
-        """Drops what is first in line and does not count."""
+        """Drops what is first in line and does not count; of a heap a bounded piece, for each costs its share of it."""
         runs = self.runs
         while runs:
             start, end = runs[0], runs[1]
@@ -59,7 +60,9 @@ class Lane:
                 break
             runs.popleft()
             runs.popleft()
-        while self.heap and not counts(self.heap[0]):
+        for _ in range(CLEANED_MAX):
+            if not self.heap or counts(self.heap[0]):
+                break
             heappop(self.heap)
 
 

@@ -1,8 +1,11 @@
 """What the passing of time causes: leases lapse, messages grow too old, and duplicates that came by the log's door are finished.
 
-Each call does a bounded piece. A lease whose lapse could not be recorded is looked at again a second later.
+Each call does a bounded piece. What could not be recorded is looked at again a second later.
+A message whose own time is up leaves its line as soon as the clock says so, which is no decision: nobody who takes has to pass it by. That
+it is finished is one, and follows piece by piece.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 
 from penstock.queues.draft import Draft
@@ -13,7 +16,8 @@ from penstock.queues.ready import Ready
 from penstock.queues.rows import read
 from penstock.queues.states import State
 
-LAPSES_MAX = 2_000  # Of one call: some milliseconds.
+LAPSES_MAX = 500  # Of one call: some milliseconds, with what recording them costs.
+RETIRED_MAX = 500  # Of one look at the clock: some milliseconds.
 AGAIN_MS = 1_000
 
 
@@ -36,18 +40,32 @@ def lapse_leases(ready: Ready, draft: Draft) -> None:
                 draft.give_back(offset, row, delay_ms=None, is_failure=True, reason=LAPSED, is_lapse=True)
 
 
-def expire(messages: Messages, drafts: list[Draft]) -> None:
-    """Messages whose own time is up, in all ledgers. One that somebody has is left to them; it expires when it comes back."""
-    for _ in range(LAPSES_MAX):
-        wall_ms = drafts[0].wall_ms
+def retire(messages: Messages, ledgers: Sequence[Ledger], wall_ms: int) -> bool:
+    """Messages whose own time is up leave their lines, in all ledgers. Whether there were any."""
+    for looked_at in range(RETIRED_MAX):
         found = messages.expiries.pop(wall_ms)
         if found is None:
-            return
+            return looked_at > 0
         offset = found[1]
         if not messages.has_expired(offset, wall_ms):
             continue  # All are done with it.
-        if any([finish_unheld(offset, draft) for draft in drafts]):
+        if any(_is_unheld(offset, ledger) for ledger in ledgers):  # Who has it may go on; it is finished when it comes back.
+            messages.overdue.add(offset)
             messages.expiries.add(wall_ms + AGAIN_MS, offset)
+        if messages.expired.add(offset):
+            for ledger in ledgers:
+                if ledger.ready is not None:
+                    ledger.ready.expired(offset)
+    return True
+
+
+def expire(messages: Messages, drafts: list[Draft]) -> None:
+    """Those that are retired are finished, unless somebody has them."""
+    for offset in list(islice(messages.overdue.offsets(), LAPSES_MAX)):
+        messages.overdue.discard(offset)
+        if messages.has_expired(offset, drafts[0].wall_ms):
+            for draft in drafts:
+                finish_unheld(offset, draft)
 
 
 def sweep(draft: Draft) -> None:
@@ -59,7 +77,7 @@ def sweep(draft: Draft) -> None:
     end = min(messages.written_before(draft.wall_ms - policy.ttl_ms + 1, start), messages.learned_end)
     first_open, count = end, 0
     for run_start, run_end in ledger.done.gaps(start, end):
-        if not ledger.rows:
+        if not ledger.rows and len(messages.kept) <= LAPSES_MAX:  # Else some need a look each.
             draft.finish_run(run_start, run_end)
             first_open = min(first_open, run_start)
             continue
@@ -90,9 +108,12 @@ def sweep_ms(ledger: Ledger, messages: Messages, ttl_ms: int) -> int | None:
 
 def finish_unheld(offset: int, draft: Draft) -> bool:
     """Finishes a message unless it is done, somebody has it, or it is being buried."""
-    packed = draft.ledger.rows.get(offset)
-    is_held = packed is not None and packed[0] != State.READY
-    if is_held or offset in draft.ledger.done or offset in draft.settled:
+    if offset in draft.settled or not _is_unheld(offset, draft.ledger):
         return False
     draft.finish(offset, State.READY)
     return True
+
+
+def _is_unheld(offset: int, ledger: Ledger) -> bool:
+    packed = ledger.rows.get(offset)
+    return (packed is None or packed[0] == State.READY) and offset not in ledger.done

@@ -38,6 +38,8 @@ class Messages:
         self.waiting = Bits()  # Those that their senders have delayed, and whose time has not come...
         self.delays = Timetable("delays", store, wall_ms, counts=self.waiting.__contains__, arrived=self.kept.__setitem__)  # ...and when.
         self.expiries = Timetable("expiries", store, wall_ms, counts=self.is_optional, arrived=self.kept.__setitem__)
+        self.expired = Bits()  # Those whose own time was up when the clock was last looked at: they stand in no line any more.
+        self.overdue = Bits()  # Those of them that have yet to be finished.
         self.duplicates: dict[int, None] = {}  # Came by the log's door with an id that is taken; to be finished.
         self.duplicates_ms = 0  # When.
         self.exempt = DoneSet()  # Never taken for duplicates: who begins anew gets what lies in the log, and a purge forgets all ids.
@@ -76,10 +78,18 @@ class Messages:
             return offset in self.waiting  # Its options lie with its delay, far away: the entry says all there is to say.
         return 0 < unpack(packed).expires_at <= wall_ms
 
+    def look_for_expired(self, wall_ms: int) -> None:
+        """After a load: when an entry among the expiries comes up is no measure, for it may have been looked at before."""
+        for offset, packed in self.kept.items() if len(self.expiries) else ():
+            if 0 < _TRAITS.unpack_from(packed)[1] <= wall_ms:
+                self.expired.add(offset)
+
     def forget(self, offset: int) -> None:
         """All groups are done with it."""
         self.kept.pop(offset, None)
         self.duplicates.pop(offset, None)
+        if self.expired.count:
+            self.expired.discard(offset)
         if self.waiting.discard(offset):
             self._tidy()
 
@@ -91,7 +101,9 @@ class Messages:
         self.forget_waiting(dones, 0, self.learned_end)
 
     def forget_waiting(self, dones: Sequence[DoneSet], start: int, end: int) -> None:
-        """The same for those that wait among [start, end)."""
+        """The same for those among [start, end) that wait, or have expired."""
+        if self.expired.count:
+            self.expired.discard_done(dones, start, end)
         if self.waiting.count:
             self.waiting.discard_done(dones, start, end)
             self._tidy()
@@ -114,7 +126,8 @@ class Messages:
             return
         for offset in [offset for offset in self.kept if offset >= end and not is_kept(offset)]:
             del self.kept[offset]
-        self.waiting.discard_range(end, self.learned_end)
+        for bits in (self.waiting, self.expired, self.overdue):
+            bits.discard_range(end, self.learned_end)
         self.delays.unlearn(end)
         self.expiries.unlearn(end)
         while self._mark_offsets and self._mark_offsets[-1] > end:

@@ -4,6 +4,8 @@ Strict levels: the highest priority first. With a starvation guard, every so man
 first place of all, whatever its level. Within a level, by place; a FIFO group that is begun is given as far as it goes before the next one,
 which is up to its first message that is in flight or waits for its next try.
 Noisy tenants of a fair queue come after all others of their level.
+Entries that do not count any more are passed over, so many in one call; then it ends, as if there was no more. They are cleaned away piece
+by piece, at each look at the clock: who finds nothing, and reads that the search was cut, asks again at once.
 """
 
 from collections.abc import Iterator
@@ -16,11 +18,14 @@ from penstock.queues.message_groups import MessageGroup
 from penstock.queues.messages import Messages
 from penstock.queues.ready import Ready
 
+PASSED_MAX = 500  # Entries that are passed over in one call: some milliseconds.
+
 _FOLLOWER = -1  # In place of a position in a heap: the next one of a tenant.
 
 
 def pick(ready: Ready, messages: Messages, count: int, *, next_lease: int, in_flight: int, wall_ms: int) -> list[int]:
     """Offsets, in the order in which they are given."""
+    ready.is_cut = False
     lanes = [(level, lane) for level, lane in enumerate(ready.lanes) if lane.runs or lane.heap]
     if not lanes:
         return []
@@ -30,9 +35,12 @@ def pick(ready: Ready, messages: Messages, count: int, *, next_lease: int, in_fl
     streams = [picker.level(lane) for _, lane in reversed(lanes)]
     every = ready.policy.starvation_every
     if not every or len(streams) == 1:
-        entries = (entry for stream in streams for entry in stream)
-        return [entry & OFFSET_MASK for entry in islice(entries, count)]
-    return [entry & OFFSET_MASK for entry in _guarded([_Line(stream) for stream in streams], count, next_lease, every)]
+        entries = islice((entry for stream in streams for entry in stream), count)
+    else:
+        entries = islice(_guarded([_Line(stream) for stream in streams], count, next_lease, every), count)
+    offsets = [entry & OFFSET_MASK for entry in entries]
+    ready.is_cut = picker.is_cut
+    return offsets
 
 
 class _Line:
@@ -65,14 +73,21 @@ class _Picker:
         self._in_flight = in_flight
         self._wall_ms = wall_ms
         self._may_expire = len(messages.expiries) > 0
+        self._passed = 0
         self._lines: dict[int, Iterator[int]] = {}  # What follows of tenants that were begun. By identity; never iterated.
+
+    @property
+    def is_cut(self) -> bool:
+        return self._passed >= PASSED_MAX
 
     def level(self, lane: Lane) -> Iterator[int]:
         """Entries of one lane in the order in which they are given."""
         noisy: dict[int, MessageGroup] = {}
         seen: set[int] = set()
         for entry in self._merged(lane, noisy):
-            if entry not in seen and not self._is_expired(entry & OFFSET_MASK):
+            if entry in seen or self._is_expired(entry & OFFSET_MASK):
+                self._passed += 1
+            else:
                 seen.add(entry)
                 yield entry
         yield from self._of_noisy(list(noisy.values()))
@@ -82,7 +97,7 @@ class _Picker:
         frontier = [(heap[0], 0)] if heap else []
         fresh = filter(self._ready.is_fresh, lane.fresh())
         next_fresh = next(fresh, None)
-        while frontier or next_fresh is not None:
+        while (frontier or next_fresh is not None) and not self.is_cut:
             if next_fresh is not None and (not frontier or entry_of(next_fresh, next_fresh) < frontier[0][0]):
                 yield entry_of(next_fresh, next_fresh)
                 next_fresh = next(fresh, None)
@@ -93,6 +108,7 @@ class _Picker:
             else:
                 step(heap, frontier, at)
                 if not self._ready.counts(entry):
+                    self._passed += 1
                     continue
             yield from self._with_its_group(entry, frontier, noisy)
 
@@ -103,14 +119,14 @@ class _Picker:
         elif self._ready.policy.is_fifo:
             first_held = self._ready.first_held(group)
             in_front = takewhile(lambda each: each & OFFSET_MASK < first_held, in_order(group.pending))
-            yield from filter(self._ready.is_in_line, in_front)
+            yield from self._in_line(in_front)
         elif group.judge(self._wall_ms, self._in_flight, self._ready.spent.of_late(self._wall_ms)):
             noisy[id(group)] = group
         else:
             yield entry
             line = self._lines.get(id(group))
             if line is None:
-                line = self._lines[id(group)] = filter(self._ready.is_in_line, in_order(group.pending))
+                line = self._lines[id(group)] = self._in_line(in_order(group.pending))
                 next(line, None)  # The one that was just given.
             follower = next(line, None)
             if follower is not None:
@@ -118,14 +134,27 @@ class _Picker:
 
     def _of_noisy(self, groups: list[MessageGroup]) -> Iterator[int]:
         """Always one of the tenant with the least in flight, what was just picked included."""
-        lines = [_Line(filter(self._may_be_given, in_order(group.pending)), group.in_flight) for group in groups]
+        lines = [_Line(self._unexpired(self._in_line(in_order(group.pending))), group.in_flight) for group in groups]
         while left := [line for line in lines if line.next is not None]:
             line = min(left, key=lambda each: each.in_flight)
             line.in_flight += 1
             yield line.take()
 
-    def _may_be_given(self, entry: int) -> bool:
-        return self._ready.is_in_line(entry) and not self._is_expired(entry & OFFSET_MASK)
+    def _in_line(self, entries: Iterator[int]) -> Iterator[int]:
+        for entry in entries:
+            if self.is_cut:
+                return
+            if self._ready.is_in_line(entry):
+                yield entry
+            else:
+                self._passed += 1
+
+    def _unexpired(self, entries: Iterator[int]) -> Iterator[int]:
+        for entry in entries:
+            if not self._is_expired(entry & OFFSET_MASK):
+                yield entry
+            else:
+                self._passed += 1
 
     def _is_expired(self, offset: int) -> bool:
         if not self._may_expire:

@@ -34,6 +34,7 @@ class Ready:
         self.leases = Schedule()  # For each lease an entry at its end, or earlier.
         self.retries = Schedule()
         self.retrying = Bits()  # Those that wait in `retries`.
+        self.is_cut = False  # Whether whoever last picked gave up: there is more to pass over than one call may.
 
     def fits(self, policy: Policy) -> bool:
         """Whether it can go on under this policy."""
@@ -114,6 +115,12 @@ class Ready:
                 self.add(offset, fields[4])
         return count_max
 
+    def expired(self, offset: int) -> None:
+        """Its own time is up: another one stands for its group."""
+        group = self._group_of(offset)
+        if group is not None:
+            self._list(group)
+
     def clean(self) -> None:
         for lane in self.lanes:
             if lane.runs or lane.heap:  # Said at length: this is asked at each decision, and mostly of empty ones.
@@ -128,6 +135,8 @@ class Ready:
     def is_in_line(self, entry: int) -> bool:
         """Of an entry of a heap: the message may be taken, and has this place."""
         offset = entry & OFFSET_MASK
+        if (expired := self._messages.expired).count and offset in expired:
+            return False
         row = self._rows.get(offset)
         if row is None:
             return offset not in self._done

@@ -128,6 +128,7 @@ class LedgerState:
         while not self._is_prepared:
             self.prepare(wall_ms)
         self._now, self._wall_ms, self._began = now, wall_ms, True
+        self.messages.look_for_expired(wall_ms)
         for ledger in self.ledgers.values():
             ledger.index(self._policy_of(ledger.group), wall_ms)
             ledger.news = dict(ledger.burying)
@@ -300,6 +301,8 @@ class LedgerState:
         has_room = ledger.leased < self._policy_of(group).in_flight_max
         if has_room and pick(ledger.ready, self.messages, 1, next_lease=1, in_flight=ledger.leased, wall_ms=wall_ms):
             return 0
+        if has_room and ledger.ready.is_cut:
+            return wall_ms + 1  # There may be something behind all that had to be passed over.
         schedules = self.messages.delays, ledger.ready.retries, ledger.ready.leases
         times = [schedule.next_ms(wall_ms) for schedule in schedules]
         return min((time for time in times if time is not None), default=None)
@@ -395,6 +398,10 @@ class LedgerState:
             ledger.ready.policy = policy
             ledger.ready.come(wall_ms, COME_MAX)
         learning.come(self, wall_ms, COME_MAX)
+        has_retired = len(self.messages.expiries) > 0 and lapsing.retire(self.messages, list(self.ledgers.values()), wall_ms)
+        for ledger in self.ledgers.values():
+            if ledger.ready is not None and (has_retired or ledger.ready.is_cut):
+                ledger.ready.clean()
 
     def _times(self) -> Iterator[int | None]:
         messages = self.messages
@@ -402,6 +409,8 @@ class LedgerState:
         yield messages.delays.next_ms(self._wall_ms)
         if messages.duplicates:
             yield messages.duplicates_ms
+        if messages.overdue.count:
+            yield self._wall_ms
         for ledger in self.ledgers.values():
             if ledger.ready is not None:
                 yield ledger.ready.leases.next_ms(self._wall_ms)
