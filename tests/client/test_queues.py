@@ -292,16 +292,16 @@ def test_dead_letters_know_what_happened_and_are_sent_back(penstock_broker: Brok
             if message.text == "hopeless" and message.attempt == 2:
                 message.reject("never")
             else:
-                message.nack(reason=f"try {message.attempt}")
+                message.nack(reason=f"Müller: try {message.attempt}")
     until(lambda: dead.counts().ready == 2 and jobs.counts().unfinished == 0)
     letters = {found.text: found for found in dead.peek()}
     letter = letters["unlucky"].dead_letter
-    assert letter is not None and (letter.source, letter.reason, letter.deliveries) == (jobs.name, "try 2", 2)
-    assert [attempt.reason for attempt in letter.attempts] == ["try 1", "try 2"]
+    assert letter is not None and (letter.source, letter.reason, letter.deliveries) == (jobs.name, "Müller: try 2", 2)
+    assert [attempt.reason for attempt in letter.attempts] == ["Müller: try 1", "Müller: try 2"]
     assert letter.failed_at is not None
     assert (letters["unlucky"].key, letters["unlucky"].headers) == (b"k", {"trace": b"7"})
 
-    dry = dead.redrive(reason="try", dry_run=True).wait()
+    dry = dead.redrive(reason="Müller", dry_run=True).wait()
     assert (dry.to_move, dry.moved, dry.by_target) == (1, 0, {jobs.name: 1})
     assert dead.counts().ready == 2
     seen: list[int] = []

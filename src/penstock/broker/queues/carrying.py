@@ -114,7 +114,7 @@ def dead_letter(queue: QueuePartition, letter: LetterOwed, message: Message) -> 
     history = [{"taken": each.taken_ms, "ended": each.ended_ms, "who": each.who, "reason": each.reason} for each in letter.history]
     told: list[tuple[str, bytes | None]] = [
         (headers.SOURCE, queue.data.topic.encode()),
-        (headers.REASON, letter.reason.encode("ascii", "backslashreplace")),
+        (headers.REASON, letter.reason.encode(errors="replace")),
         (headers.FAILED_AT, b"%d" % letter.failed_ms),
         (headers.ATTEMPTS, json.dumps({"count": letter.attempts, "failures": history}, separators=(",", ":")).encode()),
     ]
