@@ -61,6 +61,7 @@ async def test_what_a_group_was_told_outlives_the_node_and_is_taken_away(serving
         (SESSION, "5000", ErrorCode.INVALID_CONFIG),
         ("consumer.heartbeat.interval.ms", "45000", ErrorCode.INVALID_CONFIG),
         ("share.isolation.level", "none", ErrorCode.INVALID_CONFIG),
+        ("share.isolation.level", "read_uncommitted", ErrorCode.INVALID_CONFIG),
         ("share.auto.offset.reset", "by_duration:-P1D", ErrorCode.INVALID_CONFIG),
         ("share.auto.offset.reset", "middle", ErrorCode.INVALID_CONFIG),
     ],
@@ -98,7 +99,7 @@ def test_what_holds_for_a_group() -> None:
     config = GroupConfig.of(node, told)
     assert config.share_delivery_count_limit == 9 and config.share_session_timeout_ms == 7_000
     assert config.share_record_lock_duration_ms == 60_000, "it was taken when the bounds were wider"
-    assert config.share_auto_offset_reset == "earliest" and config.share_isolation_level == "read_uncommitted"
+    assert config.share_auto_offset_reset == "earliest" and config.share_isolation_level == "read_committed"
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,13 @@ def test_what_is_answered_has_the_shape_that_is_documented(tmp_path: Path) -> No
         line = await serving.line()
         await coordinated(line)
         await line.create("orders", 2)
+        await serving.node.queues.create("jobs", {})
         await line.produce("orders", b"x")
         await commit(line, "billing", "orders", {0: 0})
         await stable(await member(serving, "busy"))
         for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
-            for topic, group in (("orders", "billing"), ("orders", "busy"), ("nowhere", "nobody")):
-                path = PREFIX + route.path.format(topic=topic, group=group)
+            for topic, group, queue in (("orders", "billing", "jobs"), ("orders", "busy", "orders"), ("nowhere", "nobody", "nowhere")):
+                path = PREFIX + route.path.format(topic=topic, group=group, queue=queue)
                 answer = await http.ask(route.method, path, asked.get((route.method, route.path)))
                 assert answer.status in statuses_of(route), (route, answer)
                 expected = route.answer if answer.status == route.status else named("Error")

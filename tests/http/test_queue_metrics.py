@@ -7,7 +7,7 @@ from http_talk import Http, with_http
 from serving import Serving
 
 from penstock.broker.queues.calls import Draft, Order, Verb
-from penstock.http import queue_gauges
+from penstock.http import queue_gauges, share_gauges
 
 
 async def metrics(http: Http) -> dict[str, float]:
@@ -50,5 +50,28 @@ def test_too_many_queues_are_left_out_and_counted(tmp_path: Path, monkeypatch: p
         assert found['penstock_queue_oldest_seconds{queue="a"}'] == 0
         assert 'penstock_queue_oldest_seconds{queue="b"}' not in found
         assert found["penstock_queues_left_out"] == 1
+
+    with_http(tmp_path, story)
+
+
+def test_a_share_group_shows_what_it_has_yet_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_gauges, "PARTITIONS_MAX", 1)
+
+    async def story(serving: Serving, http: Http) -> None:
+        serving.env.wall_stopped_ms = 1_700_000_000_000
+        queues, node = serving.node.queues, serving.node
+        await queues.create("emails", {})
+        await queues.send("emails", [Draft(b"%d" % number) for number in range(3)])
+        topic_id = queues.describe("emails").topic_id
+        for group in ("billing", "zoo"):
+            await node.shares.start(topic_id, 0, group, 0)
+        assert len(await queues.take("emails", 1, group="billing")) == 1
+        serving.env.wall_stopped_ms += 2_000
+        found = await metrics(http)
+        labels = '{group="billing",topic="emails",partition="0"}'
+        assert (found[f"penstock_share_group_lag{labels}"], found[f"penstock_share_group_lent{labels}"]) == (3, 1)
+        assert found[f"penstock_share_group_lag_seconds{labels}"] == 2
+        assert found["penstock_share_group_lag_left_out"] == 1
+        assert not [name for name in found if "zoo" in name or "$queue" in name]
 
     with_http(tmp_path, story)

@@ -66,12 +66,13 @@ def test_it_asks_only_for_what_the_api_has(tmp_path: Path) -> None:
     """And gets it: a page against an API that has moved on would show nothing."""
     asked = re.findall(r'ask\("([^"]+)"', SCRIPT)
     paths = {route.path for route in ROUTES}
-    assert {path.partition("?")[0] for path in asked} == {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/topics/"}
-    assert {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/topics/{topic}/partitions"} <= paths
+    assert {path.partition("?")[0] for path in asked} == {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/queues", "/topics/"}
+    assert {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/queues", "/topics/{topic}/partitions"} <= paths
 
     async def story(serving: Serving, http: Http) -> None:
         await (await serving.line()).create("orders")
-        for path in ("/nodes", "/quorum", "/unwell", "/topics?limit=500", "/lag?limit=500", "/topics/orders/partitions"):
+        lists = ("/topics?limit=500", "/lag?limit=500", "/queues?limit=100")
+        for path in ("/nodes", "/quorum", "/unwell", *lists, "/topics/orders/partitions"):
             assert (await http.get(PREFIX + path)).status == 200
 
     with_http(tmp_path, story)

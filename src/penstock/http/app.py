@@ -27,6 +27,7 @@ from penstock.http.group_gauges import group_gauges, topic_gauges
 from penstock.http.health import health, ready
 from penstock.http.metrics import metrics
 from penstock.http.queue_gauges import queue_gauges
+from penstock.http.share_gauges import share_gauges
 from penstock.http.sqs.door import QueueDoor
 from penstock.http.sqs.signing import Keys
 from penstock.http.status_page import status_page
@@ -62,7 +63,7 @@ def _pages(node: Node, vitals: Callable[[], Iterable[Sample]]) -> App:
         if refusal is not None:
             return refusal
         of_others = [*await group_gauges(node), *await cluster_gauges(node)]
-        of_node = [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *queue_gauges(node)]
+        of_node = [*node.metrics.samples(), *gauges(node), *topic_gauges(node), *queue_gauges(node), *share_gauges(node)]
         return await node.env.offload(metrics, [*of_node, *of_others, *vitals()])
 
     async def get_status(request: Request) -> Answer:

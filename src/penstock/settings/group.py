@@ -84,9 +84,10 @@ class GroupConfig:
     )
     share_isolation_level: str = setting(
         "share.isolation.level",
-        "read_uncommitted",
-        choices=("read_committed", "read_uncommitted"),
-        reason="Whether the share group gets records of transactions that are open or were aborted.",
+        "read_committed",
+        choices=("read_committed",),
+        reason="A share group gets no records of transactions that are open or were aborted: one ledger of a partition serves all groups and "
+        "doors, and lends what is settled. Kafka's own default, read_uncommitted, is refused here.",
     )
     share_renew_acknowledge_enable: bool = setting(
         "share.renew.acknowledge.enable",

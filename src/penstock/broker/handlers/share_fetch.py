@@ -2,8 +2,9 @@
 
 A member says what becomes of records that it holds, and takes others. Both are decided when the request comes, so one flush makes both
 durable; where nothing is ready it waits for as long as it said. Batches leave as they are stored; which of their records were acquired, and
-how often each was delivered, stands beside them. Only records that are committed and not aborted are lent, whatever the isolation level of
-the group. At most as many records are acquired as were asked for, in either acquire mode; the batch size is a hint that needs none.
+how often each was delivered, stands beside them. Only records that are committed and not aborted are lent: `share.isolation.level` is
+read_committed, and can be nothing else. At most as many records are acquired as were asked for, in either acquire mode; the batch size is a
+hint that needs none.
 Opening a session with acknowledgements: INVALID_SHARE_SESSION_EPOCH. A request that renews takes nothing.
 """
 

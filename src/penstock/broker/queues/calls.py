@@ -6,6 +6,7 @@ door maps to its own and a sentence for the person behind it; nothing is half do
 Whatever there is one of for each message is a named tuple: it is made in half the time of a dataclass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -158,6 +159,15 @@ class Counts:
     finished: int = 0  # Since the ledger was made.
     dropped: int = 0  # Lost with the log they lay in (DeleteRecords, retention) before anybody finished them.
     is_paused: bool = False
+
+
+def added_up(every: Sequence[Counts]) -> Counts:
+    """Of all partitions of a queue together."""
+    return Counts(
+        sum(each.ready for each in every), sum(each.leased for each in every), sum(each.delayed for each in every),
+        sum(each.burying for each in every), min((each.oldest_ms for each in every if each.oldest_ms), default=0),
+        sum(each.finished for each in every), sum(each.dropped for each in every), any(each.is_paused for each in every),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from penstock.broker.queues.calls import (
     Sent,
     State,
     Verdict,
+    added_up,
 )
 from penstock.broker.queues.confirming import Confirming
 from penstock.broker.queues.deletions import Deletions
@@ -279,13 +280,20 @@ class Queues:
 
     async def counts(self, queue: str, *, group: str = QUEUE_GROUP) -> Counts:
         question = Question("counts", {"group": group}, lambda answer: unpack_counts(answer.fields["counts"]))
-        every = await self._everywhere(self._directory.find(queue), lambda here: looking.counts(here, group), question)
-        oldest = [each.oldest_ms for each in every if each.oldest_ms]
-        return Counts(
-            sum(each.ready for each in every), sum(each.leased for each in every), sum(each.delayed for each in every),
-            sum(each.burying for each in every), min(oldest, default=0), sum(each.finished for each in every),
-            sum(each.dropped for each in every), any(each.is_paused for each in every),
-        )  # fmt: skip
+        return added_up(await self._everywhere(self._directory.find(queue), lambda here: looking.counts(here, group), question))
+
+    async def counts_by_partition(self, queue: str) -> list[Counts | None]:
+        """None of partitions whose leader cannot be asked at once."""
+        question = Question("counts", {"group": QUEUE_GROUP}, lambda answer: unpack_counts(answer.fields["counts"]))
+
+        async def of(place: Place) -> Counts | None:
+            try:
+                return await self.asking.ask(place, lambda here: looking.counts(here, QUEUE_GROUP), question, looked_for_s=0.0)
+            except QueueRefusal:
+                return None
+
+        topic = self._directory.find(queue)
+        return await _all(of(Place(topic.topic_id, index)) for index in range(len(topic.partitions)))
 
     # Ordering
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from penstock.broker.node import Node
 from penstock.http.answers import CREATED, OK, Answer
-from penstock.http.api import configs, groups, lag, nodes, offsets, quorum, topics, unwell
+from penstock.http.api import configs, groups, lag, nodes, offsets, queues, quorum, topics, unwell
 from penstock.http.api.openapi import document
 from penstock.http.api.paging import PAGE
 from penstock.http.api.requests import ApiRequest, Parameter, Route
@@ -31,6 +31,11 @@ COMPONENTS: Mapping[str, Schema] = {
     "Configs": configs.CONFIGS,
     "ConfigChanges": configs.CHANGES,
     "ConfigsChanged": configs.CHANGED,
+    "Queues": queues.QUEUES,
+    "QueueSummary": queues.QUEUE_SUMMARY,
+    "Queue": queues.QUEUE,
+    "QueuePartition": queues.QUEUE_PARTITION,
+    "Redrive": queues.REDRIVE,
     "ListedGroup": groups.LISTED_GROUP,
     "Groups": groups.GROUPS,
     "Group": groups.GROUP,
@@ -77,6 +82,11 @@ ROUTES: tuple[Route, ...] = (
         "PATCH", "/topics/{topic}/configs", configs.change_configs,
         "Change settings of a topic; they hold at once. What is not named stays.",
         named("ConfigsChanged"), body=named("ConfigChanges"), refusals=(404, 507),
+    ),
+    Route("GET", "/queues", queues.list_queues, "Work queues with their messages by state, by name.", named("Queues"), query=PAGE),
+    Route(
+        "GET", "/queues/{queue}", queues.get_queue, "One queue with its settings, partitions and redrives.", named("Queue"),
+        refusals=(404,),
     ),
     Route("GET", "/groups", groups.list_groups, "Consumer groups, by name.", named("Groups"), query=PAGE),
     Route("GET", "/groups/{group}", groups.get_group, "One group with its members.", named("Group"), refusals=(404,)),
