@@ -73,14 +73,20 @@ def _settle_one(draft: Draft, item: Settlement) -> Outcome:
 
 def _settle_range(draft: Draft, item: Settlement) -> Outcome:
     held: list[tuple[int, Row]] = []
+    who, wall_ms = cut(item.who, WHO_BYTES_MAX) if item.lease == ANY_LEASE else None, draft.wall_ms
     for offset in range(max(item.offset, draft.ledger.done.base), item.end_offset):
         row = _row(draft, offset)
         if isinstance(row, Row):
-            if row.state != State.LEASED or not _holds(item, row) or row.when <= draft.wall_ms:
+            is_holder = item.lease == row.lease if who is None else row.who == who
+            if row.state != State.LEASED or not is_holder or row.when <= wall_ms:
                 return LOST
             held.append((offset, row))
         elif row.code is not Code.GONE:
             return row
+    if item.verb is Verb.DONE:  # What nearly all are, and needs no look at each.
+        for offset, _ in held:
+            draft.finish(offset, State.LEASED)
+        return OK if held else GONE
     late = next((row for _, row in held if _is_too_long(draft, item, row)), None)
     if late is not None:
         return Outcome(Code.TOO_LONG, late.when)

@@ -47,6 +47,7 @@ from penstock.vocabulary import Instant
 __all__ = ["Decision", "LedgerState", "Marked", "Run"]
 
 DUE_MS_MAX = 60_000  # The wall clock may be set: nothing that waits for it is left alone for longer.
+NEVER_MS = 1 << 62
 COME_MAX = 2_000  # Delayed messages that get into line in one call.
 
 
@@ -187,10 +188,8 @@ class LedgerState:
 
     def due(self) -> Instant | None:
         """When `lapse` has something to do, at the earliest. None before `begin`, and while nothing is."""
-        times = [time for time in self._times() if time is not None]
-        if not self._began or not times:
-            return None
-        return Instant(self._now + min(min(times) - self._wall_ms, DUE_MS_MAX) / 1000)
+        due_ms = self._due_ms() if self._began else NEVER_MS
+        return None if due_ms == NEVER_MS else Instant(self._now + min(due_ms - self._wall_ms, DUE_MS_MAX) / 1000)
 
     def lapse(self, now: Instant, wall_ms: int) -> Decision:
         """What the passing of time causes."""
@@ -298,7 +297,7 @@ class LedgerState:
         self._pass_time(self._now, wall_ms)
         require(ledger.ready is not None, "a ledger is asked after it is loaded")
         assert ledger.ready is not None
-        has_room = ledger.leased < self._policy_of(group).in_flight_max
+        has_room = ledger.leased < ledger.ready.policy.in_flight_max
         if has_room and pick(ledger.ready, self.messages, 1, next_lease=1, in_flight=ledger.leased, wall_ms=wall_ms):
             return 0
         if has_room and ledger.ready.is_cut:
@@ -343,7 +342,9 @@ class LedgerState:
         return self.ledgers.get(group) or self.add_ledger(group, 0)
 
     def _draft(self, ledger: Ledger) -> Draft:
-        return Draft(ledger, self.messages, self._policy_of(ledger.group), self._chance, self._wall_ms)
+        """After `_pass_time`, which has looked at the policy."""
+        assert ledger.ready is not None
+        return Draft(ledger, self.messages, ledger.ready.policy, self._chance, self._wall_ms)
 
     def _done_by_one(self, offset: int) -> None:
         messages = self.messages
@@ -403,19 +404,27 @@ class LedgerState:
             if ledger.ready is not None and (has_retired or ledger.ready.is_cut):
                 ledger.ready.clean()
 
-    def _times(self) -> Iterator[int | None]:
-        messages = self.messages
-        yield messages.expiries.next_ms(self._wall_ms)
-        yield messages.delays.next_ms(self._wall_ms)
-        if messages.duplicates:
-            yield messages.duplicates_ms
+    def _due_ms(self) -> int:
+        """Asked several times for each command, so written straight."""
+        messages, wall_ms, due_ms = self.messages, self._wall_ms, NEVER_MS
+        if (next_ms := messages.expiries.next_ms(wall_ms)) is not None:
+            due_ms = next_ms
+        if (next_ms := messages.delays.next_ms(wall_ms)) is not None and next_ms < due_ms:
+            due_ms = next_ms
+        if messages.duplicates and messages.duplicates_ms < due_ms:
+            due_ms = messages.duplicates_ms
         if messages.overdue.count:
-            yield self._wall_ms
+            due_ms = min(due_ms, wall_ms)
         for ledger in self.ledgers.values():
-            if ledger.ready is not None:
-                yield ledger.ready.leases.next_ms(self._wall_ms)
-                yield ledger.ready.retries.next_ms(self._wall_ms)
-            yield lapsing.sweep_ms(ledger, messages, self._policy_of(ledger.group).ttl_ms)
+            if (ready := ledger.ready) is not None:
+                if (next_ms := ready.leases.next_ms(wall_ms)) is not None and next_ms < due_ms:
+                    due_ms = next_ms
+                if (next_ms := ready.retries.next_ms(wall_ms)) is not None and next_ms < due_ms:
+                    due_ms = next_ms
+            next_ms = lapsing.sweep_ms(ledger, messages, self._policy_of(ledger.group).ttl_ms)
+            if next_ms is not None and next_ms < due_ms:
+                due_ms = next_ms
+        return due_ms
 
 
 def _no_such_group(command: commands.OfLedger) -> Reply:

@@ -32,7 +32,7 @@ from penstock.server import kernel
 from penstock.server.kernel_flushes import KernelFlushes
 
 POOL_THREADS = 8  # Measured with 4, 8 and 16: more than 8 gain nothing until many hundreds of files.
-KERNEL_FILES_MAX = 16  # Measured: with more, syncfs is quicker.
+KERNEL_FILES_MAX = 4  # Measured: with more, syncfs is quicker.
 
 
 class Way(Enum):

@@ -106,16 +106,15 @@ class ShareFetch:
     # Acknowledging
 
     async def _note_outcome(self, row: SharedPartition, acknowledging: Acknowledging | Refusal) -> None:
+        place = (row.topic_id, row.partition)
+        before = self._rows.setdefault(place, SharedRow(row.partition))
         try:
             if isinstance(acknowledging, Refusal):
                 raise acknowledging
             await acknowledging.outcome()
-            code, message = ErrorCode.NONE, None
         except Refusal as refusal:
-            code, message = told(refusal).code, refusal.reason
-        place = (row.topic_id, row.partition)
-        before = self._rows.get(place, SharedRow(row.partition))
-        self._rows[place] = before._replace(acknowledge_code=code, acknowledge_message=message, leader=self._leader(place, code))
+            code = told(refusal).code
+            self._rows[place] = before._replace(acknowledge_code=code, acknowledge_message=refusal.reason, leader=self._leader(place, code))
 
     # Taking
 

@@ -40,18 +40,23 @@ def check(ranges: Sequence[Acknowledged], *, renews: bool) -> None:
     end, records = -1, 0
     for first, last, types in ranges:
         records += last - first + 1
-        faults = (
-            (not 0 <= first <= last, "a range of acknowledged records ends before it begins"),
-            (first < end, "ranges of acknowledged records overlap, or are out of order"),
-            (len(types) not in (1, last - first + 1), "a range needs one type of acknowledgement, or one for each record"),
-            (any(each > AcknowledgeType.RENEW for each in types), "there is no such type of acknowledgement"),
-            (AcknowledgeType.RENEW in types and not renews, "a request that renews must say so"),
-            (records > RANGE_MAX, f"more than {RANGE_MAX} records are acknowledged at once"),
-        )
-        for is_wrong, reason in faults:
-            if is_wrong:
-                raise Refusal(ErrorCode.INVALID_REQUEST, reason)
+        if not 0 <= first <= last:
+            raise _senseless("a range of acknowledged records ends before it begins")
+        if first < end:
+            raise _senseless("ranges of acknowledged records overlap, or are out of order")
+        if len(types) not in (1, last - first + 1):
+            raise _senseless("a range needs one type of acknowledgement, or one for each record")
+        if max(types) > AcknowledgeType.RENEW:
+            raise _senseless("there is no such type of acknowledgement")
+        if not renews and AcknowledgeType.RENEW in types:
+            raise _senseless("a request that renews must say so")
+        if records > RANGE_MAX:
+            raise _senseless(f"more than {RANGE_MAX} records are acknowledged at once")
         end = last + 1
+
+
+def _senseless(reason: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, reason)
 
 
 class Acknowledging:

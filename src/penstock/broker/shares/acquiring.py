@@ -38,25 +38,36 @@ class Taking:
         self._group = group
         self._bytes_max = bytes_max
         queues = [queue for queue in queues if queue.coordinator.state is not None]  # Leadership may have ended while others were opened.
-        ready = [queue for queue in queues if queue.is_ready(group)][:count]
         self._waiters: list[Waiter] = []
         self._read_to = 0  # What those before it were given is read, or given back.
         self._timer: asyncio.TimerHandle | None = None
-        for queue in ready:
-            part = max(1, min(count // len(ready), likely_count(queue.data, bytes_max // len(ready)), COUNT_MAX))
-            self._waiters.append(Waiter(Wish(group, part, None, who), (queue,), waits=False))
-            queue.serve(self._waiters[-1])
-        if not ready and queues and wait_s > 0:
-            part = max(1, min(count, likely_count(queues[0].data, bytes_max), COUNT_MAX))
-            waiter = Waiter(Wish(group, part, None, who), queues, waits=True)
-            try:
-                waiter.stand()
-            except QueueRefusal:  # Too many stand there: it may come again.
-                waiter.leave()
-                return
-            self._waiters.append(waiter)
-            for queue in queues:
-                queue.look_soon()
+        if len(queues) == 1 and not queues[0].waiting(group):  # The usual case: it is asked for, ready or not.
+            self._ask(queues[0], Wish(group, _part(queues[0], count, bytes_max), None, who), wait_s)
+        elif ready := [queue for queue in queues if queue.is_ready(group)][:count]:
+            for queue in ready:
+                self._ask(queue, Wish(group, _part(queue, count // len(ready), bytes_max // len(ready)), None, who), 0)
+        elif queues and wait_s > 0:
+            self._stand(Waiter(Wish(group, _part(queues[0], count, bytes_max), None, who), queues, waits=True), wait_s)
+
+    def _ask(self, queue: QueuePartition, wish: Wish, wait_s: float) -> None:
+        waiter = Waiter(wish, (queue,), waits=wait_s > 0)
+        self._waiters.append(waiter)
+        self._set_timer(waiter, wait_s)
+        queue.serve(waiter)
+
+    def _stand(self, waiter: Waiter, wait_s: float) -> None:
+        try:
+            waiter.stand()
+        except QueueRefusal:  # Too many stand there: it may come again.
+            waiter.leave()
+            return
+        self._waiters.append(waiter)
+        for queue in waiter.places:
+            queue.look_soon()
+        self._set_timer(waiter, wait_s)
+
+    def _set_timer(self, waiter: Waiter, wait_s: float) -> None:
+        if wait_s > 0:
             self._timer = asyncio.get_running_loop().call_later(wait_s, waiter.time_is_up)
 
     async def lots(self) -> list[Lot]:
@@ -92,6 +103,11 @@ class Taking:
             _finish(queue, self._group, [each for each in kept if each.offset in lost])
             kept = [each for each in kept if each.offset not in lost]
         return Lot(queue, found.pieces, ranges(kept), found.size)
+
+
+def _part(queue: QueuePartition, count: int, bytes_max: int) -> int:
+    """As many of so many records as are likely to fit."""
+    return max(1, min(count, likely_count(queue.data, bytes_max), COUNT_MAX))
 
 
 async def _heard(waiter: Waiter) -> Served | None:
