@@ -121,6 +121,24 @@ def test_a_node_that_says_not_now_is_asked_again():
     assert len(converse(scenario, refusal, (500, {}), broken, SENT).asked) == 4
 
 
+def test_a_node_that_says_not_now_of_some_messages_is_asked_again():
+    not_now = {"Code": "not_available", "Message": "too few replicas"}
+    one, two = ({**SENT["Results"][0], "Id": id} for id in ("one", "two"))
+
+    async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
+        assert await queue.send_many(["hello", "world"]) == ["one", "two"]
+
+    door = converse(scenario, {"Results": [one, not_now]}, {"Results": [{**one, "IsDuplicate": True}, two]})
+    assert door.asked[0] == door.asked[1]
+
+    async def in_vain(door: ScriptedDoor, queue: AsyncQueue) -> None:
+        with pytest.raises(SendFailed) as told:
+            await queue.send_many(["hello", "world"])
+        assert told.value.ids == ["one", None] and isinstance(told.value.problems[1], NotAvailable)
+
+    assert len(converse(in_vain, {"Results": [one, not_now]}, patience=0).asked) == 1
+
+
 def test_patience_ends():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         with pytest.raises(NotAvailable, match="no leader") as told:

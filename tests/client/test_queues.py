@@ -373,6 +373,14 @@ def test_a_queue_is_made_described_changed_and_deleted(penstock_broker: Broker):
         queue.send("hello")
 
 
+def test_a_queue_that_is_ensured_has_its_queue_of_dead_letters_too(penstock_broker: Broker):
+    jobs = penstock_broker.queue()
+    name = f"{jobs.name}-more"
+    for is_new in (True, False):
+        assert Queue(name, url=penstock_broker.http_url).ensure(deliveries=1, dead_letters=f"{name}-dead", fifo=True) is is_new
+    assert Queue(f"{name}-dead", url=penstock_broker.http_url).describe().settings["queue.fifo"] == "true"
+
+
 def test_a_full_queue_refuses_until_there_is_room(penstock_broker: Broker):
     queue = penstock_broker.queue(limit=1)
     queue.send("one")

@@ -59,6 +59,10 @@ class Actions:
         self._send_safely = Gathering(partial(self._send, is_safe=True), **bounds)
         self._settle_of: dict[str, Gathering[Order, Verdict]] = {}  # By worker.
 
+    def of(self, queue: str) -> "Actions":
+        """Those of another queue, over the same connections."""
+        return Actions(self._caller, queue)
+
     # Messages
 
     async def send(self, drafts: Sequence[Draft]) -> list[str | QueueError]:

@@ -1,9 +1,9 @@
 """One call of the queue door: sent, tried again where that is safe, and its refusals translated.
 
-A node that cannot be reached, or that says "not now", is asked again for as long as the caller has patience, counted from the first
-failure. A cluster of several addresses is asked in turns: a node that is cut off from the others says "not now" for ever. A request that
-may have been carried out is sent again only where that does no harm (`is_safe`); otherwise the caller gets `InDoubt`. The protocol is AWS
-JSON 1.0, which is also SQS's: the action is in a header, the body is JSON, an error has a name.
+A node that cannot be reached, or that says "not now", of the whole or of a part, is asked again for as long as the caller has patience,
+counted from the first failure. A cluster of several addresses is asked in turns: a node that is cut off from the others says "not now" for
+ever. A request that may have been carried out is sent again only where that does no harm (`is_safe`); otherwise the caller gets `InDoubt`.
+The protocol is AWS JSON 1.0, which is also SQS's: the action is in a header, the body is JSON, an error has a name.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ ANSWER_SECONDS = 30.0  # How long a node may take to answer, beyond what it was 
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.05, 2.0
 CONTENT_TYPE = "application/x-amz-json-1.0"
 AGENT = "penstock-python"
+NOT_NOW = "not_available"
 UNAVAILABLE = 500  # From here on it is the node's fault, and may pass.
 
 PATIENCE_SECONDS = 30.0
@@ -53,16 +54,21 @@ class Caller:
         """The answer to `target`, such as Penstock.Receive. `wish` may differ from try to try."""
         loop = asyncio.get_running_loop()
         give_up_at, pause, may_be_done = None, PAUSE_SECONDS, False
+        failure: QueueError | None = None
         while True:
+            answer: dict[str, Any] | None = None
             try:
-                return Told(await self._once(target, wish() if callable(wish) else wish, queue, wait_seconds), may_be_done)
+                answer = await self._once(target, wish() if callable(wish) else wish, queue, wait_seconds)
+                if not (is_safe and _is_partly_not_now(answer)):
+                    return Told(answer, may_be_done)
+                may_be_done = True  # What was done of it is found done at the next try.
             except Lost as lost:
                 if lost.was_sent and not is_safe:
                     raise InDoubt(
                         f"{target} was sent, and {lost.problem}", "look whether it was done before you ask for it again"
                     ) from None
                 may_be_done = may_be_done or lost.was_sent
-                failure: QueueError = Unreachable(
+                failure = Unreachable(
                     lost.problem, f"start a node, or name others of its cluster, with commas between them, with url= or {URL_VARIABLE}"
                 )
             except NotAvailable as refused:
@@ -71,6 +77,9 @@ class Caller:
                 failure, may_be_done = refused, True  # The ledger may have taken it and not be able to say so.
             give_up_at = loop.time() + self._patience_seconds if give_up_at is None else give_up_at
             if loop.time() + pause > give_up_at:
+                if answer is not None:
+                    return Told(answer, may_be_done)
+                assert failure is not None
                 raise failure
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(PAUSE_SECONDS_MAX, pause * 2)
@@ -110,6 +119,11 @@ def caller_for(
         raise ValueError(f"access_key and secret_key ({ACCESS_KEY_VARIABLE}, {SECRET_KEY_VARIABLE}) belong together: give both, or neither")
     signer = None if access_key is None or secret_key is None else Signer(access_key, secret_key)
     return Caller(url, patience_seconds=seconds(patience, "patience"), signer=signer)
+
+
+def _is_partly_not_now(answer: dict[str, Any]) -> bool:
+    """Of what answers for each of several messages."""
+    return any(each.get("Code") == NOT_NOW for each in answer.get("Results") or answer.get("Verdicts") or ())
 
 
 def _parsed(reply: Reply) -> dict[str, Any]:

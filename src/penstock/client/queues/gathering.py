@@ -10,6 +10,7 @@ went out has asked for nothing; later, the request goes on for the others.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import Generic, NamedTuple, TypeVar
@@ -36,7 +37,7 @@ class Gathering(Generic[Item, Outcome]):
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._under_way = 0
-        self._waiting: list[_Call[Item, Outcome]] = []
+        self._waiting: deque[_Call[Item, Outcome]] = deque()
         self._groups: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -44,7 +45,7 @@ class Gathering(Generic[Item, Outcome]):
         """`size`: bytes, where they count."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # What was under way in another one is lost with it.
-            self._loop, self._under_way, self._waiting = loop, 0, []
+            self._loop, self._under_way, self._waiting = loop, 0, deque()
         if self._under_way < AT_ONCE:
             return await self._alone(items)
         call = _Call(items, size, loop.create_future())
@@ -73,12 +74,12 @@ class Gathering(Generic[Item, Outcome]):
         while self._waiting:
             call = self._waiting[0]
             if call.answer.done():  # Cancelled.
-                del self._waiting[0]
+                self._waiting.popleft()
                 continue
             count, size = count + len(call.items), size + call.size
             if group and (count > self._count_max or size > self._bytes_max):
                 break
-            group.append(self._waiting.pop(0))
+            group.append(self._waiting.popleft())
         return group
 
     async def _together(self, group: Sequence[_Call[Item, Outcome]]) -> None:

@@ -4,6 +4,7 @@ Not here: the messages themselves (async_queue.py).
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Unpack
 
 from penstock.client.queues.actions import Actions
@@ -12,6 +13,8 @@ from penstock.client.queues.failures import QueueDiffers
 from penstock.client.queues.redriving import AsyncRedrive, Wanted
 from penstock.client.queues.spans import Moment, wall_ms
 from penstock.client.queues.values import Counts, Found, QueueView
+
+DEAD_LETTERS, FIFO = "queue.dead.letter", "queue.fifo"
 
 
 class AsyncUpkeep:
@@ -22,13 +25,22 @@ class AsyncUpkeep:
 
     async def create(self, **choices: Unpack[Choices]) -> None:
         """Raises QueueDiffers where there is a queue of this name, whatever its settings."""
-        if not await self.ensure(**choices):
+        if not await self._make(*settings_of(choices)):
             name = self._actions.queue
             raise QueueDiffers(f"queue {name!r} is there already", "use it as it is, or say ensure() where that is fine", "QueueNameExists")
 
     async def ensure(self, **choices: Unpack[Choices]) -> bool:
-        """Makes it unless it is there with what was chosen; True: it is new. Raises QueueDiffers where something of that differs."""
+        """Makes it unless it is there with what was chosen; True: it is new. Its queue of dead letters is made too, where there is none.
+        Raises QueueDiffers where something of what was chosen differs."""
         settings, partitions, replicas = settings_of(choices)
+        is_new = await self._make(settings, partitions, replicas)
+        if settings.get(DEAD_LETTERS):
+            fifo = {name: value for name, value in settings.items() if name == FIFO}
+            with suppress(QueueDiffers):  # It is there, as somebody wants it to be.
+                await self._actions.of(settings[DEAD_LETTERS]).create(fifo, None, replicas)
+        return is_new
+
+    async def _make(self, settings: dict[str, str], partitions: int | None, replicas: int | None) -> bool:
         try:
             return await self._actions.create(settings, partitions, replicas)
         except QueueDiffers as differs:
