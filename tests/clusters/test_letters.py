@@ -156,6 +156,21 @@ def test_a_letter_stays_bound_to_its_queue_when_the_setting_changes_and_partitio
     assert letters(cluster, node, "elsewhere") == []
 
 
+def test_a_partition_that_cannot_be_reached_keeps_no_letter_from_another(cluster: Scene) -> None:
+    made(cluster, dead_partitions=2)
+    node = cluster.node(cluster.leads(DEAD, 1))
+    away = node.ledgers.find(node.image.topics[DEAD].topic_id, 1)
+    assert away is not None
+    away.coordinator.log_failed("it answers nobody")
+    rejected(cluster, 1, 300)
+    cluster.until(lambda: known(cluster, DEAD) > 0)
+    cluster.run_for(60.0)
+    state = state_of(cluster, JOBS)
+    assert state is not None
+    waiting = {letter.partition for letter in state.owed()}
+    assert (waiting, known(cluster, DEAD) + len([*state.owed()])) == ({1}, 300)
+
+
 # Redrives
 
 

@@ -177,7 +177,7 @@ def buries_too_early() -> Patches:
 
 def drops_dead_letters() -> Patches:
     async def carry_nothing(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
-        return Carried([letter.offset for letter in letters], {})
+        return Carried([letter.offset for letter in letters], {}, {})
 
     return [(burying, "carry", carry_nothing)]
 

@@ -8,7 +8,7 @@ somebody has sent off (redriving.py) and that is refused there is ready again wh
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 LETTERS_AT_ONCE = 100
+WAITING_MAX = 1_000  # Tried in vain, before all of them wait.
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.1, 60.0
 
 
@@ -60,11 +61,9 @@ class Burying:
             await bind_all(self._node, queue, QUEUE_GROUP, offsets, topic)
             wanted = frozenset(offsets)
             letters = await queue.read(lambda state: [each for each in state.owed() if each.is_sent_off and each.offset in wanted])
-            try:
-                carried = await self._carry(queue, QUEUE_GROUP, letters)
-            except (QueueRefusal, DiskFailed) as refusal:  # They are on their way, and will be tried again.
-                self._node.report(f"{len(letters)} messages of {queue.data.topic} wait for the queue {topic.name!r}: {refusal}")
-                return SentOff(len(letters))
+            carried = await self._carry(queue, QUEUE_GROUP, letters)
+            for refusal in islice(carried.unknown.values(), 1):  # They are on their way, and will be tried again.
+                self._node.report(f"{len(carried.unknown)} messages of {queue.data.topic} wait for the queue {topic.name!r}: {refusal}")
             return SentOff(len(letters) - len(carried.refused), next(iter(carried.refused.values()), None))
         finally:
             for offset in offsets:
@@ -74,53 +73,57 @@ class Burying:
             self.look_soon(queue)
 
     async def _bury_all(self, queue: QueuePartition) -> None:
-        pause_s = PAUSE_SECONDS_MIN
+        pause_s, waiting = PAUSE_SECONDS_MIN, dict[int, None]()  # Those that were tried in vain: others may go elsewhere.
         try:
             while True:
-                letters = await self._owed(queue)
-                if letters == []:
-                    if not self._first(queue, queue.state, 1):
-                        return
-                    continue  # It came while we waited for what was there before to be durable.
-                if letters is not None and await self._bury(queue, letters):
-                    pause_s = PAUSE_SECONDS_MIN
-                else:
+                letters = await self._owed(queue, waiting)
+                if letters:
+                    in_vain = await self._bury(queue, letters)
+                    waiting.update(dict.fromkeys(in_vain))
+                    if len(in_vain) < len(letters):
+                        pause_s = PAUSE_SECONDS_MIN
+                if letters is None or (waiting and (not letters or len(waiting) >= WAITING_MAX)):
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
+                    waiting.clear()
+                elif not letters and not self._first(queue, queue.state, 1, waiting):
+                    return  # Otherwise it came while we waited for what was there before to be durable.
         except NotHere:
             return  # The next leader finds it owed.
         finally:
             del self._at_work[queue]
 
-    async def _owed(self, queue: QueuePartition) -> list[LetterOwed] | None:
+    async def _owed(self, queue: QueuePartition, waiting: Container[int]) -> list[LetterOwed] | None:
         """None: nothing is committed now, so nobody knows."""
         try:
-            owed: list[LetterOwed] = await queue.read(lambda state: self._first(queue, state, LETTERS_AT_ONCE))
+            owed: list[LetterOwed] = await queue.read(lambda state: self._first(queue, state, LETTERS_AT_ONCE, waiting))
             return owed
         except QueueRefusal:
             return None
 
-    def _first(self, queue: QueuePartition, state: LedgerState, count: int) -> list[LetterOwed]:
+    def _first(self, queue: QueuePartition, state: LedgerState, count: int, waiting: Container[int] = ()) -> list[LetterOwed]:
         in_hand = self._in_hand.get(queue, {})
-        return list(islice((letter for letter in state.owed() if letter.offset not in in_hand), count))
+        found = (letter for letter in state.owed() if letter.offset not in in_hand and letter.offset not in waiting)
+        return list(islice(found, count))
 
-    async def _bury(self, queue: QueuePartition, letters: Sequence[LetterOwed]) -> bool:
-        """Whether none of them has to wait."""
+    async def _bury(self, queue: QueuePartition, letters: Sequence[LetterOwed]) -> list[int]:
+        """Those of them that have to wait."""
         by_group: dict[str, list[LetterOwed]] = {}
         for letter in letters:
             by_group.setdefault(letter.group, []).append(letter)
-        is_all = True
+        in_vain = list[int]()
         for group, chosen in by_group.items():
+            why: dict[int, QueueRefusal | DiskFailed] = {}
             try:
                 carried = await self._carry(queue, group, chosen)
-                waiting = [each for each in chosen if each.offset in carried.refused and not each.is_sent_off]
-                for letter in waiting[:1]:
-                    self._report(queue, group, len(waiting), carried.refused[letter.offset])
-                is_all &= not waiting
+                back = {each.offset for each in chosen if each.is_sent_off}  # If refused, they are ready again.
+                why |= {offset: refusal for offset, refusal in carried.refused.items() if offset not in back} | carried.unknown
             except (QueueRefusal, DiskFailed) as refusal:
-                self._report(queue, group, len(chosen), refusal)
-                is_all = False
-        return is_all
+                why = {each.offset: refusal for each in chosen}
+            for reason in islice(why.values(), 1):
+                self._report(queue, group, len(why), reason)
+            in_vain += why
+        return in_vain
 
     async def _carry(self, queue: QueuePartition, group: str, letters: Sequence[LetterOwed]) -> Carried:
         """Carries them, and has the ledger know what became of them."""

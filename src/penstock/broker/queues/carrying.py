@@ -35,13 +35,14 @@ _OPTIONS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, 
 
 class Carried(NamedTuple):
     done: list[int]  # Offsets of those that are safe there, or whose record is gone.
-    refused: dict[int, QueueRefusal]  # Those that are not there, and why. All others may be there, or not.
+    refused: dict[int, QueueRefusal]  # Those that are not there, and why.
+    unknown: dict[int, QueueRefusal]  # Those that may be there, or not, and why nobody knows.
 
 
 async def carry(node: "Node", queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
-    """Those that are bound go there; dead letters that are not, to the queue `target`. Raises QueueRefusal where nobody knows what was
-    carried, NotHere and DiskFailed."""
-    carried = Carried([], {})
+    """Those that are bound go there; dead letters that are not, to the queue `target`. What cannot be carried to one place keeps none from
+    another. Raises QueueRefusal where the ledger does not answer, NotHere and DiskFailed."""
+    carried = Carried([], {}, {})
     while letters:
         found, unread = await queue.bodies.read([letter.offset for letter in letters], bytes_max=LENT_BYTES_MAX)
         carried.done.extend(letter.offset for letter in letters if letter.offset not in found and letter.offset not in unread)
@@ -77,7 +78,11 @@ async def _places(
             refused[letter.offset] = QueueRefusal(Code.NO_SUCH_QUEUE, "the queue that it was sent off to was deleted")
             continue
         if place is None:
-            place = _choose(queue, node.queues.topic_of(target), letter.offset, message)
+            try:
+                place = _choose(queue, node.queues.topic_of(target), letter.offset, message)
+            except QueueRefusal as refusal:
+                refused[letter.offset] = refusal
+                continue
             unbound.setdefault((letter.group, place), []).append(letter.offset)
         places.setdefault(place, []).append((letter, message))
     for (group, place), offsets in unbound.items():
@@ -90,7 +95,11 @@ async def _carry_to(
 ) -> None:  # fmt: skip
     owed = [(letter, message) for letter, message in chosen if queue.state.is_burying(letter.group, letter.offset)]  # Not purged meanwhile.
     drafts = [sent_back(queue, *each) if each[0].is_sent_off else dead_letter(queue, *each) for each in owed]
-    results = await node.queues.send_to(place, drafts) if drafts else []
+    try:
+        results = await node.queues.send_to(place, drafts) if drafts else []
+    except QueueRefusal as refusal:
+        carried.unknown.update(dict.fromkeys((letter.offset for letter, _ in owed), refusal))
+        return
     for (letter, _), result in zip(owed, results, strict=True):
         if isinstance(result, QueueRefusal):
             carried.refused[letter.offset] = result
