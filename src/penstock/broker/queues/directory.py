@@ -10,7 +10,7 @@ from penstock.cluster.companions import wants_companion
 from penstock.cluster.configuring import Change, ConfigureTopic
 from penstock.cluster.image import Topic
 from penstock.errors import ErrorCode, Refusal
-from penstock.settings import MIB
+from penstock.settings import MIB, TopicConfig
 from penstock.wire.configs import Operation
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ READ_MAX = 10_000  # Queues whose settings are remembered as they read.
 
 # Of a queue that loses what is done: nothing else may take its messages, and files are small enough to go soon.
 DEFAULTS = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 * MIB)}
+
+# Of a FIFO queue with several partitions, unless somebody says otherwise, and hears that it cannot be.
+BY_GROUP = {"queue.dedup.scope": "group"}
 
 _CODES = {
     ErrorCode.INVALID_CONFIG: Code.INVALID, ErrorCode.INVALID_REQUEST: Code.INVALID, ErrorCode.INVALID_TOPIC_EXCEPTION: Code.INVALID,
@@ -33,6 +36,7 @@ _CODES = {
 class Directory:
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._configs: dict[str, tuple[dict[str, str], TopicConfig, TopicConfig]] = {}  # The same, and the defaults under them.
         self._read: dict[str, tuple[dict[str, str], QueueView]] = {}  # By name: the overrides that were read, and how they read.
 
     def names(self) -> list[str]:
@@ -40,6 +44,8 @@ class Directory:
 
     def find(self, queue: str) -> Topic:
         topic = self._node.image.topics.get(queue)
+        if topic is not None and (read := self._read.get(queue)) is not None and read[0] is topic.overrides:
+            return topic  # It was a queue when this was read.
         if topic is None:
             raise QueueRefusal(Code.NO_SUCH_QUEUE, f"there is no queue called {queue!r}")
         if not _is_queue(topic):
@@ -60,8 +66,19 @@ class Directory:
         self._read[queue] = (topic.overrides, view)
         return view
 
+    def config_of(self, topic: Topic) -> TopicConfig:
+        """Read once for as long as nothing has changed: senders ask for it."""
+        defaults = self._node.partitions.defaults
+        overrides, under, config = self._configs.get(topic.name, (None, None, None))
+        if config is None or overrides is not topic.overrides or under is not defaults:
+            config = self._node.partitions.config_of(topic)
+            if len(self._configs) >= READ_MAX:
+                self._configs.clear()
+            self._configs[topic.name] = (topic.overrides, defaults, config)
+        return config
+
     def check_keeps(self, topic: Topic) -> None:
-        if keeps_nothing(self._node.partitions.config_of(topic)):
+        if keeps_nothing(self.config_of(topic)):
             words = f"the queue {topic.name!r} keeps nothing that is done (queue.retention), so nothing of it can be done again"
             raise QueueRefusal(Code.INVALID, words)
 
@@ -70,6 +87,8 @@ class Directory:
         there = self._node.image.topics.get(queue)
         if there is None:
             overrides = wanted if wanted.get("queue.retention") == "keep" else DEFAULTS | wanted
+            if partitions > 1 and wanted.get("queue.fifo") == "true":
+                overrides = BY_GROUP | overrides
             fresh = NewTopic(queue, self._node.new_topic_id(), partitions, -1 if replicas is None else replicas, overrides)
             try:
                 await self._submit(CreateTopics((fresh,)))
