@@ -7,11 +7,12 @@ The protocol is AWS JSON 1.0, which is also SQS's: the action is in a header, th
 """
 
 import asyncio
-import json
 import os
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+import msgspec
 
 from penstock.client.complaints import Closed
 from penstock.client.queues.failures import InDoubt, NotAvailable, QueueError, Refused, Unreachable, refusal
@@ -106,7 +107,7 @@ class Caller:
 
 
 def as_bytes_on_the_wire(content: Wish) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    return msgspec.json.encode(content)
 
 
 def caller_for(
@@ -128,7 +129,7 @@ def _is_partly_not_now(answer: dict[str, Any]) -> bool:
 
 def _parsed(reply: Reply) -> dict[str, Any]:
     try:
-        found = json.loads(reply.body or b"{}")
+        found = msgspec.json.decode(reply.body or b"{}")
     except ValueError:
         found = None
     if isinstance(found, dict):
