@@ -153,6 +153,18 @@ def test_a_fifo_queue_keeps_its_partitions() -> None:
     assert scene.refuses(AddPartitions((MorePartitions("t", 3),))).code is ErrorCode.INVALID_PARTITIONS
 
 
+def test_a_fifo_queue_whose_ids_count_everywhere_has_one_partition() -> None:
+    scene = a_queue(1, 2)
+    fifo = {"queue.enabled": "true", "queue.fifo": "true"}
+    refused = scene.refuses(CreateTopics((NewTopic("u", topic_id(9), 2, 1, fifo),)))
+    assert refused.code is ErrorCode.INVALID_CONFIG and "queue.dedup.scope" in refused.reason
+    scene.create("one", 1, **fifo)
+    scene.ask(CreateTopics((NewTopic("many", topic_id(9), 2, 1, {**fifo, "queue.dedup.scope": "group"}),)))
+    for name, value in (("queue.dedup.scope", "queue"), ("queue.dedup.scope", "")):
+        change = Change(name, Operation.SET if value else Operation.DELETE, value)
+        assert scene.refuses(ConfigureTopic("many", (change,))).code is ErrorCode.INVALID_CONFIG
+
+
 def test_what_makes_a_queue_safe_holds_for_its_ledger() -> None:
     scene = a_queue(1, 2, 3, min_insync_replicas="3", flush="os")
     scene.fence(3)

@@ -83,6 +83,8 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
         _check_expected(held, command)
     if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if not _is_torn(defaults.with_overrides(held), len(topic.partitions)):  # One that an older Penstock made may be changed otherwise.
+        check_partitions(name, defaults.with_overrides(overrides), len(topic.partitions))
     return records.TopicConfigured(topic.topic_id, overrides)
 
 
@@ -103,6 +105,17 @@ def check_together(name: str, config: TopicConfig) -> None:
     if config.queue_enabled and "compact" in config.cleanup_policy:
         reason = f"topic {name!r} cannot be a queue and be compacted: jobs with one key would be lost; let its cleanup.policy be delete"
         raise Refusal(ErrorCode.INVALID_CONFIG, reason)
+
+
+def check_partitions(name: str, config: TopicConfig, partitions: int) -> None:
+    """Partitions do not know of each other's deduplication ids. On other queues the id chooses the partition, here the group must."""
+    if _is_torn(config, partitions):
+        reason = f"{name!r} is a FIFO queue of {partitions} partitions, whose deduplication ids cannot count in the whole queue: "
+        raise Refusal(ErrorCode.INVALID_CONFIG, reason + "let queue.dedup.scope be group, or make it with one partition")
+
+
+def _is_torn(config: TopicConfig, partitions: int) -> bool:
+    return config.queue_enabled and config.queue_fifo and config.queue_dedup_scope == "queue" and partitions > 1
 
 
 def node_configured(image: ClusterImage, command: ConfigureNode) -> records.NodeConfigured:

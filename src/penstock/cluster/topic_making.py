@@ -16,7 +16,7 @@ from typing import NamedTuple
 from penstock.cluster import records
 from penstock.cluster.commands import MorePartitions, NewTopic
 from penstock.cluster.companions import companion_for, companion_id, not_directly, wants_companion
-from penstock.cluster.configuring import check_together
+from penstock.cluster.configuring import check_partitions, check_together
 from penstock.cluster.deciding import Decision
 from penstock.cluster.image import ClusterImage, NodeState
 from penstock.cluster.placement import Placer, as_assigned
@@ -106,8 +106,11 @@ def _created(making: _Making, wish: NewTopic) -> records.TopicCreated:
     if any(topic_id in making.image.graveyard for topic_id in (wish.topic_id, companion_id(wish.topic_id))):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} was made by this request, and has been deleted since")
     overrides = {**INTERNAL_OVERRIDES, **wish.overrides} if name in INTERNAL_TOPICS else dict(wish.overrides)
-    check_together(name, making.terms.topic_defaults.with_overrides(overrides))
-    return records.TopicCreated(name, wish.topic_id, _placements(making, wish), overrides)
+    config = making.terms.topic_defaults.with_overrides(overrides)
+    check_together(name, config)
+    placements = _placements(making, wish)
+    check_partitions(name, config, len(placements))
+    return records.TopicCreated(name, wish.topic_id, placements, overrides)
 
 
 def _placements(making: _Making, wish: NewTopic) -> tuple[records.Placement, ...]:

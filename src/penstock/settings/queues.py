@@ -85,7 +85,9 @@ class QueueSettings:
         "queue.dedup.scope",
         "queue",
         choices=("queue", "group"),
-        reason="Where a deduplication id must be unique: in the whole queue, or among the messages of one group.",
+        reason="Where a deduplication id must be unique: in the whole queue, or among the messages of one group. Each partition knows its own ids: on "
+        "a queue with several, the id chooses the partition, before the key (with `group`: after the group). So a FIFO queue whose ids count in the "
+        "whole queue has one partition. Plain producers choose partitions themselves: their ids count in each.",
     )
     queue_dedup_by_content: bool = setting(
         "queue.dedup.by.content",

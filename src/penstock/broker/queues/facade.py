@@ -54,6 +54,7 @@ from penstock.broker.queues.polling import Polling
 from penstock.broker.queues.redriving import Redriving
 from penstock.cluster.image import Topic
 from penstock.links.queue_calls import QueueAnswer
+from penstock.queues.dedup import DRAWN
 from penstock.queues.headers import ID
 from penstock.queues.ids import Handle, read_handle, read_id
 from penstock.wire.murmur2 import partition_of_key
@@ -149,14 +150,21 @@ class Queues:
         return self._directory.find(queue)
 
     def _partition_of(self, topic: Topic, draft: Draft, plain: int) -> int:
-        """By the group, so that its order holds; else by the key, as every Kafka client has it; else where it is this call's turn."""
-        if len(topic.partitions) == 1:
+        """By its deduplication id, where that counts in the whole queue and says more than that this draft is sent again: partitions know
+        their own ids only. Else by the group, so that its order holds; else by the key, as every Kafka client has it; else by an id that
+        was drawn for it, so that it is found if it is sent again; else where it is this call's turn."""
+        count = len(topic.partitions)
+        if count == 1:
             return 0
+        config = self._directory.config_of(topic)
+        dedup = sending.dedup_of(config, draft)
+        if dedup and not dedup.startswith(DRAWN) and not (draft.group and (config.queue_fifo or config.queue_dedup_scope == "group")):
+            return partition_of_key(dedup, count)
         if draft.group:
-            return partition_of_key(draft.group.encode(), len(topic.partitions))
+            return partition_of_key(draft.group.encode(), count)
         if draft.key is not None:
-            return partition_of_key(draft.key, len(topic.partitions))
-        return partition_of_key(draft.dedup.encode(), len(topic.partitions)) if draft.dedup else plain
+            return partition_of_key(draft.key, count)
+        return partition_of_key(dedup, count) if dedup else plain
 
     def _next_partition(self, topic: Topic) -> int:
         """Round the partitions that this node leads, or all of them where it leads none."""

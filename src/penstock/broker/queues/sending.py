@@ -20,7 +20,7 @@ from penstock.errors import DiskFailed, DiskFull, Refusal
 from penstock.queues import headers
 from penstock.queues.headers import Traits
 from penstock.queues.moves import MOVES_MAX
-from penstock.settings import KIB
+from penstock.settings import KIB, TopicConfig
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch, stamp_append_time
 
 ROOM_SECONDS = 10.0
@@ -38,8 +38,35 @@ _OURS = frozenset(
 
 async def send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
     """Raises NotHere with nothing sent, or QueueRefusal where nobody knows what was."""
-    if queue.data.config.queue_when_full == "wait":
-        await _room(queue, len(drafts))
+    return await (_send_by_and_by if queue.data.config.queue_when_full == "wait" else _send)(queue, drafts)
+
+
+async def _send_by_and_by(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
+    """A queue that is full may rather keep its senders waiting for a while. In the end they hear what they would have heard."""
+    results, ends = list[Sent | QueueRefusal](), asyncio.get_running_loop().time() + ROOM_SECONDS
+    while len(results) < len(drafts):
+        left = drafts[len(results) :]
+        try:
+            results += await _send(queue, left[: await _room(queue, ends) or len(left)])
+        except NotHere:
+            if not results:
+                raise
+            results += [QueueRefusal(Code.NOT_AVAILABLE, "another node leads the queue now")] * len(left)
+    return results
+
+
+async def _room(queue: QueuePartition, ends: float) -> int:
+    """For how many messages there is room, once there is. 0: there was none for all that time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(ends):
+            while not (room := queue.state.room(queue.data.log.end_offset, is_dedup=False)):
+                queue.has_changed.clear()
+                await queue.has_changed.wait()
+            return room
+    return 0
+
+
+async def _send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
     if (plain := plain_sending.append(queue, drafts)) is not None:
         if (durable := queue.durable.reached(plain[1])) is not None:
             await durable
@@ -49,15 +76,6 @@ async def send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | Qu
     if end_offset and (durable := queue.durable.reached(end_offset)) is not None:
         await durable
     return sending.results
-
-
-async def _room(queue: QueuePartition, count: int) -> None:
-    """A queue that is full may rather keep its senders waiting for a while. In the end they hear what they would have heard."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(ROOM_SECONDS):
-            while queue.state.is_full(count, queue.data.log.end_offset, is_dedup=False):
-                queue.has_changed.clear()
-                await queue.has_changed.wait()
 
 
 class _Fresh(NamedTuple):
@@ -99,6 +117,7 @@ class _Sending:
         if self._fresh:
             refusal = self._why_not_now()
             if refusal is None:
+                self._keep_to_limits()
                 self._append_fresh()
             else:
                 self._refuse(self._fresh, refusal)
@@ -130,6 +149,8 @@ class _Sending:
                 self._end_offset = max(self._end_offset, known + 1)
                 return self._sent(known, draft.kept_id, is_duplicate=True)
             written.append((headers.MOVED, moved))
+        if traits is not None and traits.deliver_at and self._queue.pages.is_full:
+            return QueueRefusal(Code.NOT_AVAILABLE, "delays cannot be written to the disk of the queue's leader, and many are in memory")
         if draft.kept_id:
             written.append((headers.ID, draft.kept_id.encode()))
         record = Record(draft.key, draft.body, (*draft.headers, *written), self._wall_ms)
@@ -159,21 +180,14 @@ class _Sending:
             deliver_at=deliver_at,
             expires_at=0 if draft.ttl_ms is None else self._wall_ms + draft.ttl_ms,
             group=draft.group.encode(),
-            dedup=self._dedup_of(draft),
+            dedup=dedup_of(self._queue.data.config, draft),
             is_first=True,
         )
-
-    def _dedup_of(self, draft: Draft) -> bytes:
-        if draft.dedup or draft.moved or not self._queue.data.config.queue_dedup_by_content:
-            return draft.dedup.encode()
-        return sha256(draft.body).hexdigest().encode()
 
     # Appending
 
     def _why_not_now(self) -> QueueRefusal | None:
         node, leader = self._queue.node, self._queue.data.leader
-        if self._state.is_full(len(self._fresh), self._queue.data.log.end_offset, is_dedup=any(each.key for each in self._fresh)):
-            return QueueRefusal(Code.FULL, "the queue holds as many messages as it may; send later, or raise its limit")
         if len(self._state.moves) + sum(bool(each.moved) for each in self._fresh) > MOVES_MAX:
             return QueueRefusal(Code.FULL, f"{MOVES_MAX} messages came from queues that cannot tell now whether they send them again")
         if node.disk_is_low:
@@ -181,6 +195,12 @@ class _Sending:
         if leader is None or not leader.is_enough:
             return QueueRefusal(Code.NOT_AVAILABLE, "too few replicas of the queue are in sync")
         return None
+
+    def _keep_to_limits(self) -> None:
+        """As many as there is room for, the first ones: senders may have been put together on their way here."""
+        room = self._state.room(self._queue.data.log.end_offset, is_dedup=any(each.key for each in self._fresh))
+        self._refuse(self._fresh[room:], QueueRefusal(Code.FULL, "the queue holds as many messages as it may; send later, or raise its limit"))
+        del self._fresh[room:]
 
     def _append_fresh(self) -> None:
         """In as few batches as the topic's bound on their size lets it be. Those that no longer fit on the disk are refused."""
@@ -226,6 +246,13 @@ class _Sending:
 
     def _sent(self, offset: int, kept_id: str, *, is_duplicate: bool = False) -> Sent:
         return Sent(kept_id or self._queue.id_of(offset), self._queue.data.index, offset, self._wall_ms, is_duplicate)
+
+
+def dedup_of(config: TopicConfig, draft: Draft) -> bytes:
+    """Its deduplication id: the one that it was given, or one that is made from its body. Empty: none."""
+    if draft.dedup or draft.moved or not config.queue_dedup_by_content:
+        return draft.dedup.encode()
+    return sha256(draft.body).hexdigest().encode()
 
 
 def _bytes_of(record: Record) -> int:
