@@ -240,9 +240,13 @@ class Ledgers:
     def new_directory(self) -> str:
         """For the caches of one load of one ledger: no other has, or had, files there."""
         if self._caches is None:
-            found = [int(name) for name in self._node.env.disk.list(DIRECTORY) if name.isdigit()]
-            self._caches = count(max(found, default=0) + 1)
-            self._node.spawn(self._drop_old_caches(found))
+            try:
+                found = [int(name) for name in self._node.env.disk.list(DIRECTORY) if name.isdigit()]
+                self._caches = count(max(found, default=0) + 1)
+                self._node.spawn(self._drop_old_caches(found))
+            except DiskFailed as failure:  # Delays stay in memory, if nothing can be written there either.
+                self._node.report(f"old files in {DIRECTORY}/ stay until the next start: {failure}")
+                self._caches = count(self._node.env.wall_ms())
         return f"{DIRECTORY}/{next(self._caches)}"
 
     async def _drop_old_caches(self, found: list[int]) -> None:
