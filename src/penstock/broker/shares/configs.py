@@ -25,12 +25,17 @@ class GroupConfigs:
         return self._look(group)[2]
 
     def _look(self, group: str) -> tuple[dict[str, str] | None, GroupConfig, Policy]:
+        """What a group was told is replaced as a whole, never changed: whether it is the same is seen without a look inside."""
         told = self._node.image.group_configs.get(group)
+        known = self._ready.get(group)
+        if known is None or known[0] is not told or self._settings is not self._node.settings:
+            known = self._learn(group, told)
+        return known
+
+    def _learn(self, group: str, told: dict[str, str] | None) -> tuple[dict[str, str] | None, GroupConfig, Policy]:
         if self._settings is not self._node.settings or len(self._ready) > GROUPS_MAX:
             self._settings = self._node.settings
             self._ready.clear()
-        known = self._ready.get(group)
-        if known is None or known[0] != told:
-            config = GroupConfig.of(self._node.settings, told or {})
-            known = self._ready[group] = (None if told is None else dict(told), config, share_policy(config))
+        config = GroupConfig.of(self._node.settings, told or {})
+        known = self._ready[group] = (told, config, share_policy(config))
         return known
