@@ -129,6 +129,20 @@ def test_dead_letters_are_counted_then_sent_back_by_reason_and_by_a_list(say: Co
     assert say("redrive", dead.name, "--ids-from", str(file)).err.startswith("penstock: --ids-from: there is no id in it")
 
 
+def test_a_redrive_that_nobody_waits_for_is_shown_and_cancelled(say: Command, penstock_broker: Broker):
+    dead, other = penstock_broker.queue(), penstock_broker.queue()
+    dead.send_many([str(number) for number in range(30)])
+    assert ok(say("redrives", dead.name)) == f"{dead.name} was never redriven\n"
+    begun = dead.redrive(to=other.name, rate=1)
+    assert [each.progress.handle for each in dead.redrives()] == [begun.progress.handle]
+    table = ok(say("redrives", dead.name, "--cancel")).splitlines()
+    assert (table[0].split(), len(table)) == (["STATUS", "MOVED", "TO", "MOVE", "TO", "FAILURE"], 2)
+    ended = begun.wait()
+    assert (ended.status, ended.moved < 30) == ("cancelled", True)
+    (shown,) = lines(say("redrives", dead.name, "--json"))
+    assert [(each["status"], each["moved"]) for each in shown["redrives"]] == [("cancelled", ended.moved)]
+
+
 def until_ready(queue: Queue, count: int) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while queue.counts().ready < count:

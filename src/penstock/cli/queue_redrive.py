@@ -1,13 +1,17 @@
-"""`penstock queues redrive`: dead letters back to where they came from, the right ones, and not faster than workers can take them."""
+"""`penstock queues redrive`: dead letters back to where they came from, the right ones, and not faster than workers can take them.
+
+`penstock queues redrives` tells of those that run and ran, and ends one whose beginner is gone.
+"""
 
 import sys
+from dataclasses import asdict
 from typing import IO
 
 import click
 
 from penstock.cli.bar import Bar
 from penstock.cli.queue_talking import queue_names, talk_to_queue, url_option
-from penstock.cli.tables import print_json
+from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import json_option
 from penstock.cli.times import parse_time
 from penstock.client.queues import AsyncQueue
@@ -74,6 +78,30 @@ def redrive(
                 await begun.cancel()
 
     _tell(talk_to_queue(url, name, conversation), name, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@click.argument("name", shell_complete=queue_names)
+@click.option("--cancel", is_flag=True, help="End the one that runs. What was moved stays moved.")
+@url_option
+@json_option
+def redrives(name: str, cancel: bool, url: str, as_json: bool) -> None:
+    """Show redrives of the queue NAME: the one that runs, and the last few.
+
+    A redrive goes on in the cluster when the command that began it is gone.
+    """
+
+    async def conversation(queue: AsyncQueue) -> list[Progress]:
+        for begun in await queue.redrives() if cancel else ():
+            if begun.progress.status == "running":
+                await begun.cancel()
+        return [begun.progress for begun in await queue.redrives()]
+
+    found = talk_to_queue(url, name, conversation)
+    if as_json:
+        return print_json({"queue": name, "redrives": [asdict(progress) for progress in found]})
+    cells = [[each.status, each.moved, each.to_move, ", ".join(sorted(each.by_target)), each.failure] for each in found]
+    print_table(["status", "moved", "to move", "to", "failure"], cells) if cells else click.echo(f"{name} was never redriven")
 
 
 def _tell(progress: Progress, name: str, *, dry_run: bool, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 from penstock.cli.faults import Fault
 from penstock.cli.queue_lines import shown_setting
 from penstock.cli.queue_messages import cancel, find, peek, receive, send
-from penstock.cli.queue_redrive import redrive
+from penstock.cli.queue_redrive import redrive, redrives
 from penstock.cli.queue_talking import queue_names, talk_to_queue, talking, url_option
 from penstock.cli.spans import span
 from penstock.cli.tables import print_json, print_table
@@ -37,7 +37,7 @@ def queues() -> None:
     """
 
 
-for command in (send, receive, peek, find, cancel, redrive):
+for command in (send, receive, peek, find, cancel, redrive, redrives):
     queues.add_command(command)
 
 

@@ -157,8 +157,11 @@ class Actions:
         tasks = (await self._ask("RedriveTasks", {}))["Tasks"]
         found = [progress_of(task) for task in tasks if task["Handle"] == handle]
         if not found:
-            raise Refused("the node that was redriving has forgotten it: it was stopped", "what was moved stays moved: begin again")
+            raise Refused("the queue has forgotten this redrive: ten others came after it, or the queue is another one", "begin again")
         return found[0]
+
+    async def redrives(self) -> list[Progress]:
+        return [progress_of(task) for task in (await self._ask("RedriveTasks", {}))["Tasks"]]
 
     async def cancel_redrive(self, handle: str) -> Progress:
         told = await self._caller.call("Penstock.CancelRedrive", {"Handle": handle}, queue=self.queue)

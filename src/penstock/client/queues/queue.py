@@ -144,6 +144,10 @@ class Queue:
         what may be chosen."""
         return Redrive(loop_thread().wait_for(self._within.redrive(**options)))
 
+    def redrives(self) -> list[Redrive]:
+        """The one that runs and the last few that ended, whoever began them; the latest first."""
+        return [Redrive(each) for each in loop_thread().wait_for(self._within.redrives())]
+
     # The end
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Sending dead letters back: what was wanted, and how far it has come.
 
-A redrive runs on the node that was asked, and is forgotten when that node stops; what was moved by then stays moved, and it may be begun
-again. One at a time runs for a queue.
+A redrive goes on when the node that runs it dies, and when whoever began it does not wait for it. One at a time runs for a queue, which
+keeps the last ten.
 """
 
 import asyncio

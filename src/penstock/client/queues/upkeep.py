@@ -137,3 +137,7 @@ class AsyncUpkeep:
             is_dry_run=dry_run,
         )
         return AsyncRedrive(self._actions, await self._actions.redrive(wanted))
+
+    async def redrives(self) -> list[AsyncRedrive]:
+        """The one that runs and the last few that ended, whoever began them; the latest first."""
+        return [AsyncRedrive(self._actions, progress) for progress in await self._actions.redrives()]
