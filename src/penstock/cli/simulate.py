@@ -13,6 +13,7 @@ from penstock.simulator.clusters.variants import VARIANTS as CLUSTER_VARIANTS
 from penstock.simulator.many import run_many
 from penstock.simulator.queue_variants import QUEUE_VARIANTS
 from penstock.simulator.run import Report, run_seed
+from penstock.simulator.share_variants import SHARE_VARIANTS
 from penstock.simulator.variants import VARIANTS
 
 SHOWN_MAX = 20  # A broken world is broken everywhere: more of the same helps nobody.
@@ -45,7 +46,7 @@ def simulate(
       penstock simulate --cluster --seeds 30
       penstock simulate --queues --seeds 200
     """
-    variants = QUEUE_VARIANTS if has_queues else CLUSTER_VARIANTS if is_cluster else VARIANTS
+    variants = QUEUE_VARIANTS | SHARE_VARIANTS if has_queues else CLUSTER_VARIANTS if is_cluster else VARIANTS
     if variant == "list":
         click.echo("\n".join(variants))
         return 0

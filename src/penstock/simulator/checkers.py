@@ -18,6 +18,7 @@ from penstock.simulator.diary import Attempt, Diary, Outcome, Read, Seek, Waterm
 from penstock.simulator.group_rules import GROUP_RULES
 from penstock.simulator.membership_rules import MEMBERSHIP_RULES
 from penstock.simulator.queue_rules import QUEUE_RULES
+from penstock.simulator.share_rules import SHARE_RULES
 from penstock.simulator.transaction_rules import TRANSACTION_RULES
 from penstock.vocabulary import TopicPartition
 
@@ -311,5 +312,5 @@ RULES: dict[str, Checker] = {
     **GROUP_RULES,
     **{rule: lambda diary, judge=judge: judge(diary.memberships) for rule, judge in MEMBERSHIP_RULES.items()},  # type: ignore[misc]
     **{rule: lambda diary, judge=judge: judge(diary.transactions) for rule, judge in TRANSACTION_RULES.items()},  # type: ignore[misc]
-    **{rule: lambda diary, judge=judge: judge(diary.queues) for rule, judge in QUEUE_RULES.items()},  # type: ignore[misc]
+    **{rule: lambda diary, judge=judge: judge(diary.queues) for rule, judge in (QUEUE_RULES | SHARE_RULES).items()},  # type: ignore[misc]
 }

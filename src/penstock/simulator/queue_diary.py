@@ -9,12 +9,12 @@ Not here: any rule (queue_rules.py), any client.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
 from penstock.broker.queues.calls import Outcome, Verb
 from penstock.simulator.env import FIRST_WALL_MS
 from penstock.simulator.loop import FIRST_INSTANT
-from penstock.vocabulary import TopicPartition
+from penstock.simulator.places import Place
+from penstock.simulator.share_diary import ShareDiary
 
 FOREVER = float("inf")
 
@@ -28,16 +28,6 @@ class Told(Enum):
     UNKNOWN = "unknown"
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed for certain"  # The message must not appear.
-
-
-class Place(NamedTuple):
-    queue: str
-    partition: int
-    offset: int
-
-    @property
-    def where(self) -> TopicPartition:
-        return TopicPartition(self.queue, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +128,7 @@ class QueueDiary:
         self.takes = 0
         self.unheard: dict[str, int] = {}  # For each queue, takes without an answer: each may have lent what nobody ever saw.
         self.decrees: list[Decree] = []
+        self.shares = ShareDiary()
         self.left: list[Left] | None = None  # None: nobody could look.
         self.clocks_are_right = True
         self.answers_cross_nodes = False

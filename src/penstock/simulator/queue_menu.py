@@ -16,6 +16,7 @@ from penstock.simulator.workloads.queueing import DEEDS
 
 WINDOW_MS = 3_600_000  # In which a dedup id counts: longer than any run.
 DEAD = "dead"
+_SHARED = 0.3  # How many worlds have a share group.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Drawn:
 
 
 def with_queues_alone(menu: Menu) -> Menu:
-    drawn = _draw(Random(f"{menu.seed}/queues"), brokers=1)
+    drawn = _with_groups(Random(f"{menu.seed}/shares"), _draw(Random(f"{menu.seed}/queues"), brokers=1))
     return replace(
         menu, topics=(), queues=drawn.queues, clients=drawn.clients, knobs={**menu.knobs, **drawn.knobs}, rots=False, harms_caches=False,
         offsets_topic=None,
@@ -35,6 +36,7 @@ def with_queues_alone(menu: Menu) -> Menu:
 
 def cluster_with_queues_alone(menu: ClusterMenu) -> ClusterMenu:
     drawn = _draw(Random(f"{menu.seed}/cluster queues"), brokers=len(menu.brokers))
+    drawn = _with_groups(Random(f"{menu.seed}/cluster shares"), drawn)
     return replace(
         menu, topics=(), queues=drawn.queues, clients=drawn.clients, knobs={**menu.knobs, **drawn.knobs}, offsets_topic=None,
         may_lose_a_disk=menu.may_lose_a_disk and all(queue.replication_factor > 1 for queue in drawn.queues),
@@ -53,6 +55,19 @@ def _draw(rng: Random, *, brokers: int) -> Drawn:
     if any("queue.dead.letter" in queue.config for queue in queues):
         queues.insert(0, _placed(rng, TopicPlan(DEAD, rng.choice((1, 2)), _common(rng)), brokers))
     return Drawn(tuple(queues), tuple(clients), draw_queue_knobs(rng))
+
+
+def _with_groups(rng: Random, drawn: Drawn) -> Drawn:
+    """In some worlds a share group reads the log of a queue, beside the queue's own workers."""
+    if rng.random() >= _SHARED:
+        return drawn
+    queue = drawn.queues[-1]
+    options = {
+        "pause": _between(rng, 0.01, 0.2), "count": rng.choice((1, 3, 20)), "words": (6.0, rng.choice((0.0, 2.0)), rng.choice((0.0, 1.0))),
+        "partitions": queue.partitions,
+    }  # fmt: skip
+    members = tuple(ClientPlan(f"{queue.name}-member-{number}", "share", queue.name, options) for number in range(rng.randint(1, 3)))
+    return replace(drawn, clients=(*drawn.clients, *members))
 
 
 def _draw_queue(rng: Random, name: str, *, is_fifo: bool, brokers: int) -> TopicPlan:

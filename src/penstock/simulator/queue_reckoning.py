@@ -12,10 +12,12 @@ from typing import TypeVar
 from penstock.broker.queues.calls import Counts, Peeked, QueueRefusal, Verb
 from penstock.broker.queues.facade import Queues
 from penstock.simulator.env import SimEnv
-from penstock.simulator.menu import TopicPlan
-from penstock.simulator.queue_diary import Left, Place, QueueTerms
+from penstock.simulator.menu import ClientPlan, TopicPlan
+from penstock.simulator.places import Place
+from penstock.simulator.queue_diary import Left, QueueTerms
 from penstock.simulator.workloads.queue_desk import Unanswered
 from penstock.simulator.workloads.queue_hand import Hand
+from penstock.simulator.workloads.sharing import ShareReckoning, begin_group
 from penstock.simulator.workloads.stage import Stage
 from penstock.vocabulary import TopicPartition
 
@@ -43,6 +45,16 @@ async def make_queues(stage: Stage, env: SimEnv, plans: Sequence[TopicPlan]) -> 
         await insist(stage, env, partial(Queues.create, queue=plan.name, settings=settings, partitions=plan.partitions, replicas=replicas))
 
 
+async def make_groups(stage: Stage, env: SimEnv, clients: Sequence[ClientPlan]) -> None:
+    for queue in dict.fromkeys(client.topic for client in clients if client.kind == "share"):
+        for _ in range(_TRIES):
+            try:
+                await begin_group(stage, env, queue)
+                break
+            except (QueueRefusal, Unanswered):
+                await asyncio.sleep(0.5)
+
+
 async def insist(stage: Stage, env: SimEnv, work: Callable[[Queues], Awaitable[T]]) -> T:
     """In the calm every call works, sooner or later. Raises what the last try raised."""
     assert stage.desk is not None
@@ -61,7 +73,7 @@ class QueueReckoning:
         self._told = stage.notebook.diary.queues
         self._clocks_are_right = clocks_are_right
 
-    async def run(self) -> None:
+    async def run(self, clients: Sequence[ClientPlan] = ()) -> None:
         names = sorted(self._told.terms, key=lambda name: not self._told.terms[name].dead_letter)  # What comes from others is last.
         try:
             if self._stage.desk is not None:
@@ -73,6 +85,10 @@ class QueueReckoning:
             self._told.left = [left for name in names for left in await self._left(name)]
         except (QueueRefusal, Unanswered) as failure:
             self._find("(all)", f"in the calm a call does not work: {failure}")
+        for plan in {client.topic: client for client in clients if client.kind == "share"}.values():
+            await ShareReckoning(plan, self._stage, self._env).empty()
+            if self._clocks_are_right and not self._told.shares.emptied[plan.topic]:
+                self._find(plan.topic, "a share group has records left that nobody is given")
 
     async def _empty(self, name: str) -> None:
         hand = Hand(self._stage, self._env, name, WORKER, lease_ms=_LEASE_MS, count=_COUNT)

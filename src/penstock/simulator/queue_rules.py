@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from penstock.broker.queues.calls import Outcome, Verb
 from penstock.queues.headers import ATTEMPTS, DEDUP, DELIVER_AT, GROUP, PRIORITY, PRIORITY_DEFAULT, SOURCE
-from penstock.simulator.queue_diary import FOREVER, Decree, DeliveryTold, Place, QueueDiary, SendTold, SettleTold, Told, wall_ms
+from penstock.simulator.places import Place
+from penstock.simulator.queue_diary import FOREVER, Decree, DeliveryTold, QueueDiary, SendTold, SettleTold, Told, wall_ms
 from penstock.vocabulary import TopicPartition
 
 Findings = Iterator[tuple[TopicPartition, str]]

@@ -29,7 +29,7 @@ from penstock.simulator.menu import ClientPlan, Menu, TopicPlan, draw_menu
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import NodeProcess, Reports
 from penstock.simulator.queue_menu import draw_lost, with_queues_alone
-from penstock.simulator.queue_reckoning import QueueReckoning, make_queues
+from penstock.simulator.queue_reckoning import QueueReckoning, make_groups, make_queues
 from penstock.simulator.transaction_reckoning import TransactionReckoning
 from penstock.simulator.variants import applied
 from penstock.simulator.workloads.asking import Asking
@@ -45,6 +45,7 @@ from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.queue_desk import Desk
 from penstock.simulator.workloads.queueing import Decreeing, Sending, Working
 from penstock.simulator.workloads.reading import Reading
+from penstock.simulator.workloads.sharing import Sharing
 from penstock.simulator.workloads.stage import NODE, Stage
 from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
@@ -68,6 +69,7 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
     "queue send": Sending,
     "queue work": Working,
     "queue decree": Decreeing,
+    "share": Sharing,
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -140,6 +142,7 @@ class Play:
                     self.notebook.made(view.topic_id, topic)
                     self.stage.topic_ids[topic.name] = view.topic_id
             await make_queues(self.stage, env, self.menu.queues)
+            await make_groups(self.stage, env, self.menu.clients)
 
         self._run_to_its_end("stage-hand", make)
 
@@ -173,7 +176,7 @@ class Play:
             try:
                 await Reckoning(self.stage, env).run()
                 await TransactionReckoning(self.stage, env).run()
-                await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run()
+                await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run(self.menu.clients)
             except LineLost as lost:
                 self.notebook.find("the run goes on", NOWHERE, f"the reckoning lost its connection: {lost}")
 

@@ -45,6 +45,7 @@ from penstock.simulator.delivery_variants import DELIVERY_VARIANTS
 from penstock.simulator.disk import SimDisk
 from penstock.simulator.knobs import replaced
 from penstock.simulator.queue_variants import QUEUE_VARIANTS
+from penstock.simulator.share_variants import SHARE_VARIANTS
 from penstock.vocabulary import NodeId, ProducerId
 from penstock.wire.records import scan_batches
 from penstock.wire.sieve import SLOT_BYTES, sift_batches
@@ -55,7 +56,7 @@ Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 @contextmanager
 def applied(variant: str) -> Iterator[None]:
     """The product is this variant of itself, until the block ends."""
-    with replaced((VARIANTS | QUEUE_VARIANTS)[variant]()):
+    with replaced((VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()):
         yield
 
 

@@ -45,9 +45,10 @@ from penstock.simulator.menu import ClientPlan
 from penstock.simulator.nemesis import Nemesis, Plan, draw_plan
 from penstock.simulator.node_process import Reports
 from penstock.simulator.queue_menu import cluster_with_queues_alone, draw_lost
-from penstock.simulator.queue_reckoning import QueueReckoning, make_queues
+from penstock.simulator.queue_reckoning import QueueReckoning, make_groups, make_queues
 from penstock.simulator.queue_variants import QUEUE_VARIANTS
 from penstock.simulator.run import Report
+from penstock.simulator.share_variants import SHARE_VARIANTS
 from penstock.simulator.transaction_reckoning import TransactionReckoning
 from penstock.simulator.workloads.consumer_groups import Belonging
 from penstock.simulator.workloads.notebook import NOWHERE, Notebook
@@ -55,6 +56,7 @@ from penstock.simulator.workloads.producing import Producing
 from penstock.simulator.workloads.queue_desk import Desk
 from penstock.simulator.workloads.queueing import Decreeing, Sending, Working
 from penstock.simulator.workloads.reading import Reading
+from penstock.simulator.workloads.sharing import Sharing
 from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.world import World
@@ -75,6 +77,7 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "queue send": Sending,
     "queue work": Working,
     "queue decree": Decreeing,
+    "share": Sharing,
 }
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
@@ -85,7 +88,7 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
     menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_deliveries(draw_cluster(seed))
-    with replaced((VARIANTS | QUEUE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+    with replaced((VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
 
 
@@ -159,6 +162,7 @@ class ClusterPlay:
                         self.notebook.made(view.topic_id, topic)
                         self.stage.topic_ids[topic.name] = view.topic_id
             await make_queues(self.stage, env, self.menu.queues)
+            await make_groups(self.stage, env, self.menu.clients)
 
         return self._run_to_its_end("stage-hand", make)
 
@@ -191,7 +195,7 @@ class ClusterPlay:
         async def reckon(env: SimEnv) -> None:
             await ClusterReckoning(self.stage, env).run()
             await TransactionReckoning(self.stage, env).run()
-            await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run()
+            await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run(self.menu.clients)
 
         self._run_to_its_end("reckoning", reckon)
         self._wait_until_available("in the calm everything is available")

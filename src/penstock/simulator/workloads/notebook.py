@@ -70,6 +70,7 @@ class Notebook:
             "topics": len(self.lives),
             "messages sent": sum(send.outcome is Told.ACKNOWLEDGED for send in diary.queues.sends),
             "messages lent": len(diary.queues.deliveries),
+            "records shared": len(diary.queues.shares.deliveries),
             "dead letters": sum(SOURCE in each.headers for each in diary.queues.deliveries),
         })  # fmt: skip
 

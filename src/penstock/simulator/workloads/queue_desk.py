@@ -36,6 +36,10 @@ class Desk:
 
     async def ask(self, env: SimEnv, work: Callable[[Queues], Awaitable[T]], *, patience_s: float = 10.0) -> T:
         """Raises QueueRefusal or Unanswered."""
+        return await self.ask_node(env, lambda node: work(node.queues), patience_s=patience_s)
+
+    async def ask_node(self, env: SimEnv, work: Callable[[Node], Awaitable[T]], *, patience_s: float = 10.0) -> T:
+        """The same of whatever else a node does for queues."""
         nodes = self._serving()
         if not nodes:
             await asyncio.sleep(_LOOKS_SECONDS)
@@ -61,11 +65,13 @@ class Desk:
             raise result
         return result
 
-    async def _carry_out(self, work: Callable[[Queues], Awaitable[T]], node: Node) -> T | QueueRefusal:
+    async def _carry_out(self, work: Callable[[Node], Awaitable[T]], node: Node) -> T | QueueRefusal:
         try:
-            return await work(node.queues)
+            return await work(node)
         except QueueRefusal as refusal:
             return refusal
+        except Unanswered:
+            raise
         except Exception as failure:
             self.surprises.append(repr(failure))
             raise Unanswered(repr(failure)) from failure

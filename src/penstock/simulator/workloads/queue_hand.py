@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from penstock.broker.queues.calls import Lent, Order, QueueRefusal, Verb
 from penstock.queues.ids import read_handle
 from penstock.simulator.env import SimEnv
-from penstock.simulator.queue_diary import DeliveryTold, Place, SettleTold
+from penstock.simulator.places import Place
+from penstock.simulator.queue_diary import DeliveryTold, SettleTold
 from penstock.simulator.workloads.queue_desk import Desk, Unanswered
 from penstock.simulator.workloads.stage import Stage
 

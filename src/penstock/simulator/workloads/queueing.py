@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from penstock.broker.queues.calls import Code, Draft, QueueRefusal, Sent, Verb
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import ClientPlan
-from penstock.simulator.queue_diary import Decree, Place, SendTold, wall_ms
+from penstock.simulator.places import Place
+from penstock.simulator.queue_diary import Decree, SendTold, wall_ms
 from penstock.simulator.workloads.queue_desk import Desk, Unanswered
 from penstock.simulator.workloads.queue_hand import Hand, Held
 from penstock.simulator.workloads.stage import Stage
