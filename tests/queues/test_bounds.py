@@ -79,12 +79,14 @@ def test_a_lease_lasts_twelve_hours_at_most_with_all_extensions() -> None:
 def test_a_queue_that_is_full_says_so() -> None:
     scene = Scene(Policy(ready_max=10, dedup_max=3))
     scene.send(8)
-    assert not scene.state.is_full(2, 8, is_dedup=False)
-    assert scene.state.is_full(3, 8, is_dedup=False)
-    assert scene.state.is_full(2, 9, is_dedup=False), "what was appended counts before it is learned of"
-    assert scene.state.is_full(4, 8, is_dedup=True)
+    assert scene.state.room(8, is_dedup=False) == 2
+    assert scene.state.room(9, is_dedup=False) == 1, "what was appended counts before it is learned of"
+    assert scene.state.room(12, is_dedup=False) == 0
     scene.done(scene.take()[0])
-    assert not scene.state.is_full(3, 8, is_dedup=False)
+    assert scene.state.room(8, is_dedup=False) == scene.state.room(8, is_dedup=True) == 3
+    scene.send(dedup="x")
+    scene.done(scene.take()[0])
+    assert [scene.state.room(9, is_dedup=each) for each in (False, True)] == [3, 2]
 
 
 def test_of_ids_that_clients_draw_the_newest_count_and_chosen_ones_are_not_displaced() -> None:

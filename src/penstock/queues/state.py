@@ -48,6 +48,7 @@ __all__ = ["Decision", "LedgerState", "Marked", "Run"]
 
 DUE_MS_MAX = 60_000  # The wall clock may be set: nothing that waits for it is left alone for longer.
 NEVER_MS = 1 << 62
+UNLIMITED = 1 << 62
 COME_MAX = 2_000  # Delayed messages that get into line in one call.
 
 
@@ -220,13 +221,14 @@ class LedgerState:
         """A message with this dedup id was appended and will be learned of."""
         self.window.note(key, offset, wall_ms + self._policy_of(QUEUE_GROUP).dedup_ms)
 
-    def is_full(self, count: int, end_offset: int, *, is_dedup: bool) -> bool:
-        """Whether so many more messages are too many for the queue's limit, or for the dedup window. The data log ends at `end_offset`:
-        what was appended counts at once, though it is learned of when it is safe."""
-        policy, ledger = self._policy_of(QUEUE_GROUP), self.ledgers[QUEUE_GROUP]
-        unfinished = max(end_offset, self.learned_end) - ledger.done.base - ledger.done.bits.count
-        is_over = 0 < policy.ready_max < unfinished + count
-        return is_over or (is_dedup and len(self.window) + count > policy.dedup_max)
+    def room(self, end_offset: int, *, is_dedup: bool) -> int:
+        """How many more messages the queue's limit lets in, and the dedup window. The data log ends at `end_offset`: what was appended
+        counts at once, though it is learned of when it is safe."""
+        policy, done = self._policy_of(QUEUE_GROUP), self.ledgers[QUEUE_GROUP].done
+        room = UNLIMITED
+        if policy.ready_max:
+            room = policy.ready_max - (max(end_offset, self.learned_end) - done.base - done.bits.count)
+        return max(min(room, policy.dedup_max - len(self.window)) if is_dedup else room, 0)
 
     def find_moved(self, source: bytes) -> int | None:
         """The offset of the message that this move has brought here."""

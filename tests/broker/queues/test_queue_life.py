@@ -290,15 +290,15 @@ async def test_what_is_refused_is_said_and_nothing_is_half_done(serving: Serving
     large, wrong = Draft(bytes(2_000_000)), Draft(b"x", priority=10)
     results = await queues.send(QUEUE, [large, wrong, Draft(b"fine")])
     assert [each.code if isinstance(each, QueueRefusal) else None for each in results] == [Code.TOO_LARGE, Code.INVALID, None]
-    full = await queues.send(QUEUE, [Draft(b"2"), Draft(b"3")])
-    assert [each.code for each in full if isinstance(each, QueueRefusal)] == [Code.FULL, Code.FULL]
+    full = await queues.send(QUEUE, [Draft(b"2"), Draft(b"3"), Draft(b"4", key=b"k")])
+    assert [each.code if isinstance(each, QueueRefusal) else None for each in full] == [None, Code.FULL, Code.FULL]
     (verdict,) = await queues.settle(QUEUE, [Order("garbage", Verb.DONE)])
     assert verdict.refusal is not None
     assert verdict.refusal.code is Code.INVALID_HANDLE
     with pytest.raises(QueueRefusal) as refused:
         await queues.create(QUEUE, {"queue.lease.ms": "1"})
     assert refused.value.code is Code.EXISTS_WITH_OTHER_SETTINGS
-    assert await bodies(queues) == [b"fine"]
+    assert await bodies(queues) == [b"fine", b"2"]
 
 
 async def test_a_queue_over_several_partitions_is_one_queue(serving: Serving) -> None:
@@ -366,12 +366,24 @@ async def test_senders_at_the_same_time_do_not_go_beyond_a_limit_together(
     queues = await opened(serving, queue_ready_max="10", queue_when_full=when_full)
     drafts = [[Draft(b"x", key=b"k" if number % 2 else None)] * 3 for number in range(8)]
     results = await asyncio.gather(*(queues.send(QUEUE, each) for each in drafts))
-    assert sum(isinstance(each, Sent) for sent_at_once in results for each in sent_at_once) == 9
-    assert (await queues.counts(QUEUE)).ready == 9
+    assert sum(isinstance(each, Sent) for sent_at_once in results for each in sent_at_once) == 10
+    assert (await queues.counts(QUEUE)).ready == 10
     await settled(queues, Verb.DONE, *await queues.take(QUEUE, 3))
     results = await asyncio.gather(*(queues.send(QUEUE, each) for each in drafts))
     assert sum(isinstance(each, Sent) for sent_at_once in results for each in sent_at_once) == 3
-    assert (await queues.counts(QUEUE)).ready == 9
+    assert (await queues.counts(QUEUE)).ready == 10
+
+
+async def test_more_than_a_queue_may_hold_goes_in_as_there_is_room(serving: Serving) -> None:
+    queues = await opened(serving, queue_ready_max="2", queue_when_full="wait")
+    sending = asyncio.ensure_future(sent(queues, b"1", b"2", b"3", b"4", b"5"))
+    seen: list[bytes] = []
+    while len(seen) < 5:
+        lent = await queues.take(QUEUE, 2, wait_s=5.0)
+        seen += [each.body for each in lent]
+        await settled(queues, Verb.DONE, *lent)
+    await sending
+    assert seen == [b"1", b"2", b"3", b"4", b"5"]
 
 
 async def test_the_same_body_is_one_message_where_the_queue_says_so(serving: Serving) -> None:

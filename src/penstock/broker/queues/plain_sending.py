@@ -35,7 +35,7 @@ def append(queue: QueuePartition, drafts: Sequence[Draft]) -> tuple[list[Sent], 
         rows.append((None, body, ()))
     if size > config.max_message_bytes or config.message_timestamp_type != "CreateTime":
         return None
-    if state.is_full(count, data.log.end_offset, is_dedup=False):
+    if state.room(data.log.end_offset, is_dedup=False) < count:
         return None
     wall_ms = node.env.wall_ms()
     batch = build_batch(rows, wall_ms)

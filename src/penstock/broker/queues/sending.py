@@ -199,7 +199,8 @@ class _Sending:
     def _keep_to_limits(self) -> None:
         """As many as there is room for, the first ones: senders may have been put together on their way here."""
         room = self._state.room(self._queue.data.log.end_offset, is_dedup=any(each.key for each in self._fresh))
-        self._refuse(self._fresh[room:], QueueRefusal(Code.FULL, "the queue holds as many messages as it may; send later, or raise its limit"))
+        full = QueueRefusal(Code.FULL, "the queue holds as many messages as it may; send later, or raise its limit")
+        self._refuse(self._fresh[room:], full)
         del self._fresh[room:]
 
     def _append_fresh(self) -> None:
