@@ -27,7 +27,7 @@ from penstock.cluster import controller
 from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
 from penstock.log.walking import Walk
 from penstock.partition import admission
-from penstock.queues import checkpoint, lapsing
+from penstock.queues import checkpoint, lapsing, pages, timetable
 
 Knob = tuple[Any, str, tuple[object, ...]]  # Whose, its name, what it may be instead.
 
@@ -83,6 +83,16 @@ QUEUE_KNOBS: dict[str, tuple[Knob, ...]] = {
     "lapses at once": ((lapsing, "LAPSES_MAX", (1, 3)),),
 }
 
+FAR_KNOBS: dict[str, tuple[Knob, ...]] = {
+    "far delays": (
+        (timetable, "WIDTHS_MS", ((100, 400, 1_600), (300, 1_200, 4_800))),
+        (timetable, "LEADS_MS", ((50, 100, 400), (0, 300, 1_200))),
+        (timetable, "TAILS_BYTES", (20, 200)),
+        (timetable, "OPENED_AT_ONCE", (1, 5)),
+        (pages, "PAGE_BYTES", (40, 200)),
+    ),
+}
+
 Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
 
 
@@ -103,7 +113,7 @@ def draw_group_knobs(rng: Random) -> Turned:
 
 def draw_queue_knobs(rng: Random) -> Turned:
     """For worlds with queues."""
-    return _draw(rng, QUEUE_KNOBS, rng.choice((0.1, 0.3, 0.6)))
+    return {**_draw(rng, QUEUE_KNOBS, rng.choice((0.1, 0.3, 0.6))), **_draw(rng, FAR_KNOBS, 0.5)}
 
 
 def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> Turned:
@@ -111,7 +121,7 @@ def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> T
     return {name: choice for name, choice in turned.items() if rng.random() < share}
 
 
-ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS}
+ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS, **FAR_KNOBS}
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from penstock.queues.replies import Delivery
 from penstock.queues.rows import Row
 from penstock.queues.state import LedgerState
 from penstock.queues.states import State
+from penstock.queues.timetable import Timetable
 from penstock.queues.views import LetterOwed
 from penstock.settings import TopicConfig
 from penstock.vocabulary import Instant
@@ -131,6 +132,11 @@ def lets_delayed_messages_out_early() -> Patches:
     return [(Messages, "delay", lambda self, offset, until_ms, *options: delay(self, offset, until_ms - _TOO_EARLY_MS, *options))]
 
 
+def forgets_a_bucket_of_delays() -> Patches:
+    """What is opened when its time comes near goes nowhere."""
+    return [(Timetable, "_scatter", lambda self, pairs, options, cut: len(pairs) // 2)]
+
+
 def keeps_no_order_in_groups() -> Patches:
     return _with_policy(lambda policy: replace(policy, is_fifo=False))
 
@@ -214,6 +220,7 @@ QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {
         counts_no_deliveries,
         lends_one_message_for_another,
         lets_delayed_messages_out_early,
+        forgets_a_bucket_of_delays,
         keeps_no_order_in_groups,
         knows_no_priorities,
         does_not_pause,
