@@ -21,7 +21,7 @@ from penstock.broker.coordinator_waiting import Replies, WaitingReplies
 from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Instant
-from penstock.wire.batches import Record, encode_batch
+from penstock.wire.records import build_batch
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -106,7 +106,7 @@ class Coordinator(Generic[S, C, R]):
             asker.refused(self.unavailable, "the coordinator is not available")
             return
         self._asking[asker] = None
-        self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), asker)
+        self._carry_out(command, asker)
 
     async def ask(self, order: Callable[[Asker], C]) -> Any:
         """The reply to the command that `order` makes for the given token. Raises Refusal when there is none to be had."""
@@ -117,7 +117,7 @@ class Coordinator(Generic[S, C, R]):
     def order(self, command: C) -> bool:
         """Something that the node itself wants; it waits while the state is loading, or the log takes nothing. True: it is decided."""
         if self.state is not None:
-            if self._carry_out(lambda state, now, wall_ms: state.decide(command, now, wall_ms), Nobody()):
+            if self._carry_out(command, Nobody()):
                 return True
             self._owed.append(command)
             if self._paying is None:  # One for all of them.
@@ -138,7 +138,7 @@ class Coordinator(Generic[S, C, R]):
         seen = look(self.state)
         asker = WaitingTask()
         self._asking[asker] = None
-        self._answer_when_durable([(asker, None)])
+        self._waiting.add([(asker, None)], self._node.env.now())
         await asker.heard
         return seen
 
@@ -156,16 +156,16 @@ class Coordinator(Generic[S, C, R]):
             for command in owed:
                 self.order(command)
 
-    def _carry_out(self, decide: Callable[[S, Instant, int], Decision[R]], asker: Asker) -> bool:
-        """False: the log takes nothing now, and nothing has changed."""
-        state = self.state
+    def _carry_out(self, command: C | None, asker: Asker) -> bool:
+        """What the command calls for, or, where there is none, the time. False: the log takes nothing now, and nothing has changed."""
+        state, env = self.state, self._node.env
         assert state is not None
-        wall_ms = self._node.env.wall_ms()
+        now, wall_ms = env.now(), env.wall_ms()
         try:
-            decision = decide(state, self._node.env.now(), wall_ms)
+            decision = state.lapse(now, wall_ms) if command is None else state.decide(command, now, wall_ms)
             is_stored = self._store(state, decision, wall_ms)
             if is_stored and (decision.records or decision.replies):
-                self._answer_when_durable(decision.replies)
+                self._waiting.add(decision.replies, now)
             if is_stored and decision.records and self._kind.changed is not None:
                 self._kind.changed(self)
         except DiskFailed as failure:
@@ -208,12 +208,8 @@ class Coordinator(Generic[S, C, R]):
 
     def _append(self, records: Sequence[R], wall_ms: int) -> None:
         encode = self._kind.encode
-        batch = encode_batch([Record(*encode(record), timestamp_ms=wall_ms) for record in records])
-        self.partition.append(batch, wall_ms)
+        self.partition.append(build_batch([(*encode(record), ()) for record in records], wall_ms), wall_ms)
         self._node.appended(self.partition)
-
-    def _answer_when_durable(self, replies: Replies) -> None:
-        self._waiting.add(replies)
 
     def _give_up(self, replies: Replies) -> None:
         self._refuse(replies, "what the answer stands on was not committed in time")
@@ -277,7 +273,9 @@ class Coordinator(Generic[S, C, R]):
         self._timer = asyncio.get_running_loop().call_at(max(due, soonest), self._time_came)
 
     def catch_up(self) -> None:
-        """Lets lapse what should have by now, for whom it matters at once: timers are late by a moment."""
+        """Lets lapse what should have by now, for whom it matters at once: timers are late by a moment, and this one by another."""
+        if self._timer is None or self._timer.when() - TIMER_SECONDS_MIN > self._node.env.now():
+            return
         due = None if self.state is None else self.state.due()
         if due is not None and due <= self._node.env.now():
             self._cancel_timer()
@@ -289,7 +287,7 @@ class Coordinator(Generic[S, C, R]):
             return
         due = self.state.due()
         if due is not None and due <= self._node.env.now():
-            self._carry_out(lambda state, now, wall_ms: state.lapse(now, wall_ms), Nobody())
+            self._carry_out(None, Nobody())
         else:
             self.set_timer()
 

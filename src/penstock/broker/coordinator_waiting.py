@@ -45,7 +45,7 @@ class WaitingReplies:
         self._timer: asyncio.TimerHandle | None = None
         self.is_stuck = False
 
-    def add(self, replies: Replies) -> None:
+    def add(self, replies: Replies, now: Instant) -> None:
         """Tells them when everything that the log has now is committed; at once if it is."""
         leader, end_offset = self._partition.leader, self._partition.log.end_offset
         assert leader is not None, "a coordinator is closed before its partition has another leader"
@@ -55,7 +55,7 @@ class WaitingReplies:
         if end_offset > self._parked_end:
             leader.park(end_offset, _Token(self, end_offset), needs_all=True)
             self._parked_end = end_offset
-        self._bunches.append(Bunch(end_offset, Instant(self._env.now() + SECONDS_MAX), replies))
+        self._bunches.append(Bunch(end_offset, Instant(now + SECONDS_MAX), replies))
         if self._timer is None:
             self._set_timer()
 

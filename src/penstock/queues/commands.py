@@ -56,8 +56,7 @@ class Take:
     attempt_id: bytes = b""  # Who asks again with the same one within five minutes gets the same batch and leases again.
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(NamedTuple):
     token: Token
     group: str
     items: tuple[Settlement, ...]

@@ -39,6 +39,13 @@ class Draft:
         self._extended.pop(offset, None)
         self.finish_run(offset, offset + 1)
 
+    def finish_held(self, offsets: list[int]) -> None:
+        """Messages that somebody has, and of which nothing was decided here."""
+        require((State.LEASED, State.DONE) in MOVES, "a message of a queue makes legal moves only")
+        for offset in offsets:
+            self.settled[offset] = State.DONE
+            self.finish_run(offset, offset + 1)
+
     def finish_run(self, start: int, end: int) -> None:
         if self._done and self._done[-1][1] == start:
             self._done[-1] = (self._done[-1][0], end)

@@ -68,13 +68,12 @@ class Ledger:
                 attempts = min((attempts & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
                 rows[offset] = ROW.pack(_LEASED, attempts, lease, deadline_ms, place, first_ms or wall_ms, wall_ms) + who
             lease += 1
-            if ready is not None:
-                ready.leased(offset, deadline_ms)
         self.leased += len(record.offsets)
         self.next_lease = max(self.next_lease, lease)
         if record.attempt_id:
             self.repeats.note(record.attempt_id, wall_ms, [(each, record.first_lease + at) for at, each in enumerate(record.offsets)])
         if ready is not None:
+            ready.all_leased(record.offsets, deadline_ms)
             ready.clean()
 
     def replay_changed(self, record: Changed) -> None:
@@ -181,7 +180,8 @@ class Ledger:
     def _finish(self, offset: int, wall_ms: int) -> None:
         if self.done.add(offset):
             self.finished += 1
-            self._clear(offset, wall_ms)
+            if not self._clear_plain(offset, offset + 1):
+                self._clear(offset, wall_ms)
 
     def _finish_run(self, start: int, end: int, wall_ms: int) -> None:
         """Only those that are more than plain and unread need a look each."""
@@ -189,6 +189,8 @@ class Ledger:
         for each_start, each_end in list(self.done.gaps(start, end)):
             self.finished += self.done.add_range(each_start, each_end)
             count = each_end - each_start
+            if self._clear_plain(each_start, each_end):
+                continue
             if len(self.rows) + len(messages.kept) + len(messages.duplicates) < count:
                 named = sorted({*self.rows, *messages.kept, *messages.duplicates})
                 for offset in named[bisect_left(named, each_start) : bisect_left(named, each_end)]:
@@ -197,6 +199,20 @@ class Ledger:
                 for offset in range(each_start, each_end):
                     self._clear(offset, wall_ms)
             self._forget_run(each_start, each_end)
+
+    def _clear_plain(self, start: int, end: int) -> bool:
+        """What nearly all are: messages without options that were given once, to be worked on, in a ledger where no other thing has to be
+        known. False: it is not so, and nothing was done."""
+        messages, ready, rows = self._messages, self.ready, self.rows
+        if messages.kept or messages.duplicates or messages.waiting.count or self.failures or self.burying or end - start > len(rows):
+            return False
+        if ready is None or ready.groups or ready.retrying.count:
+            return False
+        for offset in range(start, end):
+            row = rows.pop(offset, None)
+            if row is not None and row[0] == _LEASED:
+                self.leased -= 1
+        return True
 
     def _clear(self, offset: int, wall_ms: int) -> None:
         """It is done: nothing else has to be known of it."""

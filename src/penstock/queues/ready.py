@@ -6,6 +6,7 @@ the message's row tells, and they are passed over.
 Not here: which of them a taker gets (picking.py).
 """
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from penstock.queues.bits import Bits, DoneSet
@@ -66,6 +67,13 @@ class Ready:
             group.in_flight += 1
             self._hold(group, offset)
             self._list(group)
+
+    def all_leased(self, offsets: Sequence[int], deadline_ms: int) -> None:
+        if self.is_grouped:
+            for offset in offsets:
+                self.leased(offset, deadline_ms)
+        elif offsets:
+            self.leases.add_all(deadline_ms, offsets)
 
     def leased_again(self, offset: int, deadline_ms: int) -> None:
         """By whoever had it last."""

@@ -12,12 +12,14 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple, assert_never
 
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise
 
 VERSION = 1
+_KEYS_MAX = 1_000  # That are remembered: one is written with every decision.
 
 _KIND = struct.Struct(">h")
 _LEASED = struct.Struct("<qqqBBI")  # wall, deadline, first lease, lengths of who and of the attempt id, count
@@ -53,8 +55,7 @@ class Turn(IntEnum):
     FORGOTTEN = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Leased:
+class Leased(NamedTuple):
     """These messages are somebody's until the deadline, by leases with numbers side by side."""
 
     group: str
@@ -85,8 +86,7 @@ class Buried(NamedTuple):
     reason: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(NamedTuple):
     group: str
     wall_ms: int
     done: tuple[tuple[int, int], ...] = ()  # Runs of messages.
@@ -172,6 +172,7 @@ def decode(key: bytes, value: bytes | None) -> Record:
         raise BrokenPromise(f"a record of a queue's ledger does not read back: {wrong}") from None
 
 
+@lru_cache(_KEYS_MAX)
 def _key(kind: Kind, group: str) -> bytes:
     return _KIND.pack(kind) + group.encode()
 

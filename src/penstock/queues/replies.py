@@ -32,8 +32,7 @@ class Delivery(NamedTuple):
     first_taken_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     deliveries: tuple[Delivery, ...]  # In the order in which they are to be worked on. Empty: nothing is ready.
     is_over_limit: bool = False  # As many are in flight as may be.
     is_paused: bool = False
@@ -46,8 +45,7 @@ class Outcome(NamedTuple):
     is_buried: bool = False  # It was released or rejected, and now waits to be moved to the dead letters.
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     outcomes: tuple[Outcome, ...]
     fault: Fault = Fault.NONE
 

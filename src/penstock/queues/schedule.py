@@ -9,7 +9,7 @@ A ledger asks its schedules several times at each decision, and most of them are
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 OFFSET_BITS = 64
@@ -34,6 +34,13 @@ class Buckets:
             heappush(self._order, number)
         entries.append(when_ms)
         entries.append(offset)
+
+    def add_all(self, when_ms: int, offsets: Sequence[int]) -> None:
+        self.add(when_ms, offsets[0])
+        entries = self._entries[when_ms // self.width_ms]
+        for offset in offsets[1:]:
+            entries.append(when_ms)
+            entries.append(offset)
 
     @property
     def first_ms(self) -> int | None:
@@ -72,6 +79,17 @@ class Schedule:
             self._levels[1].add(when_ms, offset)
         else:
             self._levels[2].add(when_ms, offset)
+
+    def add_all(self, when_ms: int, offsets: Sequence[int]) -> None:
+        """The same for several that are due at one time."""
+        self._size += len(offsets)
+        ends = self._ends
+        if when_ms < ends[0]:
+            for offset in offsets:
+                heappush(self._near, (when_ms << OFFSET_BITS) + offset)
+        else:
+            level = 0 if when_ms < ends[1] else 1 if when_ms < ends[2] else 2
+            self._levels[level].add_all(when_ms, offsets)
 
     def next_ms(self, wall_ms: int) -> int | None:
         """When the next entry is due, or, where that is after now, up to a bucket earlier. None: there is none."""

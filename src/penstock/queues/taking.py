@@ -10,6 +10,8 @@ from penstock.queues.replies import Delivery, Fault, Taken
 from penstock.queues.rows import ATTEMPTS_MAX, ROW, read
 from penstock.queues.states import State
 
+_new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
+
 
 def take(draft: Draft, command: Take) -> tuple[list[Record], Taken]:
     ledger, policy, wall_ms = draft.ledger, draft.policy, draft.wall_ms
@@ -38,16 +40,16 @@ def take(draft: Draft, command: Take) -> tuple[list[Record], Taken]:
 
 def _deliveries(draft: Draft, record: Leased) -> list[Delivery]:
     """As they will be when the record is replayed."""
-    rows, deadline_ms, lease = draft.ledger.rows, record.deadline_ms, record.first_lease
+    rows, deadline_ms, wall_ms, lease = draft.ledger.rows, record.deadline_ms, record.wall_ms, record.first_lease
     found = []
     for offset in record.offsets:
         row = rows.get(offset)
         if row is None:
-            found.append(Delivery(offset, 1, lease, deadline_ms, record.wall_ms))
+            found.append(_new_tuple(Delivery, (offset, 1, lease, deadline_ms, wall_ms)))
         else:
             fields = ROW.unpack_from(row)
             attempt = min((fields[1] & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
-            found.append(Delivery(offset, attempt, lease, deadline_ms, fields[5] or record.wall_ms))
+            found.append(Delivery(offset, attempt, lease, deadline_ms, fields[5] or wall_ms))
         lease += 1
     return found
 

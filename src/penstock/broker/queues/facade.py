@@ -34,6 +34,7 @@ from penstock.broker.queues.calls import (
     RedriveTask,
     Sent,
     State,
+    Verb,
     Verdict,
     added_up,
 )
@@ -56,7 +57,7 @@ from penstock.cluster.image import Topic
 from penstock.links.queue_calls import QueueAnswer
 from penstock.queues.dedup import DRAWN
 from penstock.queues.headers import ID
-from penstock.queues.ids import Handle, read_handle, read_id
+from penstock.queues.ids import Handle, read_handle, read_handles, read_id
 from penstock.wire.murmur2 import partition_of_key
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ class Queues:
     async def settle(self, queue: str, orders: Sequence[Order], *, group: str = QUEUE_GROUP) -> list[Verdict]:
         _check_count(len(orders))
         topic = self._directory.find(queue)
+        if (finished := await self._finish(topic, orders, group)) is not None:
+            return finished
         verdicts: dict[int, Verdict] = {}
         chosen: dict[int, list[tuple[int, Handle]]] = {}
         for at, order in enumerate(orders):
@@ -211,6 +214,17 @@ class Queues:
             settled = await self._settle(Place(topic.topic_id, index), group, [(handle, orders[at]) for at, handle in part])
             verdicts.update(zip((at for at, _ in part), settled, strict=True))
         return [verdicts[at] for at in range(len(orders))]
+
+    async def _finish(self, topic: Topic, orders: Sequence[Order], group: str) -> list[Verdict] | None:
+        """What nearly all are: messages of one partition, led here, that are done. None: it is not so, and nothing was done."""
+        if any([order[1] is not Verb.DONE for order in orders]):
+            return None
+        found = read_handles([order[0] for order in orders], topic.topic_id, group)
+        if found is None or (here := self.asking.here(Place(topic.topic_id, found[0]))) is None:
+            return None
+        with suppress(NotHere):
+            return await self._or_refused(here.finish(group, found[1]), len(orders))
+        return None
 
     async def _settle(self, place: Place, group: str, part: list[tuple[Handle, Order]]) -> list[Verdict]:
         if (here := self.asking.here(place)) is not None:

@@ -43,6 +43,7 @@ _VERBS = {
     Verb.EXTEND: commands.Verb.EXTEND, Verb.RETURN: commands.Verb.RETURN, Verb.UNDO: commands.Verb.UNDO,
 }  # fmt: skip
 _new_tuple = tuple.__new__
+_DONE, _OK, _FINISHED = commands.Verb.DONE, ReplyCode.OK, Verdict(Outcome.OK)
 OUTCOMES = {code: Outcome[code.name] for code in ReplyCode}
 
 
@@ -249,6 +250,12 @@ class QueuePartition:
         return lent
 
     # Settling
+
+    async def finish(self, group: str, deliveries: Sequence[tuple[int, int]]) -> list[Verdict]:
+        """The same as `settle` for (offset, lease) pairs that are all done."""
+        items = tuple([_new_tuple(Settlement, (offset, lease, _DONE, None, "", "", 0)) for offset, lease in deliveries])
+        reply: Settled = await self.ask(lambda asker: Settle(asker, group, items))
+        return [_FINISHED if outcome[0] is _OK else Verdict(OUTCOMES[outcome.code], outcome.when_ms) for outcome in reply.outcomes]
 
     async def settle(self, group: str, orders: Sequence[tuple[Handle, Order]]) -> list[Verdict]:
         items = tuple(
