@@ -125,6 +125,35 @@ def test_a_lease_that_nobody_was_told_of_lapses(cluster: Scene, moment: str) -> 
     assert again.attempt == (1 if moment == APPENDED else 2)
 
 
+def test_a_worker_whose_node_dies_has_its_messages_alone_when_it_asks_elsewhere() -> None:
+    """The leader calls off what the dead node asked for as soon as that is durable. By then the worker has asked for the same again, and
+    its second answer has the same leases: messages that were given back under its hands went to others as the same attempt."""
+    with Scene(session_timeout_ms=1_000, heartbeat_interval_ms=150) as cluster:
+        at(cluster, 1, lambda queues: queues.create(JOBS, {"queue.backoff.min.ms": "0", "min.insync.replicas": "2"}, replicas=3))
+        cluster.until_available()
+        leader = cluster.leads(JOBS)
+        dies = living(cluster, leader)
+        lives = living(cluster, leader, dies)
+        sent(cluster, leader, b"1", b"2")
+        companion, end = ledger_of(cluster, JOBS).companion, ledger_of(cluster, JOBS).companion.log.end_offset
+        appended = Node.appended
+
+        def watched(node: Node, partition: Partition) -> None:
+            appended(node, partition)
+            if partition is companion:
+                cluster.kill(dies)
+
+        with replaced([(Node, "appended", watched)]):
+            begun(cluster, dies, lambda queues: queues.take(JOBS, 10, lease_ms=LONG_MS, attempt_id="mine"))
+            cluster.until(lambda: companion.log.end_offset > end)
+        again = begun(cluster, lives, lambda queues: queues.take(JOBS, 10, lease_ms=LONG_MS, wait_s=5.0, attempt_id="mine"))
+        cluster.until(again.done)
+        assert [(each.body, each.attempt) for each in again.result()] == [(b"1", 1), (b"2", 1)]
+        assert lent_to(cluster, lives) == [], "nobody else has them"
+        assert settled(cluster, lives, Verb.RELEASE, *again.result()) == [Outcome.OK] * 2
+        assert [each.attempt for each in lent_to(cluster, lives)] == [2, 2]
+
+
 @both
 @pytest.mark.parametrize("verb", [Verb.DONE, Verb.RELEASE, Verb.EXTEND])
 def test_a_settlement_that_nobody_was_told_of_is_carried_out_once(cluster: Scene, verb: Verb, moment: str) -> None:
