@@ -5,6 +5,7 @@ from queues.scene import Scene
 
 from penstock.queues.commands import (
     ANY_LEASE,
+    COUNT_MAX,
     EARLIEST,
     LATEST,
     QUEUE_GROUP,
@@ -152,6 +153,24 @@ def test_a_member_that_leaves_gives_back_what_it_has_as_if_it_had_never_had_it(s
     assert scene.counts().leased == 2
     assert [(each.offset, each.attempt) for each in scene.take(4)] == [(0, 1), (1, 1), (2, 1), (5, 1)]
     assert scene.view(0).history == ()
+
+
+def test_a_member_that_has_very_many_gives_them_back_piece_by_piece(scene: Scene) -> None:
+    scene.send(COUNT_MAX + 5)
+    scene.take(COUNT_MAX, who="member")
+    scene.take(3, who="ember")
+    scene.take(3, who="member")
+    assert [scene.turn(ReleaseAll("t", QUEUE_GROUP, "member")).count for _ in range(3)] == [COUNT_MAX, 3, 0]
+    assert scene.counts().leased == 3, "another one's name may be a part of it"
+
+
+def test_what_is_finished_because_its_record_is_gone_is_counted_as_dropped(scene: Scene) -> None:
+    first, second = scene.take(2)
+    scene.do(Settle("t", QUEUE_GROUP, (Settlement(first.offset, first.lease, Verb.DONE),), is_dropped=True))
+    scene.done(second)
+    for from_checkpoint in (False, True):
+        assert (scene.counts().finished, scene.counts().dropped) == (2, 1)
+        scene.load(from_checkpoint=from_checkpoint)
 
 
 def test_what_nobody_has_seen_is_undone_however_often_and_never_archived(scene: Scene) -> None:

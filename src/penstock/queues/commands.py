@@ -14,7 +14,7 @@ QUEUE_GROUP = "$queue"  # Whose ledger the SQS door and the Python door share. I
 Token = Hashable
 
 COUNT_MAX = 1_000  # Messages of one Take, and items of one Settle: what one decision writes fits into a batch, and holds nobody up.
-RANGE_MAX = 10_000  # Messages of all ranges of one Settle, and of one ReleaseAll.
+RANGE_MAX = 10_000  # Messages of all ranges of one Settle.
 GROUP_BYTES_MAX = 249  # Of a group's name.
 WHO_BYTES_MAX = 64  # Longer names of workers are cut.
 REASON_BYTES_MAX = 200  # Longer reasons are cut.
@@ -61,11 +61,13 @@ class Settle(NamedTuple):
     group: str
     items: tuple[Settlement, ...]
     is_whole: bool = False  # Unless all of it can be done, nothing is.
+    is_dropped: bool = False  # What it finishes was lost with its log, and is counted as such.
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAll:
-    """Whatever `who` holds goes back at once, as by UNDO: a member of a share group has left, or its connection is gone."""
+    """Whatever `who` holds goes back at once, as by RETURN: a member of a share group has left, or its connection is gone. A bounded
+    piece of it: who hears that it was COUNT_MAX orders it again."""
 
     token: Token
     group: str

@@ -11,6 +11,8 @@ timeout of 0 is an extension by nothing.
 A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over.
 """
 
+from itertools import islice
+
 from penstock.queues.commands import ANY_LEASE, COUNT_MAX, RANGE_MAX, REASON_BYTES_MAX, WHO_BYTES_MAX, ReleaseAll, Settle, Settlement, Verb
 from penstock.queues.draft import Draft
 from penstock.queues.headers import TIME_MS_MAX
@@ -59,17 +61,14 @@ def _finish_held(draft: Draft, items: tuple[Settlement, ...]) -> bool:
 
 
 def release_all(draft: Draft, command: ReleaseAll) -> Done:
-    """A bounded number of them: who hears that it was RANGE_MAX asks again."""
-    who, count = cut(command.who, WHO_BYTES_MAX), 0
-    for offset, packed in draft.ledger.rows.items():
-        if packed[0] == State.LEASED:
-            row = read(packed)
-            if row.who == who and row.when > draft.wall_ms:
-                draft.undo(offset, row)
-                count += 1
-                if count == RANGE_MAX:
-                    break
-    return Done(count)
+    """Looks at all rows, of which there are at most about as many as may be in flight: at their bytes, for few are meant."""
+    who, leased, wall_ms = cut(command.who, WHO_BYTES_MAX), State.LEASED.value, draft.wall_ms
+    ending = [(offset, packed) for offset, packed in draft.ledger.rows.items() if packed.endswith(who) and packed[0] == leased]
+    held = ((offset, row) for offset, row in ((offset, read(packed)) for offset, packed in ending) if row.who == who and row.when > wall_ms)
+    chosen = list(islice(held, COUNT_MAX))
+    for offset, row in chosen:
+        draft.undo(offset, row)
+    return Done(len(chosen))
 
 
 def _settle_one(draft: Draft, item: Settlement) -> Outcome:

@@ -171,6 +171,7 @@ class LedgerState:
                 return take(draft, command)
             case commands.Settle():
                 reply = settle(draft, command)
+                return [*draft.record(is_dropped=command.is_dropped)], reply
             case commands.ReleaseAll():
                 reply = release_all(draft, command)
             case commands.Cancel():

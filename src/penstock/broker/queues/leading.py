@@ -209,7 +209,7 @@ class QueuePartition:
 
     async def lend(self, group: str, deliveries: Sequence[Delivery], held: HeldReply | None = None) -> list[Lent]:
         """The messages of these deliveries, as many as the node has room for; the others are given back. One whose record is gone is
-        finished, and nobody hears of it."""
+        finished, and counted as dropped."""
         room = self.node.reply_room
         bytes_max = min(LENT_BYTES_MAX, room.fair_share())
         room.take(bytes_max)  # Others read at the same time.
@@ -226,7 +226,7 @@ class QueuePartition:
             deliveries = self._without_unread(group, deliveries, frozenset(unread))
             gone = tuple(Settlement(each.offset, each.lease, commands.Verb.DONE) for each in deliveries if each.offset not in found)
             if gone and self.coordinator.state is not None:
-                self.coordinator.order(Settle(Nobody(), group, gone))
+                self.coordinator.order(Settle(Nobody(), group, gone, is_dropped=True))
             deliveries = [each for each in deliveries if each.offset in found]
         return self._lent(group, deliveries, found)
 

@@ -137,4 +137,4 @@ def _finish(queue: QueuePartition, group: str, gone: Sequence[Delivery]) -> None
     """Their records are not in the log any more: nobody can work on them."""
     if gone and queue.coordinator.state is not None:
         items = tuple(Settlement(each.offset, each.lease, Verb.DONE) for each in gone)
-        queue.coordinator.order(Settle(Nobody(), group, items))
+        queue.coordinator.order(Settle(Nobody(), group, items, is_dropped=True))

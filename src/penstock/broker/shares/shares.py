@@ -21,7 +21,8 @@ from penstock.broker.shares.sessions import ShareSession, ShareSessions
 from penstock.broker.together import together
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.groups.share.records import Ledgers
-from penstock.queues.commands import ReleaseAll
+from penstock.queues.commands import COUNT_MAX, ReleaseAll
+from penstock.queues.replies import Done
 from penstock.vocabulary import NO_NODE, TopicId
 from penstock.wire.share_requests import SharedPartition
 
@@ -30,6 +31,24 @@ if TYPE_CHECKING:
 
 LEADER_LOOKED_FOR_SECONDS = 5.0  # For the ledger of a partition that this node leads: its companion may just have been made.
 LOOKED_AGAIN_SECONDS = 0.01
+
+
+class _Leaving(Nobody):
+    """A member that is gone gives back what it has, piece by piece. Whatever keeps the ledger from it, leases end by themselves."""
+
+    __slots__ = ("_group", "_queue", "_who")
+
+    def __init__(self, queue: QueuePartition, group: str, who: str) -> None:
+        self._queue = queue
+        self._group = group
+        self._who = who
+
+    def order(self) -> None:
+        self._queue.coordinator.order(ReleaseAll(self, self._group, self._who))
+
+    def answered(self, reply: Done) -> None:
+        if reply.count == COUNT_MAX:
+            self.order()
 
 
 class Shares:
@@ -97,7 +116,7 @@ class Shares:
         for place in session.ever:
             queue = self.find(*place)
             if queue is not None and queue.state.has(session.group):
-                queue.coordinator.order(ReleaseAll(Nobody(), session.group, session.who))
+                _Leaving(queue, session.group, session.who).order()
 
     # Admins
 
