@@ -1,12 +1,14 @@
 """Which way makes many files durable the soonest? One round: append to each of N files, then wait until all of it is on the disk.
 
-Ways: fdatasync one after another, by a pool of threads, one syncfs for the whole file system, and one shared journal file that takes
-every append (the price of that last one, a second write of every byte and a second reader, is not in the table).
+Ways: fdatasync one after another, handed to a thread as a loop must do it, by a pool of threads, by the kernel itself (Linux AIO), one
+syncfs for the whole file system, and one shared journal file that takes every append (the price of that last one, a second write of every
+byte and a second reader, is not in the table).
 Only the flush is timed, not the appends. Everything else that writes to the same disk meanwhile shows in the figures.
 """
 
 import argparse
 import os
+import select
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.tables import ms, quantile, ratio, table
 from penstock.server import kernel
+from penstock.server.kernel_flushes import FILES_MAX, KernelFlushes
 
 Flush = Callable[[Sequence[int]], None]
 
@@ -31,7 +34,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", default=os.getcwd(), help="a directory on the disk to be measured (default: the current one)")
-    parser.add_argument("--files", type=int, nargs="+", default=[1, 10, 100, 1000])
+    parser.add_argument("--files", type=int, nargs="+", default=[1, 2, 4, 10, 100, 1000])
     parser.add_argument("--append-bytes", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure each cell")
     parser.add_argument("--pools", type=int, nargs="+", default=[4, 8, 16])
@@ -46,6 +49,9 @@ def _measure_all(directory: str, root: int, arguments: argparse.Namespace) -> st
         cells = [f"{files:,} files"]
         for name, flush in ways.items():
             targets = 1 if name == "journal" else files
+            if name == "kernel" and targets > FILES_MAX:
+                cells.append("")
+                continue
             p50, p99 = _measure(directory, targets, arguments.append_bytes * files // targets, flush, arguments.seconds)
             base = base or p50
             cells.append(f"{ms(p50)} / {ms(p99)} ({ratio(p50, base)})")
@@ -67,9 +73,24 @@ def _ways(root: int, pools: Sequence[int]) -> dict[str, Flush]:
 
         return flush
 
-    ways: dict[str, Flush] = {"fdatasync": each}
+    ways: dict[str, Flush] = {"fdatasync": each, "thread": pooled(1)}
+    if (flushes := KernelFlushes.open()) is not None:
+        ways["kernel"] = _by_kernel(flushes)
     ways |= {f"pool of {threads}": pooled(threads) for threads in pools}
     return ways | {"syncfs": lambda fds: kernel.flush_file_system(root), "journal": each}
+
+
+def _by_kernel(flushes: KernelFlushes) -> Flush:
+    poll = select.epoll()
+    poll.register(flushes.told, select.EPOLLIN)
+
+    def flush(fds: Sequence[int]) -> None:
+        left = flushes.begin(fds)
+        while left:
+            poll.poll()
+            left -= len(flushes.ended())
+
+    return flush
 
 
 def _measure(directory: str, files: int, append_bytes: int, flush: Flush, seconds: float) -> tuple[float, float]:
