@@ -133,7 +133,7 @@ class ShareLoad:
     async def _fill(self, line: Line, topic: str, timing: Timing) -> None:
         """More than can be taken in the time."""
         batch = frames.one_batch(RECORDS_IN_A_BATCH, time.time_ns() // 1_000_000)
-        parts = 500 * max(1, round(timing.seconds)) * (10 if self.batch > RECORDS_IN_A_BATCH else 2)
+        parts = 500 * max(1, round(timing.seconds)) * (10 if self.batch > RECORDS_IN_A_BATCH else 5)
         frame = frames.produce(topic, [0], batch, correlation_id=0)
         in_flight = 0
         for _ in range(parts):
