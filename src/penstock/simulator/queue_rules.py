@@ -46,10 +46,11 @@ def no_job_is_lost(diary: QueueDiary) -> Findings:
 def what_is_done_stays_done(diary: QueueDiary) -> Findings:
     """Nobody who asks after a job was finished gets it."""
     for place, deliveries in diary.by_place().items():
-        ends = [told.ended for each in deliveries for told in each.settled if _finishes(told) and told.outcome is Outcome.OK]
-        late = next((each for each in deliveries if ends and each.asked > min(ends)), None)
-        if late is not None and not diary.is_rewound(place.queue, min(ends), late.at):
-            story = f"offset {place.offset} was finished at {min(ends):.6f}"
+        ends = [told for each in deliveries for told in each.settled if _finishes(told) and told.outcome is Outcome.OK]
+        first = min(ends, key=lambda told: told.ended, default=None)
+        late = next((each for each in deliveries if first is not None and each.asked > first.ended), None)
+        if first is not None and late is not None and not diary.is_rewound(place.queue, first.asked, late.at):
+            story = f"offset {place.offset} was finished at {first.ended:.6f}"
             yield place.where, f"{story} and lent to {late.taker}, who asked at {late.asked:.6f}"
 
 

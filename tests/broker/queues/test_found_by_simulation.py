@@ -7,8 +7,9 @@ import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
 from serving import Serving, until
 
-from penstock.broker.queues.calls import Counts, Draft
+from penstock.broker.queues.calls import QUEUE_GROUP, Counts, Draft, Order, Verb
 from penstock.broker.trimming import trim
+from penstock.queues.commands import Rewind
 from penstock.vocabulary import Offset
 
 
@@ -37,3 +38,20 @@ async def test_what_is_unfinished_stays_where_the_log_begins_behind_ids_that_cou
         await serving.node.ledgers.look_at(ledger)
     assert ledger.data.log.start_offset == 7
     assert await queues.counts(QUEUE) == Counts(ready=8, dropped=7, finished=ANY, oldest_ms=ANY)
+
+
+async def test_a_rewind_while_new_messages_are_read_takes_none_of_the_old_ones_for_nothing(serving: Serving) -> None:
+    """What was read began where the ledger's knowledge ended before. Afterwards it ends earlier, and all between was held to be empty."""
+    queues = await opened(serving, queue_retention="keep")
+    await sent(queues, *[Draft(b"%d" % at, priority=9) for at in range(3)])
+    await queues.settle(QUEUE, [Order(each.handle, Verb.DONE) for each in await queues.take(QUEUE, 10, wait_s=5.0)])
+    disk, ledger = serving.env.disk, ledger_of(serving)
+    disk.is_cold = True
+    disk.cold_reads.hold()
+    await sent(queues, Draft(b"3", priority=9))
+    await disk.cold_reads.until_waited_for()
+    await ledger.ask(lambda asker: Rewind(asker, QUEUE_GROUP, 0))
+    disk.is_cold = False
+    disk.cold_reads.let_go()
+    await until(lambda: ledger.state.learned_end == 4)
+    assert [each.body for each in await queues.take(QUEUE, 10)] == [b"0", b"1", b"2", b"3"]

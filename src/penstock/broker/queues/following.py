@@ -11,6 +11,7 @@ Where the log begins later than the ledger thinks (DeleteRecords, retention), th
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.broker.patience import Patience
@@ -52,8 +53,9 @@ class Following:
             self._moved.clear()
             while self._is_behind(state):
                 content = await self._read_later(state)
-                self._learn(state, content)
-                read_bytes += len(content)
+                if content is not None:
+                    self._learn(state, content)
+                    read_bytes += len(content)
                 await patience.pause_if_over()
             if data.leader is None or data.leader.may_tell_end:
                 break
@@ -123,7 +125,7 @@ class Following:
         try:
             while state is self._state and not self._data.is_deleted and self._data.leader is not None and self._is_behind(state):
                 content = await self._read_later(state)
-                if state is self._state:
+                if state is self._state and content is not None:
                     self._learn(state, content)
                     self._has_read.set()
                     self._on_news()
@@ -156,16 +158,18 @@ class Following:
         except (OffsetOutOfRange, DiskFailed):
             return None  # Read again beside everything else, where there is room to say what is wrong.
 
-    async def _read_later(self, state: LedgerState) -> Buffer:
+    async def _read_later(self, state: LedgerState) -> Buffer | None:
+        """None: the queue was rewound meanwhile, and what comes before this is not known any more. It would be taken for nothing."""
         data = self._data
         if state.learned_end < data.log.start_offset:
             state.learn((), int(data.log.start_offset))
         if not self._is_behind(state):
             return b""
-        try:
-            return await data.log.read_later(Offset(state.learned_end), bytes_max=READ_BYTES, end_offset=data.last_stable_offset)
-        except OffsetOutOfRange:
-            return b""  # It was trimmed meanwhile.
+        first = state.learned_end
+        content: Buffer = b""
+        with suppress(OffsetOutOfRange):  # It was trimmed meanwhile.
+            content = await data.log.read_later(Offset(first), bytes_max=READ_BYTES, end_offset=data.last_stable_offset)
+        return content if state.learned_end == first else None
 
     def _learn(self, state: LedgerState, content: Buffer) -> None:
         first = state.learned_end
