@@ -117,6 +117,22 @@ def test_a_block_that_is_interrupted_gives_its_message_back_and_one_that_settled
     assert one(jobs).attempt == 2
 
 
+def test_a_look_goes_on_behind_a_message_that_came_back_from_the_dead_letters(penstock_broker: Broker, jobs: Queue):
+    dead = penstock_broker.queue()
+    jobs.configure(dead_letters=dead.name)
+    id = jobs.send("there and back")
+    one(jobs).reject("try later")
+    until(lambda: dead.counts().ready == 1)
+    dead.redrive().wait()
+    until(lambda: jobs.counts().ready == 1)
+    jobs.send("last")
+    first, second = jobs.peek()
+    assert (first.id, first.text, second.text) == (id, "there and back", "last")
+    for after in (id, first):
+        assert [each.text for each in jobs.peek(after=after)] == ["last"]
+    assert jobs.peek(after=second) == []
+
+
 def test_a_worker_goes_on_after_a_failure_which_is_tried_again_and_told(jobs: Queue, caplog: pytest.LogCaptureFixture):
     jobs.send_many(["good", "odd", "good too"])
     seen: list[tuple[str, int]] = []

@@ -105,6 +105,9 @@ def check_together(name: str, config: TopicConfig) -> None:
     if config.queue_enabled and "compact" in config.cleanup_policy:
         reason = f"topic {name!r} cannot be a queue and be compacted: jobs with one key would be lost; let its cleanup.policy be delete"
         raise Refusal(ErrorCode.INVALID_CONFIG, reason)
+    if config.queue_dead_letter == name:
+        reason = f"the dead letters of {name!r} cannot go to {name!r} itself: they would fail there for ever; name another queue"
+        raise Refusal(ErrorCode.INVALID_CONFIG, reason)
 
 
 def check_partitions(name: str, config: TopicConfig, partitions: int) -> None:

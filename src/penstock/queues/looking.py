@@ -1,6 +1,6 @@
 """What is told about messages to those who only look."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge, nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -78,11 +78,18 @@ def page(
 ) -> tuple[list[MessageView], int]:
     """As `peek`, for who goes on where this one ended: up to so many, of so many that are looked at, and the offset to go on from.
 
-    Where no ready ones are wanted, only those are looked at that somebody has or had, or that wait for their time.
+    Where no ready ones are wanted, only those are looked at that somebody has or had, or that wait for their time. Those that are done are
+    all offsets that are: whether a record is there, the log knows.
     """
     end, found = max(first, messages.learned_end), list[MessageView]()
-    unfinished = _unfinished(ledger, first, end) if State.READY in states else _exceptional(ledger, messages, states, first, looked_at_max)
-    offsets = islice(unfinished, looked_at_max + 1)
+    chosen: Iterable[int]
+    if State.DONE in states:
+        chosen = range(first, end)
+    elif State.READY in states:
+        chosen = _unfinished(ledger, first, end)
+    else:
+        chosen = _exceptional(ledger, messages, states, first, looked_at_max)
+    offsets = islice(chosen, looked_at_max + 1)
     for looked_at, offset in enumerate(offsets):
         if looked_at == looked_at_max or len(found) == count:
             return found, offset

@@ -8,7 +8,9 @@ from serving import Serving, records_in, rows_of, until
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Lent, Order, Outcome, QueueRefusal, Sent, State, Verb
 from penstock.broker.queues.facade import Queues
+from penstock.broker.trimming import trim
 from penstock.queues.ids import message_id
+from penstock.vocabulary import Offset
 from penstock.wire.batches import Record, encode_batch, read_header
 
 SECOND_MS = 1_000
@@ -391,6 +393,29 @@ async def test_the_same_body_is_one_message_where_the_queue_says_so(serving: Ser
     first, second = await sent(queues, b"same", b"same")
     assert first == second
     assert await bodies(queues) == [b"same"]
+
+
+async def test_finished_messages_are_seen_for_as_long_as_the_log_has_them(serving: Serving) -> None:
+    queues = await opened(serving, queue_retention="keep")
+    await sent(queues, b"1", b"2", b"3", b"4", b"5")
+    await settled(queues, Verb.DONE, *await queues.take(QUEUE, 4))
+    finished = await queues.peek(QUEUE, states=[State.FINISHED], count=3)
+    assert [(each.body, each.state) for each in finished] == [(b"1", "finished"), (b"2", "finished"), (b"3", "finished")]
+    behind = await queues.peek(QUEUE, states=[State.FINISHED, State.READY], after=(0, finished[-1].offset))
+    assert [(each.body, each.state) for each in behind] == [(b"4", "finished"), (b"5", "ready")]
+    data = serving.node.ledgers.find(queues.describe(QUEUE).topic_id, 0)
+    assert data is not None
+    await trim(serving.node, data.data, Offset(2))
+    assert [each.body for each in await queues.peek(QUEUE, states=[State.FINISHED])] == [b"3", b"4"]
+
+
+async def test_the_dead_letters_of_a_queue_go_to_another_one(serving: Serving) -> None:
+    queues = await opened(serving)
+    with pytest.raises(QueueRefusal, match="itself") as refused:
+        await queues.create("circle", {"queue.dead.letter": "circle"})
+    assert refused.value.code is Code.INVALID
+    with pytest.raises(QueueRefusal, match="name another queue"):
+        await queues.configure(QUEUE, {"queue.dead.letter": QUEUE})
 
 
 async def test_a_log_that_lost_what_its_ledger_knows_goes_on(serving: Serving) -> None:

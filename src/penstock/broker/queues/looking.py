@@ -18,7 +18,7 @@ _SHOWN = {
 }  # fmt: skip
 _MEANT = {
     Shown.READY: State.READY, Shown.BLOCKED: State.READY, Shown.DELAYED: State.DELAYED, Shown.LEASED: State.LEASED,
-    Shown.BURYING: State.BURYING,
+    Shown.BURYING: State.BURYING, Shown.FINISHED: State.DONE,
 }  # fmt: skip
 LOOKED_AT_ONCE = 500
 UNFINISHED = (State.READY, State.DELAYED, State.LEASED, State.BURYING)
@@ -31,9 +31,23 @@ async def counts(queue: QueuePartition, group: str) -> Counts:
 
 
 async def peek(queue: QueuePartition, group: str, states: Sequence[Shown], first: int, count: int) -> list[Peeked]:
-    """In pieces: those that are wanted may be few among many, and others need the loop too."""
-    wanted = tuple(dict.fromkeys(_MEANT[each] for each in states if each in _MEANT)) if states else UNFINISHED
-    views: list[MessageView] = []
+    """Finished ones are there for as long as the log has their records."""
+    wanted = tuple(dict.fromkeys(_MEANT[each] for each in states)) if states else UNFINISHED
+    peeked = list[Peeked]()
+    while len(peeked) < count and first < queue.state.learned_end:
+        if State.DONE in wanted:
+            first = max(first, int(queue.data.log.start_offset))
+        views, first = await _views(queue, group, wanted, first, count - len(peeked))
+        seen = await _with_bodies(queue, views)
+        peeked += [each for each in seen if each.body is not None or each.state is not Shown.FINISHED]
+        if len(seen) < len(views):
+            break  # Those that are left out are found when somebody peeks on.
+    return peeked
+
+
+async def _views(queue: QueuePartition, group: str, wanted: tuple[State, ...], first: int, count: int) -> tuple[list[MessageView], int]:
+    """Up to so many, and where to go on. In pieces: those that are wanted may be few among many, and others need the loop too."""
+    views = list[MessageView]()
     while len(views) < count and first < queue.state.learned_end:
         seen, first = queue.state.page(
             group, wanted, first, count=count - len(views), looked_at_max=LOOKED_AT_ONCE, wall_ms=queue.node.env.wall_ms()
@@ -41,7 +55,7 @@ async def peek(queue: QueuePartition, group: str, states: Sequence[Shown], first
         views += seen
         await asyncio.sleep(0)
     await queue.read(lambda state: None)  # All that was seen is durable then.
-    return await _with_bodies(queue, views)  # Those that are left out are found when somebody peeks on.
+    return views, first
 
 
 async def find(queue: QueuePartition, group: str, offset: int) -> Peeked | None:

@@ -111,7 +111,9 @@ class Actions:
         told = (await self._ask("Find", {"Id": id})).get("Message")
         return None if told is None else found_of(told)
 
-    async def peek(self, count: int, states: Sequence[str], after: str) -> list[Found]:
+    async def peek(self, count: int, states: Sequence[str], after: str | Found) -> list[Found]:
+        if isinstance(after, Found):  # Its id may be the one that it had in another place.
+            after = f"{after.partition}/{after.offset}"
         wish = {"Max": count} | ({"States": list(states)} if states else {}) | ({"After": after} if after else {})
         return [found_of(each) for each in (await self._ask("Peek", wish))["Messages"]]
 

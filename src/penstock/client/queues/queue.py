@@ -112,7 +112,7 @@ class Queue:
     def counts(self) -> Counts:
         return loop_thread().wait_for(self._within.counts())
 
-    def peek(self, max: int = 10, *, states: Sequence[str] = (), after: str = "") -> list[Found]:
+    def peek(self, max: int = 10, *, states: Sequence[str] = (), after: str | Found = "") -> list[Found]:
         """Messages as they stand, without taking them: in the order they were sent, from behind the one with the id `after`. Without
         states (ready, leased, delayed, blocked, burying, finished) all that are unfinished."""
         return loop_thread().wait_for(self._within.peek(max, states=states, after=after))

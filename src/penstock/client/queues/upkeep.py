@@ -71,7 +71,7 @@ class AsyncUpkeep:
     async def counts(self) -> Counts:
         return await self._actions.counts()
 
-    async def peek(self, max: int = 10, *, states: Sequence[str] = (), after: str = "") -> list[Found]:
+    async def peek(self, max: int = 10, *, states: Sequence[str] = (), after: str | Found = "") -> list[Found]:
         """Messages as they stand, without taking them: in the order they were sent, from behind the one with the id `after`. Without
         states (ready, leased, delayed, blocked, burying, finished) all that are unfinished."""
         return await self._actions.peek(max, states, after)

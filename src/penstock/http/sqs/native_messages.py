@@ -26,7 +26,6 @@ from penstock.http.sqs.bytes_as_text import base64_text, text_of
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.native_shapes import COUNT_MAX
 from penstock.queues.headers import TIME_MS_MAX
-from penstock.queues.ids import read_id
 
 PEEK_DEFAULT = 10
 _VERBS = {str(verb): verb for verb in Verb if verb is not Verb.UNDO}  # That one is said by nodes among themselves.
@@ -91,13 +90,14 @@ async def peek(desk: Desk, call: Call) -> Answer:
 
 
 async def _place_of(desk: Desk, queue: str, message_id: str) -> tuple[int, int]:
-    """Most ids say where their message is. That of a dead letter says where it was."""
-    place = read_id(message_id)
-    if place is not None and place.is_of(desk.queues.describe(queue).topic_id):
-        return place.partition, place.offset
+    """Most ids say where their message is. That of a dead letter, or of one that came back, says where it was: such a one is looked for,
+    as far as it is not finished. So there is a place, too."""
+    partition, slash, offset = message_id.partition("/")
+    if slash and all(text.isascii() and text.isdigit() and len(text) < 19 for text in (partition, offset)):
+        return int(partition), int(offset)
     found = await desk.queues.find(queue, message_id)
     if found is None:
-        raise wrong(f"After must be the id of a message of this queue, not {message_id!r}")
+        raise wrong(f"After must be the id of a message of this queue, or its partition/offset, not {message_id!r}")
     return found.partition, found.offset
 
 

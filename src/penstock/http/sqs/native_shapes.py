@@ -22,7 +22,8 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     Settle         Queue, Orders [1 to 1000 of Order], Who?                   Verdicts [Verdict or Refused, in order]
     Cancel         Queue, Ids [1 to 1000]                                     Verdicts [Verdict or Refused, in order]
     Find           Queue, Id                                                  Message? (left out: it was never here)
-    Peek           Queue, States? [state], Max? (1 to 1000; 10), After? (id)  Messages [Peeked]
+    Peek           Queue, States? [state], Max? (1 to 1000; 10),              Messages [Peeked]
+                   After? (id, or partition/offset)
     Purge          Queue
     Pause          Queue
     Resume         Queue
@@ -38,7 +39,7 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     Refused   Code, Message
     Lent      Id, Handle, Partition, Offset, Attempt (1 for the first), DeadlineMs, LeftMs (until then), FirstTakenMs, SentMs,
               Body|BodyBase64, Key|KeyBase64?, Headers?
-    Order     Handle, Verb (done, release, reject, extend), DelayMs?, Reason?
+    Order     Handle, Verb (done, release, return, reject, extend), DelayMs?, Reason?
     Verdict   Outcome (ok, gone, lost, unknown, too_long), DeadlineMs? (of the lease; when it may be taken again, after release)
     Peeked    Id, Partition, Offset, State (ready, leased, delayed, blocked, burying, finished), Attempts, ReadyAtMs, Who, SentMs,
               Body|BodyBase64? (neither: the record is gone), Key|KeyBase64?, Headers?, History? [TakenMs, EndedMs, Who, Reason]
