@@ -6,9 +6,10 @@ from random import Random
 import pytest
 from queues.scene import START_MS, Scene
 
-from penstock.queues import pages, timetable
+from penstock.queues import checkpoint, pages, timetable
 from penstock.queues.commands import QUEUE_GROUP, Cancel, Purge, Rewind, Start, Verb
 from penstock.queues.headers import Traits
+from penstock.queues.messages import Kept, pack
 from penstock.queues.pages import MemoryPages
 from penstock.queues.policy import Policy
 from penstock.queues.replies import Code
@@ -245,13 +246,13 @@ def test_memory_does_not_grow_with_what_is_far_away() -> None:
         state = LedgerState(lambda _: Policy(), Random(1).random, Nowhere(), START_MS)
         state.begin(Instant(0), START_MS)
         tracemalloc.start()
-        _learn(state, 0, 10_000)
+        _learn(state, 0, 6_000)
         before = tracemalloc.get_traced_memory()[0]
-        _learn(state, 10_000, 60_000)
+        _learn(state, 6_000, 26_000)
         grown = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
-    assert state.counts(QUEUE_GROUP, START_MS).delayed == 60_000
-    assert grown < 50_000 * 4, "a bit for each, and a line for each page; a tail in memory at most"
+    assert state.counts(QUEUE_GROUP, START_MS).delayed == 26_000
+    assert grown < 20_000 * 6, "a bit for each, and a line for each page; a tail in memory at most"
 
 
 class Nowhere(MemoryPages):
@@ -300,3 +301,21 @@ def test_a_message_that_was_delayed_and_failed_keeps_its_options() -> None:
     first, *_ = scene.take(3)
     scene.settle(first, Verb.RELEASE, 0)
     assert scene.offsets(2) == [first.offset, plain]
+
+
+def test_a_checkpoint_of_an_older_penstock_is_read() -> None:
+    """Delays were one by one in it, and options said by themselves when a message expires."""
+    scene = FarScene()
+    scene.send(12)
+    head, *others = scene.state.checkpoint()
+    options = checkpoint._named(3, pack(Kept(9, scene.now + 2 * WEEK_MS, b"g")))
+    kept = checkpoint._HEAD.pack(checkpoint.Kind.KEPT, checkpoint.VERSION) + options
+    delays = b"".join(checkpoint._PAIR.pack(scene.now + WEEK_MS, offset) for offset in range(10))
+    scene.state = scene._new()
+    scene.state.restore([head, kept, checkpoint._HEAD.pack(checkpoint.Kind.DELAYS, checkpoint.VERSION) + delays, *others])
+    scene.state.begin(scene.instant(), scene.now)
+    assert (scene.counts().delayed, scene.counts().ready) == (10, 2)
+    scene.wait(WEEK_MS)
+    assert scene.offsets(3) == [3, 0, 1]
+    scene.wait(WEEK_MS)
+    assert scene.stands(3) is State.DONE, "it has expired"

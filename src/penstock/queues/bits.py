@@ -77,6 +77,8 @@ class Bits:
 
     def count_without(self, others: "DoneSet") -> int:
         """How many of these are not in the other set."""
+        if not others.bits.count and others.base <= min(self.chunks, default=0) << SHIFT:
+            return self.count  # Millions may wait, and nothing be done.
         found = 0
         for number, chunk in self.chunks.items():
             if others.base < (number + 1) << SHIFT:
