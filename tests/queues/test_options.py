@@ -4,6 +4,7 @@ import pytest
 from queues.scene import Scene
 
 from penstock.queues.commands import QUEUE_GROUP, Bind, Cancel, Settlement, Unbind, Verb
+from penstock.queues.headers import Traits
 from penstock.queues.lapsing import LAPSES_MAX
 from penstock.queues.message_groups import NOISY_IN_FLIGHT, QUIET_AFTER_MS
 from penstock.queues.messages import Kept, Messages
@@ -11,6 +12,7 @@ from penstock.queues.picking import PASSED_MAX
 from penstock.queues.policy import Policy
 from penstock.queues.records import Changed
 from penstock.queues.replies import Code
+from penstock.queues.state import Marked, Run
 from penstock.queues.states import State
 
 DAY_MS = 86_400_000
@@ -201,6 +203,19 @@ def test_a_message_that_expires_under_a_lease_is_left_to_its_holder() -> None:
     assert scene.stands(1) is State.LEASED
     scene.settle(second, Verb.RELEASE, 0)
     assert scene.stands(1) is State.DONE
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_message_from_the_future_does_not_keep_those_behind_it(is_plain: bool) -> None:
+    scene = Scene(Policy(ttl_ms=60_000))
+    late_ms = scene.now + 3_600_000
+    scene.end = 1
+    scene.state.learn([Run(0, 1, late_ms) if is_plain else Marked(0, Traits(written_ms=late_ms))], 1, scene.now)
+    scene.send(3)
+    scene.wait(59_999)
+    assert scene.counts().ready == 4
+    scene.wait(1)
+    assert scene.counts().base == 4
 
 
 def test_a_queue_forgets_messages_after_its_time_to_live() -> None:

@@ -31,16 +31,16 @@ class Marked(NamedTuple):
     traits: Traits
 
 
-def learn(state: "LedgerState", entries: Sequence[Run | Marked], end_offset: int, policy: Policy) -> None:
+def learn(state: "LedgerState", entries: Sequence[Run | Marked], end_offset: int, policy: Policy, wall_ms: int) -> None:
     for entry in entries:
         if isinstance(entry, Run):
             start, end = max(entry.start, state.learned_end), entry.end
             if start < end:
                 _skip(state, start)
-                _learn_run(state, Run(start, end, entry.written_ms), policy)
+                _learn_run(state, Run(start, end, entry.written_ms), policy, wall_ms)
         elif entry.offset >= state.learned_end:
             _skip(state, entry.offset)
-            _learn_marked(state, entry.offset, entry.traits, policy)
+            _learn_marked(state, entry.offset, entry.traits, policy, wall_ms)
     _skip(state, end_offset)
 
 
@@ -60,9 +60,9 @@ def dedup_key(policy: Policy, dedup: bytes, group: bytes) -> bytes:
     return group + b"\0" + dedup if policy.dedup_by_group else dedup
 
 
-def _learn_run(state: "LedgerState", run: Run, policy: Policy) -> None:
+def _learn_run(state: "LedgerState", run: Run, policy: Policy, wall_ms: int) -> None:
     messages = state.messages
-    messages.mark(run.end, run.written_ms)
+    messages.mark(run.end, min(run.written_ms, wall_ms))
     messages.learned_end = run.end
     if policy.delay_ms:
         for offset in range(run.start, run.end):
@@ -74,9 +74,9 @@ def _learn_run(state: "LedgerState", run: Run, policy: Policy) -> None:
             ledger.ready.add_run(max(run.start, ledger.done.base), run.end)
 
 
-def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Policy) -> None:
+def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Policy, wall_ms: int) -> None:
     messages = state.messages
-    messages.mark(offset + 1, traits.written_ms)
+    messages.mark(offset + 1, min(traits.written_ms, wall_ms))
     messages.learned_end = offset + 1
     if traits.moved:
         state.moves.note(traits.moved, offset, traits.written_ms)

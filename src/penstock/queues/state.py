@@ -27,6 +27,7 @@ from penstock.queues.commands import QUEUE_GROUP, Command
 from penstock.queues.decision import Decision
 from penstock.queues.dedup import DedupWindow
 from penstock.queues.draft import Draft
+from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.ids import group_hash as hash_of_group
 from penstock.queues.learning import Marked, Run
 from penstock.queues.ledger import Ledger
@@ -108,9 +109,10 @@ class LedgerState:
         """The same for a record as it lies in the log."""
         self.replay(records.decode(key, value))
 
-    def learn(self, entries: Sequence[Run | Marked], end_offset: int) -> None:
-        """What the data log has from `learned_end` up to `end_offset`, in order; offsets that are not told of hold no message."""
-        learning.learn(self, entries, end_offset, self._policy_of(QUEUE_GROUP))
+    def learn(self, entries: Sequence[Run | Marked], end_offset: int, wall_ms: int = TIME_MS_MAX) -> None:
+        """What the data log has from `learned_end` up to `end_offset`, in order; offsets that are not told of hold no message. It is
+        `wall_ms` now: one that a wrong clock has dated later must not keep those behind it beyond the queue's time to live."""
+        learning.learn(self, entries, end_offset, self._policy_of(QUEUE_GROUP), wall_ms)
 
     def prepare(self, wall_ms: int) -> bool:
         """The last step of loading, in steps: delays that are due are opened, and options of messages that somebody has are brought. That

@@ -179,4 +179,4 @@ class Following:
             return
         aborted = self._data.aborted(first, self._data.last_stable_offset) if self._data.has_aborted_after(first) else ()
         entries, end_offset = entries_of(content, first, aborted)
-        state.learn(entries, end_offset)
+        state.learn(entries, end_offset, self._node.env.wall_ms())
