@@ -46,7 +46,7 @@ class Settlement(NamedTuple):
     end_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen, which would cost more than all the rest of it; nobody changes it.
 class Take:
     token: Token
     group: str

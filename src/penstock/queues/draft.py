@@ -16,6 +16,8 @@ from penstock.queues.states import MOVES, State
 
 
 class Draft:
+    __slots__ = ("_buried", "_chance", "_done", "_extended", "_returned", "ledger", "messages", "policy", "settled", "wall_ms")
+
     def __init__(self, ledger: Ledger, messages: Messages, policy: Policy, chance: Callable[[], float], wall_ms: int) -> None:
         self.ledger = ledger
         self.messages = messages

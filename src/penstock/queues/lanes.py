@@ -8,9 +8,10 @@ Nothing is taken out of the middle: what does not count any more is passed over,
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush, heapreplace
 
+from penstock.queues.bits import DoneSet
 from penstock.queues.headers import PRIORITY_MAX
 
 OFFSET_BITS = 64
@@ -48,12 +49,12 @@ class Lane:
         for start in runs:
             yield from range(start, next(runs))
 
-    def clean(self, is_fresh: Callable[[int], bool], counts: Callable[[int], bool]) -> None:
+    def clean(self, rows: Mapping[int, bytes], done: DoneSet, counts: Callable[[int], bool]) -> None:
         """Drops what is first in line and does not count; of a heap a bounded piece, for each costs its share of it."""
         runs = self.runs
         while runs:
             start, end = runs[0], runs[1]
-            while start < end and not is_fresh(start):
+            while start < end and (start in rows or start in done):
                 start += 1
             if start < end:
                 runs[0] = start

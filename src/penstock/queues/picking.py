@@ -30,7 +30,7 @@ def pick(ready: Ready, messages: Messages, count: int, *, next_lease: int, in_fl
     if not lanes:
         return []
     if len(lanes) == 1 and lanes[0][0] == PRIORITY_DEFAULT and not lanes[0][1].heap:
-        return list(islice(filter(ready.is_fresh, lanes[0][1].fresh()), count))
+        return ready.first_fresh(lanes[0][1], count)
     picker = _Picker(ready, messages, in_flight, wall_ms)
     streams = [picker.level(lane) for _, lane in reversed(lanes)]
     every = ready.policy.starvation_every

@@ -253,6 +253,11 @@ class LedgerState:
         ledger = self.ledgers.get(group)
         return ledger is not None and offset in ledger.burying
 
+    @property
+    def is_owing(self) -> bool:
+        """Whether there are any dead letters that have yet to be moved: asked after each decision."""
+        return any([ledger.burying for ledger in self.ledgers.values()])
+
     def owed(self) -> Iterator[LetterOwed]:
         """All dead letters that have yet to be moved, those longest due first. Nothing may be replayed meanwhile."""
         for ledger in self.ledgers.values():

@@ -46,7 +46,7 @@ class Burying:
     def look_soon(self, queue: QueuePartition) -> None:
         """Something may be owed that was not before."""
         state = queue.coordinator.state
-        if state is not None and queue not in self._at_work and self._first(queue, state, 1):
+        if state is not None and state.is_owing and queue not in self._at_work and self._first(queue, state, 1):
             self._at_work[queue] = None
             self._node.spawn(self._bury_all(queue))
 

@@ -113,6 +113,8 @@ class Queues:
         """Answers when all that were taken are durable. One of them may be refused (FULL, TOO_LARGE, INVALID) and the others sent."""
         _check_count(len(drafts))
         topic = self._directory.find(queue)
+        if len(topic.partitions) == 1:
+            return await self._send(topic, 0, drafts)
         chosen: dict[int, list[int]] = {}
         plain = self._next_partition(topic)
         for at, draft in enumerate(drafts):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LINE_LENGTH_MAX = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not frozen, which would cost more than all the rest of it; nobody changes it.
 class Wish:
     """What a taker wants."""
 
