@@ -1,7 +1,7 @@
 """What do delays that are far away cost a queue's ledger: in memory, at a load, and when their time comes?
 
 Two million messages that are delayed for a week, sent a hundred a second, plain and with a priority and a group; their pages in files on
-the real disk, as a node has them, and in memory. Memory is what Python has allocated once all are known. Opening: the clock goes through
+the real disk, as a node has them. Memory is what Python has allocated once all are known. Opening: the clock goes through
 that week until the last message is in line; the longest step is what a node would stand still for.
 Seconds are those of the processor, apart from the longest step, which a wait for the disk would show in.
 """
@@ -116,12 +116,12 @@ async def measure(host: Host | None, messages: int, *, has_options: bool) -> tup
     )  # fmt: skip
 
 
-async def run(messages: int, directory: str | None) -> None:
+async def run(messages: int, directory: str | None, *, is_beside_memory: bool) -> None:
     rows = []
     with tempfile.TemporaryDirectory(dir=directory) as place:
         host = Host(RealEnv(place))
         for has_options in (False, True):
-            for each in (None, host):
+            for each in (None, host) if is_beside_memory else (host,):
                 rows.append(await measure(each, messages, has_options=has_options))
         host.env.shut()
     heads = ("memory", "bytes each", "checkpoint", "its size", "load", "opening, each", "longest step")
@@ -132,8 +132,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delays", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--data-dir", default=None, help="the disk to be measured")
+    parser.add_argument("--memory", action="store_true", help="also with all pages in memory")
     given = parser.parse_args()
-    asyncio.run(run(given.messages, given.data_dir))
+    asyncio.run(run(given.messages, given.data_dir, is_beside_memory=given.memory))
 
 
 if __name__ == "__main__":
