@@ -94,3 +94,22 @@ async def test_own_messages_that_were_deleted_before_the_ledger_knew_of_them_are
     queue.data.log.start_offset = queue.data.log.end_offset
     await node.queues.send(QUEUE, [Draft(b"later")])
     assert [each.body for each in await node.queues.take(QUEUE, 10)] == [b"later"]
+
+
+async def test_of_messages_that_came_side_by_side_those_are_learned_that_are_flushed(serving: Serving) -> None:
+    node = await serving.open()
+    await node.queues.create(QUEUE, {})
+    queue, flushes = partition_of(serving, QUEUE), serving.env.disk.flushes
+    serving.env.wall_stopped_ms = WALL_MS  # So that the ledger is told of one run.
+    flushes.hold()
+    first = asyncio.create_task(node.queues.send(QUEUE, [Draft(b"one"), Draft(b"two")]))
+    await flushes.until_waited_for()
+    second = asyncio.create_task(node.queues.send(QUEUE, [Draft(b"three")]))
+    await until(lambda: queue.data.log.end_offset == 3)
+    assert queue.state.learned_end == 0
+    flushes.let_go()
+    await first
+    assert queue.state.learned_end in (2, 3)  # The next round may have ended by now.
+    await second
+    assert queue.state.learned_end == 3
+    assert [each.body for each in await node.queues.take(QUEUE, 10)] == [b"one", b"two", b"three"]

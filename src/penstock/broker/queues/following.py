@@ -142,9 +142,11 @@ class Following:
             own.popleft()  # It was read: something of somebody else's was before it.
         if self._data.log.start_offset > state.learned_end:
             return False
-        while own and own[0].start <= state.learned_end and own[0].end <= end_offset:
-            run = own.popleft()
+        while own and own[0].start <= state.learned_end < end_offset:
+            run = own[0] if own[0].end <= end_offset else own[0]._replace(end=int(end_offset))  # A flush may have come between the two.
             state.learn((run,), run.end)
+            if run is own[0]:
+                own.popleft()
         return state.learned_end >= end_offset
 
     # Reading
