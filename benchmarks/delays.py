@@ -88,12 +88,18 @@ async def measure(host: Host | None, messages: int, *, has_options: bool) -> tup
         return None if host is None else BucketFiles(host, name, "the benchmark", lambda: None, lambda reason: None)
 
     tracemalloc.start()
-    state = learned(pages("learned"), messages, has_options=has_options)
+    store = pages("learned")
+    state = learned(store, messages, has_options=has_options)
     gc.collect()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     began = time.process_time()
-    pieces = [piece for piece in state.checkpoint() if piece is not None]
+    pieces = []
+    for piece in state.checkpoint():
+        if piece is not None:
+            pieces.append(piece)
+        elif store is not None:
+            await store.fetched()
     drawn = time.process_time() - began
     del state
     gc.collect()
