@@ -12,6 +12,7 @@ import pytest
 
 from penstock.client import AsyncQueue, Draft, LeaseLost, Producer, Queue, QueueMessage
 from penstock.client.queues import AsyncQueueMessage, QueueDiffers, QueueFull, QueueMissing, Refused, list_queues
+from penstock.client.queues.spans import moment, wall_ms
 from penstock.testing import Broker
 
 SECONDS_MAX = 30.0
@@ -131,6 +132,11 @@ def test_a_look_goes_on_behind_a_message_that_came_back_from_the_dead_letters(pe
     for after in (id, first):
         assert [each.text for each in jobs.peek(after=after)] == ["last"]
     assert jobs.peek(after=second) == []
+
+
+def test_a_moment_is_the_millisecond_that_a_clock_shows_then():
+    assert wall_ms(datetime(1970, 1, 1, 0, 0, 1, 1_999, UTC), "to") == 1_001
+    assert [wall_ms(moment(at), "to") for at in (1_700_000_000_001, 4_102_444_800_123)] == [1_700_000_000_001, 4_102_444_800_123]
 
 
 def test_a_worker_goes_on_after_a_failure_which_is_tried_again_and_told(jobs: Queue, caplog: pytest.LogCaptureFixture):

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 Span = float | timedelta
 Moment = datetime | float  # Seconds since 1970, where it is a number.
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def milliseconds(span: Span, name: str) -> int:
     """`name` is the argument's, for the person who gave it something else."""
@@ -21,13 +23,13 @@ def seconds(span: Span, name: str) -> float:
 
 
 def wall_ms(moment: Moment, name: str) -> int:
-    """Milliseconds since 1970."""
+    """Milliseconds since 1970: those that a node's clock shows then, so that what happens a moment later is not before it."""
     if isinstance(moment, bool) or not isinstance(moment, int | float | datetime):
         raise TypeError(f"{name} must be a datetime or seconds since 1970, not {moment!r}")
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError(f"{name} must be a datetime with a time zone, such as datetime.now(UTC), not {moment!r}")
-        return round(moment.timestamp() * 1000)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
     return round(moment * 1000)
 
 
