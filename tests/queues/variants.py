@@ -25,6 +25,11 @@ def gives_a_lease_twice() -> Patches:
     return [(Ready, "is_fresh", lambda self, offset: offset not in self._done)]
 
 
+def gives_a_plain_lease_twice() -> Patches:
+    """Where messages are found straight."""
+    return [(Ready, "first_fresh", lambda self, lane, count: [each for each in lane.fresh() if each not in self._done][:count])]
+
+
 def does_not_lock_groups() -> Patches:
     return [(Ready, "first_held", lambda self, group: NONE_HELD)]
 
@@ -247,7 +252,8 @@ def keeps_options_of_what_is_unlearned() -> Patches:
 VARIANTS: dict[str, Callable[[], Patches]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        gives_a_lease_twice, does_not_lock_groups, locks_the_whole_group, unlocks_a_group_with_the_first_one_that_is_done,
+        gives_a_lease_twice, gives_a_plain_lease_twice,
+        does_not_lock_groups, locks_the_whole_group, unlocks_a_group_with_the_first_one_that_is_done,
         forgets_locks_at_a_load, delivers_early, tries_again_early, does_not_count_deliveries_after_a_failure,
         forgets_dedup_ids_at_a_restore, forgets_leases_at_a_restore,
         forgets_what_is_done_at_a_restore, forgets_failures_at_a_restore, forgets_delays_at_a_restore, forgets_options_at_a_restore,

@@ -138,7 +138,7 @@ class Coordinator(Generic[S, C, R]):
         seen = look(self.state)
         asker = WaitingTask()
         self._asking[asker] = None
-        self._waiting.add([(asker, None)], self._node.env.now())
+        self._answer_when_durable([(asker, None)])
         await asker.heard
         return seen
 
@@ -165,7 +165,7 @@ class Coordinator(Generic[S, C, R]):
             decision = state.lapse(now, wall_ms) if command is None else state.decide(command, now, wall_ms)
             is_stored = self._store(state, decision, wall_ms)
             if is_stored and (decision.records or decision.replies):
-                self._waiting.add(decision.replies, now)
+                self._answer_when_durable(decision.replies)
             if is_stored and decision.records and self._kind.changed is not None:
                 self._kind.changed(self)
         except DiskFailed as failure:
@@ -210,6 +210,9 @@ class Coordinator(Generic[S, C, R]):
         encode = self._kind.encode
         self.partition.append(build_batch([(*encode(record), ()) for record in records], wall_ms), wall_ms)
         self._node.appended(self.partition)
+
+    def _answer_when_durable(self, replies: Replies) -> None:
+        self._waiting.add(replies, self._node.env.now())
 
     def _give_up(self, replies: Replies) -> None:
         self._refuse(replies, "what the answer stands on was not committed in time")
