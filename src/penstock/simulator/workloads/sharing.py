@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.broker.node import Node
 from penstock.broker.queues.calls import QueueRefusal
-from penstock.errors import Refusal
+from penstock.errors import ErrorCode, Refusal
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import ClientPlan
 from penstock.simulator.places import Place
@@ -23,6 +23,7 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import decode_records
 
 WORDS = (ACCEPT, RELEASE, REJECT)
+_CERTAIN = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)  # After any other error nobody knows.
 _VERSION = 2
 _FETCHES_MAX = 6  # Of one session.
 _PIGGYBACK = 0.4  # How many acknowledgements travel with the next fetch.
@@ -106,7 +107,7 @@ class Visit:
     def _believe(self, said: Sequence[ShareTold], partition: int, code: int) -> None:
         for each in said:
             if each.place.partition == partition:
-                each.is_believed, each.ended = not code, self._env.now()
+                each.is_believed, each.ended = (None if code and code not in _CERTAIN else not code), self._env.now()
 
 
 class Sharing:
