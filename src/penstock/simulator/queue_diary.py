@@ -80,7 +80,7 @@ class SettleTold:
 
     @property
     def gives_back(self) -> bool:
-        return self.verb in (Verb.RELEASE, Verb.REJECT) or (self.verb is Verb.EXTEND and self.delay_ms == 0)
+        return self.verb in (Verb.RELEASE, Verb.RETURN, Verb.REJECT) or (self.verb is Verb.EXTEND and self.delay_ms == 0)
 
 
 @dataclass(slots=True, eq=False)

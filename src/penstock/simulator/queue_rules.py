@@ -144,7 +144,8 @@ def what_was_lent_is_known(diary: QueueDiary) -> Findings:
 
 
 def deliveries_are_counted(diary: QueueDiary) -> Findings:
-    """Each delivery is the next one. Some may be missing: those of takes that got no answer, or whose lease was over before they did."""
+    """Each delivery is the next one. Some may be missing: those of takes that got no answer, or whose lease was over before they did. One
+    that was given back untouched does not count."""
     for place, deliveries in diary.by_place().items():
         unheard, before, asked = diary.unheard.get(place.queue, 0), 0, 0.0
         is_bounded = not diary.answers_cross_nodes  # There, a node that heard nothing of another goes on without.
@@ -156,7 +157,7 @@ def deliveries_are_counted(diary: QueueDiary) -> Findings:
             elif is_bounded and each.attempt > number + unheard:
                 story = f"offset {place.offset} was delivered for the {each.attempt}. time"
                 yield place.where, f"{story}; {number} are known, and {unheard} takes were unheard"
-            before = each.attempt
+            before = each.attempt - _may_have_said(each, (Verb.RETURN,))
         most = diary.terms[place.queue].deliveries_max
         if most and before > most:
             yield place.where, f"offset {place.offset} was delivered {before} times, and {most} is the limit"
