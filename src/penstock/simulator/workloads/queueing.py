@@ -115,8 +115,8 @@ class Working(_Client):
         if deed == "vanish":
             return
         if deed == "extend":
-            delay_ms = rng.choice((0, 200, int(2_000 * lease_s)))
-            await hand.settle(held, Verb.RETURN if delay_ms == 0 and rng.random() < 0.5 else Verb.EXTEND, delay_ms)
+            longer_ms = rng.choice((0, 200, int(2_000 * lease_s)))
+            await hand.settle(held, Verb.RETURN if longer_ms == 0 and rng.random() < 0.5 else Verb.EXTEND, longer_ms)
             await asyncio.sleep(rng.random() * lease_s)
         if deed == "doze":
             await asyncio.sleep(rng.random() * 3 * lease_s)
