@@ -40,8 +40,8 @@ class Durable:
     def reached(self, end_offset: int) -> "asyncio.Future[None] | None":
         """To be awaited until everything below the offset is durable; raises QueueRefusal there. None: it is so already."""
         leader = self._partition.leader
-        if leader is None:
-            return None
+        if leader is None:  # Whoever asks has just appended here, or found a copy: it should not be.
+            raise QueueRefusal(Code.NOT_AVAILABLE, "another node leads the queue now; what was sent may be there or not")
         if end_offset > self._parked_end:
             if not leader.park(Offset(end_offset), self, needs_all=True):
                 return None
