@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -474,6 +474,15 @@ def test_a_fork_goes_on_with_connections_of_its_own(jobs: Queue):
     assert [message.text for message in jobs.receive(5)] == ["by the parent", "by the child", "by the parent again"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A suite that a script has started in the background would pass interrupts over."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_wait_and_takes_no_message_along(jobs: Queue):
     timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
     timer.start()

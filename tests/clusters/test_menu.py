@@ -40,7 +40,7 @@ def test_replicas_fit_the_brokers_and_every_number_is_drawn() -> None:
 
 
 def test_every_kind_of_client_and_of_trouble_is_drawn() -> None:
-    elsewhere = {kind for kind in ACTORS if kind.startswith("queue ")}  # Worlds of queues are drawn apart.
+    elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith("queue ")}  # Worlds of queues are drawn apart.
     assert {client.kind for menu in menus() for client in menu.clients} == set(ACTORS) - elsewhere
     with World(0) as world:
         cluster = Cluster(world, draw_cluster(0).nodes)

@@ -83,7 +83,7 @@ def topic_configured(image: ClusterImage, defaults: TopicConfig, command: Config
         _check_expected(held, command)
     if topic is None:  # Last, as at Kafka: a wrong setting is told of before a wrong topic.
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    if not _is_torn(defaults.with_overrides(held), len(topic.partitions)):  # One that an older Penstock made may be changed otherwise.
+    if not _is_torn(defaults.with_known(held), len(topic.partitions)):  # One that an older Penstock made may be changed otherwise.
         check_partitions(name, defaults.with_overrides(overrides), len(topic.partitions))
     return records.TopicConfigured(topic.topic_id, overrides)
 

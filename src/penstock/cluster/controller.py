@@ -6,7 +6,6 @@ Here is only whose business a command is; the rules stand there: registering, in
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -141,14 +140,7 @@ class Controller:
         config = self.topic_defaults
         if (told := self.image.node_overrides.get(EVERY_NODE, {}).get(TOPIC_PREFIX + MIN_INSYNC)) is not None:
             config = replace(config, min_insync_replicas=int(told))  # At once: others may have adopted it before us.
-        if not topic.overrides:
-            return config
-        with suppress(Refusal):
-            return config.with_overrides(topic.overrides)
-        for name, value in topic.overrides.items():
-            with suppress(Refusal):
-                config = config.with_overrides({name: value})
-        return config
+        return config.with_known(topic.overrides) if topic.overrides else config
 
     def _has_unsettled(self) -> bool:
         at = self.image.version, self.topic_defaults

@@ -193,7 +193,7 @@ def _grown(making: _Making, wish: MorePartitions) -> records.PartitionsAdded:
     first = len(topic.partitions)
     if wish.partitions <= first:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic {wish.topic!r} has {first} partitions; {wish.partitions} would not be more")
-    if making.terms.topic_defaults.with_overrides(topic.overrides).queue_fifo:
+    if making.terms.topic_defaults.with_known(topic.overrides).queue_fifo:
         reason = f"{wish.topic!r} is a FIFO queue: its groups would change their partitions, and overtake themselves; make another queue"
         raise Refusal(ErrorCode.INVALID_PARTITIONS, reason)
     _check_room(making, (wish.partitions - first) * len(making.image.together(topic)))

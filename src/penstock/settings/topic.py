@@ -1,6 +1,7 @@
 """What holds for one topic, and how its overrides are read."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -28,6 +29,16 @@ class TopicConfig(QueueSettings, LogSettings):
     def as_texts(self) -> dict[str, str]:
         """Every setting by name, as it would be written."""
         return {name: as_text(getattr(self, attribute)) for name, attribute in _ATTRIBUTES.items()}
+
+    def with_known(self, overrides: Mapping[str, str]) -> "TopicConfig":
+        """The same with what another version of Penstock may have taken: what this one does not know is passed over."""
+        with suppress(Refusal):
+            return self.with_overrides(overrides)
+        config = self
+        for name, text in overrides.items():
+            with suppress(Refusal):
+                config = config.with_overrides({name: text})
+        return config
 
     def with_overrides(self, overrides: Mapping[str, str]) -> "TopicConfig":
         """This config with the named values in place of its own; a bad name or value is refused and nothing is changed."""
