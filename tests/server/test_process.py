@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from penstock.peers.connection import Address
 from penstock.server.complaints import CannotStart
+from penstock.server.listeners import address_of, bind
 from penstock.server.process import fit_into_limit
 from penstock.settings import NodeSettings
 
@@ -59,3 +61,8 @@ def test_clients_never_take_the_last_file_handle():
 def test_a_process_that_may_open_too_few_files_says_so():
     with pytest.raises(CannotStart, match="may open 100 files"):
         fit_into_limit(NodeSettings(), 100)
+
+
+def test_an_address_is_had_by_one_from_when_it_is_taken():
+    with bind(Address("127.0.0.1", 0)) as first, pytest.raises(CannotStart, match="the address is taken"):
+        bind(address_of(first))

@@ -21,7 +21,8 @@ def cannot_listen(address: Address, failure: OSError) -> CannotStart:
 
 
 def bind(address: Address) -> socket.socket:
-    """A bound socket that is not yet listening; raises CannotStart."""
+    """A socket that listens: two that are only bound may share an address, and one of them would fail later, where nobody looks.
+    Raises CannotStart."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
@@ -30,6 +31,7 @@ def bind(address: Address) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(place)
+        bound.listen(BACKLOG)
     except OSError as failure:
         bound.close()
         raise cannot_listen(address, failure) from None
