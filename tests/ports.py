@@ -5,7 +5,6 @@ import random
 import socket
 from contextlib import suppress
 
-
 LOWEST, SLICES, SLICE_PORTS = 12_000, 9, 2_000  # A slice for each process that runs tests beside others, most of the time.
 
 _given: set[int] = set()
