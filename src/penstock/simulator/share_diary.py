@@ -50,7 +50,7 @@ class ShareTold:
 @dataclass(slots=True)
 class ShareDiary:
     deliveries: list[ShareTold] = field(default_factory=list)
-    unheard: int = 0  # Fetches without an answer: each may have taken what nobody ever saw.
+    unheard: int = 0  # Fetches without an answer, or refused ones: each may have taken what nobody ever saw.
     emptied: dict[str, bool] = field(default_factory=dict)  # Of each queue with a group, whether nothing was left at the end.
 
     def by_place(self) -> dict[Place, list[ShareTold]]:

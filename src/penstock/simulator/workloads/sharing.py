@@ -71,6 +71,7 @@ class Visit:
         told: list[ShareTold] = []
         for row in (row for topic in answer.responses for row in topic.partitions):
             self._believe(said, row.partition_index, row.acknowledge_error_code)
+            self._told.unheard += row.error_code != ErrorCode.NONE  # Its log may have failed after it was decided, and be written anew.
             there = _offsets(row)
             for offset, deliveries in _acquired(row):
                 place = Place(self._queue, row.partition_index, offset)
