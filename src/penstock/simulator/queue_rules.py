@@ -132,8 +132,11 @@ def who_holds_may_settle(diary: QueueDiary) -> Findings:
             told = each.settled[0] if each.settled else None
             if told is None or not _is_denied(told) or [one for one in others_finish if one is not each]:
                 continue
-            if diary.clocks_are_right and wall_ms(told.ended) < each.deadline_ms:
-                left = each.deadline_ms - wall_ms(told.ended)
+            deadline_ms = each.deadline_ms
+            if told.verb is Verb.EXTEND and told.delay_ms is not None:  # It may have been carried out at once, and asked for again later.
+                deadline_ms = min(deadline_ms, wall_ms(told.asked) + told.delay_ms)
+            if diary.clocks_are_right and wall_ms(told.ended) < deadline_ms:
+                left = deadline_ms - wall_ms(told.ended)
                 yield place.where, f"{each.taker} settled offset {place.offset} {left} ms before its lease ended, and heard {told.outcome}"
 
 
