@@ -1,8 +1,4 @@
-"""What is recorded of all groups of the new protocol that one coordinator has.
-
-As in the rest of the image only `replay` changes it, in any order of the keys, and it never refuses. A group is there as long as any record
-of it is.
-"""
+"""What is recorded of all groups of the new protocol that one coordinator has, and what that takes in memory."""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -20,47 +16,35 @@ from penstock.groups.consumer.records import (
     TargetAssigned,
     TargetGone,
 )
+from penstock.groups.recorded import RecordedGroups
 
-GROUP_BYTES = 2_000  # Of memory, about: a group's objects and dictionaries,
-MEMBER_BYTES = 1_500  # a member's, with its current assignment and its target,
+MEMBER_BYTES = 1_500  # Of memory, about: a member's objects, with its current assignment and its target,
 TEXT_BYTES = 80  # a text beside its characters,
 TOPIC_BYTES = 150  # a topic in an assignment,
 PARTITION_BYTES = 150  # and each partition of it, which also stands among those that have an owner.
-_PIECE_RECORDS = 1_000
 
 
-class ConsumerImage:
-    def __init__(self) -> None:
-        self.groups: dict[str, ConsumerGroup] = {}
-        self.held_bytes = 0
+class ConsumerImage(RecordedGroups[ConsumerGroup, ConsumerRecord]):
+    def _new_group(self, name: str) -> ConsumerGroup:
+        return ConsumerGroup(name)
 
-    def replay(self, record: ConsumerRecord) -> None:
-        group = self.groups.get(record.group)
-        if group is None:
-            group = self.groups[record.group] = ConsumerGroup(record.group)
-            self.held_bytes += GROUP_BYTES
-        self.held_bytes -= _replaced_bytes(group, record)
-        group.replay(record)
-        self.held_bytes += bytes_of(record)
-        if group.is_nothing:
-            del self.groups[record.group]
-            self.held_bytes -= GROUP_BYTES
+    def _bytes_of(self, record: ConsumerRecord) -> int:
+        return bytes_of(record)
 
-    def snapshot_pieces(self) -> Iterator[list[ConsumerRecord]]:
-        """In pieces of about a thousand records, between which anything may be replayed."""
-        piece: list[ConsumerRecord] = []
-        for name in list(self.groups):
-            group = self.groups.get(name)
-            if group is None:
-                continue
-            if group.saved is not None:
-                piece.append(group.saved)
-            for member_id in list(dict.fromkeys([*group.members, *group.targets, *group.currents])):
-                piece += _records_of(group, member_id)
-                if len(piece) >= _PIECE_RECORDS:
-                    yield piece
-                    piece = []
-        yield piece
+    def _replaced_bytes(self, group: ConsumerGroup, record: ConsumerRecord) -> int:
+        return _replaced_bytes(group, record)
+
+    def _own_records(self, group: ConsumerGroup) -> Iterator[ConsumerRecord]:
+        if group.saved is not None:
+            yield group.saved
+
+    def _records_of(self, group: ConsumerGroup, member_id: str) -> Iterator[ConsumerRecord]:
+        if member_id in group.members:
+            yield group.members[member_id]
+        if member_id in group.targets:
+            yield TargetAssigned(group.name, member_id, group.targets[member_id])
+        if member_id in group.currents:
+            yield group.currents[member_id]
 
 
 def bytes_of(record: ConsumerRecord) -> int:
@@ -103,12 +87,3 @@ def _said_bytes(record: ConsumerMemberSaved) -> int:
 
 def partitions_bytes(partitions: Partitions) -> int:
     return TOPIC_BYTES * len(partitions) + PARTITION_BYTES * count(partitions)
-
-
-def _records_of(group: ConsumerGroup, member_id: str) -> Iterator[ConsumerRecord]:
-    if member_id in group.members:
-        yield group.members[member_id]
-    if member_id in group.targets:
-        yield TargetAssigned(group.name, member_id, group.targets[member_id])
-    if member_id in group.currents:
-        yield group.currents[member_id]

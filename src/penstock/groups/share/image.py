@@ -1,11 +1,9 @@
-"""What is recorded of all share groups that one coordinator has. Only `replay` changes it, in any order of the keys, and it never refuses.
-
-A group is there as long as any record of it is.
-"""
+"""What is recorded of all share groups that one coordinator has, and what that takes in memory."""
 
 from collections.abc import Iterator
 
-from penstock.groups.consumer.image import GROUP_BYTES, MEMBER_BYTES, PARTITION_BYTES, TEXT_BYTES, TOPIC_BYTES, partitions_bytes
+from penstock.groups.consumer.image import MEMBER_BYTES, PARTITION_BYTES, TEXT_BYTES, TOPIC_BYTES, partitions_bytes
+from penstock.groups.recorded import RecordedGroups
 from penstock.groups.share.group import ShareGroup
 from penstock.groups.share.records import (
     Ledgers,
@@ -18,42 +16,29 @@ from penstock.groups.share.records import (
     ShareTarget,
 )
 
-_PIECE_RECORDS = 1_000
 
+class ShareImage(RecordedGroups[ShareGroup, ShareRecord]):
+    def _new_group(self, name: str) -> ShareGroup:
+        return ShareGroup(name)
 
-class ShareImage:
-    def __init__(self) -> None:
-        self.groups: dict[str, ShareGroup] = {}
-        self.held_bytes = 0  # What all of it takes in memory, about.
+    def _bytes_of(self, record: ShareRecord) -> int:
+        return bytes_of(record)
 
-    def replay(self, record: ShareRecord) -> None:
-        group = self.groups.get(record.group)
-        if group is None:
-            group = self.groups[record.group] = ShareGroup(record.group)
-            self.held_bytes += GROUP_BYTES
-        self.held_bytes -= _replaced_bytes(group, record)
-        group.replay(record)
-        self.held_bytes += bytes_of(record)
-        if group.is_nothing:
-            del self.groups[record.group]
-            self.held_bytes -= GROUP_BYTES
+    def _replaced_bytes(self, group: ShareGroup, record: ShareRecord) -> int:
+        return _replaced_bytes(group, record)
 
-    def snapshot_pieces(self) -> Iterator[list[ShareRecord]]:
-        """In pieces of about a thousand records, between which anything may be replayed."""
-        piece: list[ShareRecord] = []
-        for name in list(self.groups):
-            group = self.groups.get(name)
-            if group is None:
-                continue
-            piece += (record for record in (group.saved, group.assignment) if record is not None)
-            if group.ledgers:
-                piece.append(ShareLedgers(name, group.ledgers))
-            for member_id in list(dict.fromkeys([*group.members, *group.targets, *group.currents])):
-                piece += _records_of(group, member_id)
-                if len(piece) >= _PIECE_RECORDS:
-                    yield piece
-                    piece = []
-        yield piece
+    def _own_records(self, group: ShareGroup) -> Iterator[ShareRecord]:
+        yield from (record for record in (group.saved, group.assignment) if record is not None)
+        if group.ledgers:
+            yield ShareLedgers(group.name, group.ledgers)
+
+    def _records_of(self, group: ShareGroup, member_id: str) -> Iterator[ShareRecord]:
+        if member_id in group.members:
+            yield group.members[member_id]
+        if member_id in group.targets:
+            yield ShareTarget(group.name, member_id, group.targets[member_id])
+        if member_id in group.currents:
+            yield group.currents[member_id]
 
 
 def bytes_of(record: ShareRecord) -> int:
@@ -98,12 +83,3 @@ _KIND_OF: dict[type, ShareKind] = {
 
 def _ledgers_bytes(ledgers: Ledgers) -> int:
     return sum(TOPIC_BYTES + TEXT_BYTES + PARTITION_BYTES * len(each.partitions) for each in ledgers.values())
-
-
-def _records_of(group: ShareGroup, member_id: str) -> Iterator[ShareRecord]:
-    if member_id in group.members:
-        yield group.members[member_id]
-    if member_id in group.targets:
-        yield ShareTarget(group.name, member_id, group.targets[member_id])
-    if member_id in group.currents:
-        yield group.currents[member_id]
