@@ -1,4 +1,4 @@
-"""Builds the compiled parts, `penstock.wire._records`, `_requests`, `_sieve`, `_columns`, `_rows` and `_messages`, where that can be done.
+"""Builds the compiled parts, where that can be done: some modules of `penstock.wire`, and `penstock.queues._many`.
 
 Everything else about the package is said in pyproject.toml. Each extension is a faster twin of code in Python, so that a machine without a
 C compiler (or with Cython missing) still gets a working install, and is told what it lost.
@@ -15,7 +15,7 @@ SLOWER = (
     "  Penstock works without it, but looks into batches some hundred times more slowly.\n"
     "  To have it, install a C compiler (on Debian: apt install gcc python3-dev) and install Penstock again.\n"
 )
-VARINTS = "src/penstock/wire/_varints.pxi"  # Part of four of them.
+VARINTS = "_varints.pxi"  # Part of four of them.
 
 
 class BuildWhatCanBeBuilt(build_ext):
@@ -45,46 +45,38 @@ class BuildWhatCanBeBuilt(build_ext):
         print(SLOWER.format(reason=" ".join(str(failure).split())), file=sys.stderr)
 
 
+def extension(name: str, *parts: str) -> Extension:
+    """`parts`: what it is built from besides itself, in its own directory. Named here, they are in the sdist too."""
+    room, module = name.split(".")
+    directory = f"src/penstock/{room}"
+    source = f"{directory}/{module}.pyx"
+    return Extension(
+        f"penstock.{name}",
+        [source],
+        depends=[source, *(f"{directory}/{part}" for part in parts)],
+        include_dirs=[directory],
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+
+
 def extensions() -> list[Extension]:
-    records = Extension(
-        "penstock.wire._records",
-        ["src/penstock/wire/_records.pyx"],
-        depends=["src/penstock/wire/_records.pyx", VARINTS, "src/penstock/wire/_crc32c.h"],  # Named here, they are in the sdist too.
-        include_dirs=["src/penstock/wire"],
-        extra_compile_args=["-O3"],
-        optional=True,
-    )
-    requests = Extension(
-        "penstock.wire._requests",
-        ["src/penstock/wire/_requests.pyx"],
-        depends=["src/penstock/wire/_requests.pyx"],
-        extra_compile_args=["-O3"],
-        optional=True,
-    )
-    sieve = Extension(
-        "penstock.wire._sieve",
-        ["src/penstock/wire/_sieve.pyx"],
-        depends=["src/penstock/wire/_sieve.pyx", VARINTS, "src/penstock/wire/_crc32c.h", "src/penstock/wire/_siphash.h"],
-        include_dirs=["src/penstock/wire"],
-        extra_compile_args=["-O3"],
-        optional=True,
-    )
-    columns, rows, messages = (
-        Extension(
-            f"penstock.wire.{name}",
-            [f"src/penstock/wire/{name}.pyx"],
-            depends=[f"src/penstock/wire/{name}.pyx", VARINTS],
-            extra_compile_args=["-O3"],
-            optional=True,
-        )
-        for name in ("_columns", "_rows", "_messages")
-    )
+    wanted = [
+        extension("wire._records", VARINTS, "_crc32c.h"),
+        extension("wire._requests"),
+        extension("wire._sieve", VARINTS, "_crc32c.h", "_siphash.h"),
+        extension("wire._columns", VARINTS),
+        extension("wire._rows"),
+        extension("wire._messages", VARINTS),
+        extension("wire._posts"),
+        extension("queues._many"),
+    ]
     built: list[Extension] = []
-    for extension in (records, requests, sieve, columns, rows, messages):
+    for each in wanted:
         try:
             from Cython.Build import cythonize
 
-            built += cythonize([extension])
+            built += cythonize([each])
         except Exception as failure:
             print(SLOWER.format(reason=f"Cython: {failure}"), file=sys.stderr)
     return built

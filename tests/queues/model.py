@@ -10,6 +10,7 @@ from penstock.queues.policy import LEASE_MS_MAX, Policy
 from penstock.queues.replies import Code
 from penstock.queues.states import State
 
+WRITTEN_WITHIN_MS = 10_000  # How exactly a queue's time to live is kept.
 READY, DELAYED, LEASED, BURYING, DONE = State.READY, State.DELAYED, State.LEASED, State.BURYING, State.DONE
 
 
@@ -21,6 +22,8 @@ class Message:
     expires_at: int = 0
     group: bytes = b""
     is_duplicate: bool = False
+    written_ms: int = 0
+    has_own_time: bool = False  # Its sender has said when.
 
 
 @dataclass
@@ -160,7 +163,7 @@ class Book:
             if is_forgiven and verb is Verb.DONE and lease <= standing.lease:
                 standing.state = DONE
                 return Code.OK
-            if is_forgiven and verb is Verb.EXTEND and lease == standing.lease and not 0 < message.expires_at <= now:
+            if is_forgiven and verb is Verb.EXTEND and lease == standing.lease and not self._is_expired(message, now):
                 return self._take_up_again(message, delay_ms, now)
             return Code.LOST
         return self._settle_held(message, verb, delay_ms, reason, now)
@@ -176,7 +179,7 @@ class Book:
         elif verb in (Verb.UNDO, Verb.RETURN):
             if verb is Verb.UNDO and standing.is_heard:
                 return Code.LOST
-            standing.state, standing.not_before = DONE if 0 < message.expires_at <= now else READY, 0
+            standing.state, standing.not_before = DONE if self._is_expired(message, now) else READY, 0
             standing.attempts -= 1
             standing.is_let_go = True
         elif delay_ms == 0:
@@ -202,7 +205,7 @@ class Book:
 
     def give_back(self, message: Message, delay_ms: int | None, now: int, reason: str | None) -> None:
         standing, policy = self.of(message.offset), self.policy
-        if 0 < message.expires_at <= now:
+        if self._is_expired(message, now):
             standing.state = DONE
         elif policy.deliveries_max and standing.attempts >= policy.deliveries_max:
             self.bury(message, now, reason or "")
@@ -228,8 +231,15 @@ class Book:
             standing = self.of(message.offset)
             if standing.state is LEASED and standing.deadline <= now:
                 self.give_back(message, None, now, "lapsed")
-            elif standing.state is READY and (message.is_duplicate or 0 < message.expires_at <= now):
+            elif standing.state is READY and (message.is_duplicate or self._is_expired(message, now)):
                 standing.state = DONE
+
+    def _is_expired(self, message: Message, now: int) -> bool:
+        """By its own time, or by the queue's, which counts from the last message that was written in the same ten seconds."""
+        if 0 < message.expires_at <= now or not self.policy.ttl_ms:
+            return 0 < message.expires_at <= now
+        within = message.written_ms // WRITTEN_WITHIN_MS
+        return max(each.written_ms for each in self.messages if each.written_ms // WRITTEN_WITHIN_MS == within) + self.policy.ttl_ms <= now
 
     # All of them
 

@@ -5,6 +5,7 @@ last checkpoint and what came since; a decision may be lost before it is stored.
 """
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -26,6 +27,7 @@ START_MS = 1_000_000_000_000
 SHARE = "share"  # A second group.
 GROUPS = (b"", b"a", b"b", b"c")
 DEDUPS = (b"", b"", b"x", b"y")
+COMMON_DELAYS_MS = (0, 1_000, 4_000, 800_000)
 DELAYS_MS = (0, 0, 500, 3_000, 700_000, 90_000_000)
 LEASES_MS = (None, 0, 1_000, 30_000)
 WAITS_MS = (1, 100, 1_000, 5_000, 31_000, 700_000)
@@ -40,6 +42,8 @@ POLICIES = {
     "fifo": Policy(lease_ms=5_000, is_fifo=True, deliveries_max=4, dead_letter="dead", dedup_by_group=True),
     "fifo with backoff": Policy(lease_ms=5_000, is_fifo=True, backoff=Backoff(2_000)),
     "guarded": Policy(lease_ms=5_000, starvation_every=3),
+    "fifo with a delay": Policy(lease_ms=5_000, is_fifo=True, delay_ms=3_000),
+    "short-lived": Policy(lease_ms=5_000, ttl_ms=20_000, deliveries_max=3, dead_letter="dead", backoff=Backoff(1_000)),
     "sqs": Policy(lease_ms=5_000, has_priorities=False, delay_ms=1_000),
 }
 
@@ -67,6 +71,7 @@ class SlowPages(MemoryPages):
 class Play:
     def __init__(self, policy: str, *, seed: int = 0) -> None:
         self.policy = POLICIES[policy]
+        self.has_delay = self.policy.delay_ms > 0
         self.pages = SlowPages()
         self.now = START_MS
         self.entries: list[Run | Marked] = []  # The data log.
@@ -81,6 +86,8 @@ class Play:
         self.rng = Random(seed)
         self.state = self._new()
         self.state.begin(Instant(0), self.now)
+        self.delay_ms = 0  # As the ledger was told.
+        self.change_delay(self.policy.delay_ms)
 
     # Sending
 
@@ -120,8 +127,8 @@ class Play:
         self.entries += entries
         for entry in entries:
             if isinstance(entry, Run):
-                deliver_at = self.now + self.policy.delay_ms if self.policy.delay_ms else 0
-                self.messages += [Message(offset, deliver_at=deliver_at) for offset in range(entry.start, entry.end)]
+                deliver_at, offsets = self._common_time(self.now), range(entry.start, entry.end)
+                self.messages += [Message(offset, deliver_at=deliver_at, written_ms=self.now) for offset in offsets]
                 self.log_end = entry.end
             else:
                 self.messages.append(self._noted(entry))
@@ -135,14 +142,41 @@ class Play:
 
     def _noted(self, entry: Marked) -> Message:
         traits = entry.traits
-        deliver_at = traits.deliver_at or (self.now + self.policy.delay_ms if self.policy.delay_ms else 0)
-        message = Message(entry.offset, traits.priority, deliver_at, traits.expires_at, traits.group)
+        message = Message(entry.offset, traits.priority, traits.deliver_at, traits.expires_at, traits.group, written_ms=self.now)
+        message.has_own_time = traits.deliver_at > 0
+        if not message.has_own_time:
+            message.deliver_at = self._common_time(self.now)
         if traits.dedup:
             key = traits.group + b"\0" + traits.dedup if self.policy.dedup_by_group else traits.dedup
             message.is_duplicate = self._first_with(key) is not None
             if not message.is_duplicate:
                 self.dedups[key] = (entry.offset, self.now + self.policy.dedup_ms)
         return message
+
+    def _common_time(self, written_ms: int) -> int:
+        return written_ms + self.delay_ms if self.delay_ms else 0
+
+    def change_delay(self, delay_ms: int, *, is_stored: bool = True) -> None:
+        """The queue's own, for those who say nothing. In a FIFO queue those who wait are given the new one."""
+        self.policy = replace(self.policy, delay_ms=delay_ms)
+        for book in self.books.values():
+            book.policy = self.policy
+        is_news = delay_ms != self.delay_ms
+        self.do(commands.NoteDelay("t", QUEUE_GROUP), is_stored=is_stored)
+        if not is_stored or not is_news:
+            return
+        self.delay_ms = delay_ms
+        self.seen["delays changed"] += 1
+        if self.policy.is_fifo:
+            still = [each for each in self.messages if self._waits_in_order(each)]
+            for message in self.messages:
+                if still and message.offset >= still[0].offset and not message.has_own_time:
+                    message.deliver_at = self._common_time(message.written_ms)
+            self.seen["delays changed while somebody waits"] += bool(still)
+
+    def _waits_in_order(self, message: Message) -> bool:
+        is_waiting = message.deliver_at > self.now and not message.has_own_time
+        return is_waiting and any(book.of(message.offset).state is not State.DONE for book in self.books.values())
 
     def _first_with(self, key: bytes) -> int | None:
         offset, until = self.dedups.get(key, (0, 0))
@@ -360,7 +394,7 @@ class Play:
 def step(play: Play, rng: Random) -> None:
     """One thing that may happen, at random."""
     group = rng.choice((QUEUE_GROUP, QUEUE_GROUP, SHARE))
-    match rng.choices(range(14), (8, 12, 26, 30, 10, 2, 3, 3, 0.4, 0.7, 0.8, 1, 1, 4))[0]:
+    match rng.choices(range(15), (8, 12, 26, 30, 10, 2, 3, 3, 0.4, 0.7, 0.8, 1, 1, 4, 2 if play.has_delay else 0))[0]:
         case 0:
             play.send(rng.randint(1, 4))
         case 1:
@@ -398,6 +432,8 @@ def step(play: Play, rng: Random) -> None:
             rng.choice((lambda: play.skip(2), play.forget))()
         case 13:
             rng.choice((play.note_checkpoint, play.die, lambda: play.die(from_scratch=True)))()
+        case 14:
+            play.change_delay(rng.choice(COMMON_DELAYS_MS), is_stored=rng.random() < 0.9)
 
 
 def walk(policy: str, seed: int, steps: int) -> Counter[str]:

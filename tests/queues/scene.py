@@ -1,6 +1,7 @@
 """A ledger with a clock that stands still until it is told otherwise; every decision is stored and replayed at once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.queues import commands, records
@@ -27,6 +28,12 @@ class Scene:
         self.records: list[Record] = []
         self.state = self._new()
         self.state.begin(Instant(0), self.now)
+        self.configure()
+
+    def configure(self, **changes: Any) -> None:
+        """Changes settings of the queue while it runs."""
+        self.policy = replace(self.policy, **changes)
+        self.do(commands.NoteDelay("t", QUEUE_GROUP))
 
     def send(self, count: int = 1, **options: Any) -> int:
         """The offset of the first. Options: those of `Traits`, with names of groups and ids as texts."""

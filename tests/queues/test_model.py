@@ -11,7 +11,21 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from queues.play import ATTEMPTS, DEDUPS, DELAYS_MS, GROUPS, LEASES_MS, POLICIES, REASONS, SHARE, TINY, WAITS_MS, Play, walk
+from queues.play import (
+    ATTEMPTS,
+    COMMON_DELAYS_MS,
+    DEDUPS,
+    DELAYS_MS,
+    GROUPS,
+    LEASES_MS,
+    POLICIES,
+    REASONS,
+    SHARE,
+    TINY,
+    WAITS_MS,
+    Play,
+    walk,
+)
 from queues.variants import VARIANTS
 
 from penstock.errors import BrokenPromise
@@ -69,6 +83,11 @@ class LedgerAgainstBooks(RuleBasedStateMachine):
     def cancel(self, group: str, offset: int) -> None:
         self.play.cancel(group, offset)
 
+    @rule(delay_ms=st.sampled_from(COMMON_DELAYS_MS), is_stored=st.booleans())
+    def change_delay(self, delay_ms: int, is_stored: bool) -> None:
+        if self.play.has_delay:
+            self.play.change_delay(delay_ms, is_stored=is_stored)
+
     @rule()
     def bury(self) -> None:
         self.play.bury()
@@ -106,6 +125,7 @@ EXPECTED = [
     "taken", "taken again", "duplicates", "cancelled", "buried", "loads", "pages",
     "DONE OK", "DONE GONE", "DONE LOST", "RELEASE OK", "RELEASE LOST",
     "REJECT OK", "EXTEND OK", "EXTEND LOST", "UNDO OK", "UNDO LOST", "RETURN OK", "RETURN LOST", "the same attempt",
+    "delays changed", "delays changed while somebody waits",
 ]  # fmt: skip
 
 
@@ -135,5 +155,5 @@ def test_many_more_steps_agree_with_the_books(policy: str) -> None:
 def test_a_broken_ledger_is_caught(variant: str) -> None:
     with replaced(VARIANTS[variant]()), pytest.raises((AssertionError, BrokenPromise)):
         for seed in range(5 * SEEDS):
-            for policy in ("fifo", "retries", "guarded", "sqs", "fifo with backoff"):
+            for policy in ("fifo", "retries", "guarded", "sqs", "fifo with backoff", "fifo with a delay", "short-lived"):
                 walk(policy, seed, STEPS)

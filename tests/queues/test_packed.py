@@ -85,6 +85,39 @@ def test_a_schedule_is_a_list_in_order(taken: list[tuple[bool, int]]) -> None:
 
 
 @settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(("add", "end", "wait")), moments), max_size=60))
+def test_a_schedule_gives_all_that_count_and_keeps_few_of_the_others(taken: list[tuple[str, int]]) -> None:
+    alive, plain, now, end = dict[int, None](), dict[int, int](), 0, 0
+    packed = Schedule(alive=alive)
+    for what, moment in taken:
+        if what == "add":
+            offsets = range(end, end + moment % 5 + 1)
+            packed.add_all(now + moment, offsets)
+            alive.update(dict.fromkeys(offsets))
+            plain.update(dict.fromkeys(offsets, now + moment))
+            end = offsets.stop
+        elif what == "end":
+            for offset in [offset for offset in alive if offset % 3 == moment % 3]:
+                del alive[offset]
+        else:
+            now += moment
+            due = []
+            while (found := packed.pop(now)) is not None:
+                due.append(found)
+            assert due == sorted(due)
+            assert {(when, offset) for when, offset in due if offset in alive} == {
+                (when, offset) for offset, when in plain.items() if when <= now and offset in alive
+            }
+            plain = {offset: when for offset, when in plain.items() if when > now}
+        assert {offset for _, offset in packed.entries()} >= {offset for offset in plain if offset in alive}
+        assert len(packed) == len(list(packed.entries()))
+    alive.clear()
+    while (found := packed.pop(now + 10**12)) is not None:
+        assert found[0] < now + 1_000, "only of the second that has begun any are left"
+    assert len(packed) == 0
+
+
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(("add", "wait", "unlearn")), moments), max_size=60), st.booleans())
 def test_a_timetable_is_a_list_in_order(taken: list[tuple[str, int]], starts_late: bool) -> None:
     with replaced([(pages, "PAGE_BYTES", 60), (timetable, "TAILS_BYTES", 100)]):

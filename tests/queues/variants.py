@@ -1,10 +1,12 @@
 """Ledgers that are broken on purpose: each neglects one thing, and the books must notice every one of them."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-from penstock.queues import checkpoint, draft, lapsing, learning, ledger, picking, settling
+from penstock.queues import checkpoint, draft, lapsing, learning, ledger, many, picking, settling
 from penstock.queues.bits import Bits, DoneSet
+from penstock.queues.common_delay import CommonDelay
 from penstock.queues.dedup import DedupWindow
 from penstock.queues.ledger import Ledger
 from penstock.queues.message_groups import NONE_HELD
@@ -12,7 +14,7 @@ from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.ready import Ready
 from penstock.queues.records import Changed, Leased
-from penstock.queues.rows import Row
+from penstock.queues.rows import Row, packed, read
 from penstock.queues.schedule import Schedule
 from penstock.queues.state import LedgerState
 from penstock.queues.timetable import Timetable
@@ -75,7 +77,13 @@ def tries_again_early() -> Patches:
 
 
 def does_not_count_deliveries_after_a_failure() -> Patches:
-    return [(ledger, "ATTEMPTS_MAX", 1)]
+    def lease_as_first(rows: dict[int, bytes], record: Leased) -> int:
+        before = many.lease_rows(rows, record)
+        for offset in record.offsets:
+            rows[offset] = packed(read(rows[offset])._replace(attempts=1))
+        return before
+
+    return [(ledger, "many", SimpleNamespace(lease_rows=lease_as_first, drop_rows=many.drop_rows))]
 
 
 def _forgets_at_a_restore(part: checkpoint.Kind) -> Patches:
@@ -108,6 +116,23 @@ def forgets_who_waits_at_a_restore() -> Patches:
 
 def forgets_near_delays_at_a_restore() -> Patches:
     return _forgets_at_a_restore(checkpoint.Kind.NEAR_DELAYS)
+
+
+def forgets_common_delays_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.COMMON_DELAYS)
+
+
+def forgets_who_waits_in_order_at_a_restore() -> Patches:
+    return _forgets_at_a_restore(checkpoint.Kind.IN_ORDER)
+
+
+def lets_those_who_wait_keep_their_delay() -> Patches:
+    return [(CommonDelay, "first", lambda self, end: end)]
+
+
+def lets_a_delay_hold_for_all_that_is_learned_anew() -> Patches:
+    right = CommonDelay.tell
+    return [(CommonDelay, "tell", lambda self, start, span_ms: right(self, 0, span_ms))]
 
 
 def forgets_a_bucket() -> Patches:
@@ -223,6 +248,15 @@ def forgets_the_attempts_of_who_comes_back() -> Patches:
     return [(Ledger, "replay_leased", wrong)]
 
 
+def keeps_what_is_too_old() -> Patches:
+    return [(lapsing, "sweep", lambda given: None)]
+
+
+def gives_back_what_is_too_old() -> Patches:
+    """Messages' own times are heeded."""
+    return [(draft.Draft, "is_expired", lambda self, offset: 0 < self.messages.options(offset).expires_at <= self.wall_ms)]
+
+
 def finishes_neighbours() -> Patches:
     right = DoneSet.add_range
     return [(DoneSet, "add_range", lambda self, start, end: right(self, start, end + 1))]
@@ -264,5 +298,8 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         forgets_who_waits_at_a_restore, forgets_near_delays_at_a_restore, forgets_a_bucket, forgets_options_in_a_bucket,
         rounds_times_down, undoes_what_somebody_has, counts_what_was_given_back_untouched,
         takes_up_again_what_was_given_back, keeps_options_of_what_is_unlearned,
+        keeps_what_is_too_old, gives_back_what_is_too_old,
+        forgets_common_delays_at_a_restore, forgets_who_waits_in_order_at_a_restore,
+        lets_those_who_wait_keep_their_delay, lets_a_delay_hold_for_all_that_is_learned_anew,
     )
 }  # fmt: skip

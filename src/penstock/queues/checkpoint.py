@@ -9,6 +9,7 @@ to be fetched first: in their place, None is drawn.
 """
 
 import struct
+from array import array
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -62,6 +63,8 @@ class Kind(IntEnum):
     FAR_DELAYS = 21
     NEAR_EXPIRIES = 22
     FAR_EXPIRIES = 23
+    COMMON_DELAYS = 24  # From which message on messages that ask for none have which.
+    IN_ORDER = 25  # Who waits for it in order, and when each was written.
 
 
 def pieces(state: "LedgerState") -> Iterator[bytes | None]:
@@ -103,6 +106,8 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes | None]]:
         _rows(Kind.WAITING, _runs_of(waiting.chunks)),
         _rows(Kind.NEAR_DELAYS, (_PAIR.pack(*each) for each in delays.near if each[1] in waiting)),
         _pages(Kind.FAR_DELAYS, delays),
+        _rows(Kind.COMMON_DELAYS, (_PAIR.pack(*each) for each in messages.common_delay.told())),
+        _rows(Kind.IN_ORDER, _pairs_of(messages.common_delay.entries(), waiting)),
         _rows(Kind.NEAR_EXPIRIES, (_PAIR.pack(*each) for each in expiries.near if each[1] in kept or each[1] in waiting)),
         _pages(Kind.FAR_EXPIRIES, expiries),
         _rows(Kind.DUPLICATES, (_PAIR.pack(offset, 0) for offset in duplicates)),
@@ -145,6 +150,12 @@ def _rows(kind: Kind, rows: Iterator[bytes]) -> Iterator[bytes]:
 def _pages(kind: Kind, drawing: Drawing) -> Iterator[bytes | None]:
     for drawn in drawing.pages():
         yield None if drawn is None else _HEAD.pack(kind, VERSION) + _CUT.pack(drawn[0]) + drawn[1]
+
+
+def _pairs_of(entries: "array[int]", waiting: Bits) -> Iterator[bytes]:
+    for at in range(0, len(entries), 2):
+        if entries[at] in waiting:
+            yield _PAIR.pack(entries[at], entries[at + 1])
 
 
 def _named(number: int, content: bytes) -> bytes:
@@ -211,6 +222,14 @@ class _Reader:
 
     def far_delays(self, content: bytes) -> None:
         self._state.messages.delays.restore(_CUT.unpack_from(content)[0], content[_CUT.size :])
+
+    def common_delays(self, content: bytes) -> None:
+        for start, span_ms in _PAIR.iter_unpack(content):
+            self._state.messages.common_delay.tell(start, span_ms)
+
+    def in_order(self, content: bytes) -> None:
+        for offset, written_ms in _PAIR.iter_unpack(content):
+            self._state.messages.common_delay.add(offset, written_ms)
 
     def near_expiries(self, content: bytes) -> None:
         _read_near(self._state.messages.expiries, content)
@@ -293,6 +312,7 @@ _READERS = {
     Kind.PURGED: _Reader.purged,
     Kind.WAITING: _Reader.waiting, Kind.OPTIONS: _Reader.options, Kind.NEAR_DELAYS: _Reader.near_delays,
     Kind.FAR_DELAYS: _Reader.far_delays, Kind.NEAR_EXPIRIES: _Reader.near_expiries, Kind.FAR_EXPIRIES: _Reader.far_expiries,
+    Kind.COMMON_DELAYS: _Reader.common_delays, Kind.IN_ORDER: _Reader.in_order,
 }  # fmt: skip
 
 

@@ -53,7 +53,8 @@ class Take:
     count: int
     lease_ms: int | None  # None: the policy's.
     who: str
-    attempt_id: bytes = b""  # Who asks again with the same one within five minutes gets the same batch and leases again.
+    attempt_id: bytes = b""  # Who asks again with the same one within five minutes gets the same batch and leases again...
+    only_again: bool = False  # ...and nothing else.
 
 
 class Settle(NamedTuple):
@@ -62,6 +63,23 @@ class Settle(NamedTuple):
     items: tuple[Settlement, ...]
     is_whole: bool = False  # Unless all of it can be done, nothing is.
     is_dropped: bool = False  # What it finishes was lost with its log, and is counted as such.
+
+
+class Swap(NamedTuple):
+    """What `who` holds is done, all of these runs, and it gets others, for as long as the policy says."""
+
+    items: tuple[Settlement, ...]  # Empty: it only gets others.
+    wanted: int
+    who: str
+
+
+class Exchange(NamedTuple):
+    """What several members of a share group want at once, in one decision, as far as that comes to the same as one after the other: each
+    hears whether it was decided for them."""
+
+    token: Token
+    group: str
+    swaps: tuple[Swap, ...]  # Each of another member.
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +118,14 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDelay:
+    """The queue's own delay is what the policy says now: from which message on, is recorded. Ordered when it may have changed."""
+
     token: Token
     group: str
 
@@ -183,5 +209,7 @@ class Abandoned:
     token: Token
 
 
-OfLedger = Take | Settle | ReleaseAll | Cancel | Purge | Pause | Resume | Rewind | Forget | Bind | Unbind | Buried  # One that is there.
+OfLedger = (
+    Take | Settle | Exchange | ReleaseAll | Cancel | Purge | Pause | Resume | NoteDelay | Rewind | Forget | Bind | Unbind | Buried
+)  # One that is there.
 Command = OfLedger | Start | Trimmed | Note | Abandoned

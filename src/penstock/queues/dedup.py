@@ -22,7 +22,7 @@ class DedupWindow:
     def __init__(self) -> None:
         self._found: dict[bytes, int] = {}  # (offset << 64) + when it stops to count.
         self._keys: deque[bytes] = deque()  # As they came, which is about as they go.
-        self._ends: deque[int] = deque()
+        self.ends: deque[int] = deque()
         self._drawn: deque[bytes] = deque()
 
     def __len__(self) -> int:
@@ -40,12 +40,12 @@ class DedupWindow:
                 self._found.pop(self._drawn.popleft(), None)
         self._found[key] = (offset << _TIME_BITS) + until_ms
         self._keys.append(key)
-        self._ends.append(until_ms)
+        self.ends.append(until_ms)
 
     def prune(self, wall_ms: int, window_ms: int) -> None:
         """Forgets what does not count any more. What a sender with a wrong clock has dated in the future counts for one window from now."""
-        while self._ends and not wall_ms < self._ends[0] <= wall_ms + window_ms:
-            self._ends.popleft()
+        while self.ends and not wall_ms < self.ends[0] <= wall_ms + window_ms:
+            self.ends.popleft()
             key = self._keys.popleft()
             found = self._found.get(key, wall_ms + 1)
             until_ms = found & _TIME_MASK
@@ -62,13 +62,13 @@ class DedupWindow:
             if found is not None:
                 return found >> _TIME_BITS
             self._keys.popleft()
-            self._ends.popleft()
+            self.ends.popleft()
         return None
 
     def clear(self) -> None:
         self._found.clear()
         self._keys.clear()
-        self._ends.clear()
+        self.ends.clear()
         self._drawn.clear()
 
     def entries(self, end_offset: int) -> Iterator[tuple[bytes, int, int]]:

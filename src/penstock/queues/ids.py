@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from penstock.queues import many
 from penstock.vocabulary import TopicId
 
 PARTITION_MAX = (1 << 20) - 1
@@ -21,11 +22,9 @@ _VERSION, _VARIANT = 8, 0b10
 _TOPIC_BYTES = 6  # Of a topic's id: enough to tell the topics of a cluster apart.
 _HANDLE = struct.Struct(">B6sIqqI")  # version, topic, partition, offset, lease, group's hash; the checksum is behind it
 _CHECKSUM = struct.Struct(">I")
-_BLOCK, _ENDING, _FILLING = struct.Struct(">B6sIqqIIx"), struct.Struct(">Ix"), "A"  # A handle filled up to whole letters, for many at once.
 _HANDLE_VERSION = 1
-_HANDLE_CHARACTERS = 47
 _HANDLE_CHARACTERS_READ = 96  # Whoever gives more gives something else.
-_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")  # Of base64, as URLs have it.
+_FROM_URL = bytes.maketrans(b"-_", b"+/")  # Of base64, as URLs have it.
 _PARTITIONS_MAX, _GROUPS_MAX = 10_000, 1_000  # Of which something is remembered: ids are made and read for every message.
 
 
@@ -52,6 +51,10 @@ class Handle(NamedTuple):
 def message_id(topic_id: TopicId, partition: int, offset: int) -> str:
     """48 bits of the topic, the version, 12 bits of the partition, the variant, its other 8 bits and the offset in 54."""
     return f"{id_prefix(topic_id, partition)}{offset:012x}"
+
+
+def message_ids(topic_id: TopicId, partition: int, offsets: Iterable[int]) -> list[str]:
+    return many.write_ids(id_prefix(topic_id, partition), offsets)
 
 
 @lru_cache(_PARTITIONS_MAX)
@@ -87,37 +90,14 @@ def receipt_handle(topic_id: TopicId, partition: int, offset: int, lease: int, g
 
 
 def receipt_handles(topic_id: TopicId, partition: int, group: str, deliveries: Iterable[tuple[int, int]]) -> list[str]:
-    """Of (offset, lease) pairs, written in one go: each takes 36 bytes, of which the last is nothing, so 48 letters without the last."""
-    topic, hashed, pack = topic_id[:_TOPIC_BYTES], group_hash(group), _HANDLE.pack
-    blocks = bytearray()
-    for offset, lease in deliveries:
-        content = pack(_HANDLE_VERSION, topic, partition, offset, lease, hashed)
-        blocks += content
-        blocks += _ENDING.pack(binascii.crc32(content))
-    text = binascii.b2a_base64(blocks, newline=False).translate(_TO_URL).decode()
-    return [text[at : at + _HANDLE_CHARACTERS] for at in range(0, len(text), _HANDLE_CHARACTERS + 1)]
+    """Of (offset, lease) pairs."""
+    return many.write_handles(topic_id[:_TOPIC_BYTES], partition, group_hash(group), deliveries)
 
 
 def read_handles(texts: Sequence[str], topic_id: TopicId, group: str) -> tuple[int, list[tuple[int, int]]] | None:
     """The partition that all of these handles are of, and their (offset, lease) pairs. None: one of them is not what it should be, or they
     are of several partitions; `read_handle` tells."""
-    if any(len(text) != _HANDLE_CHARACTERS for text in texts):
-        return None
-    try:
-        raw = binascii.a2b_base64(_FILLING.join((*texts, "")).encode("ascii").translate(_FROM_URL))
-    except (binascii.Error, ValueError):
-        return None
-    if len(raw) != _BLOCK.size * len(texts):
-        return None
-    pairs, partition, at = list[tuple[int, int]](), -1, 0
-    common = _HANDLE_VERSION, topic_id[:_TOPIC_BYTES], group_hash(group)
-    for version, topic, index, offset, lease, hashed, checksum in _BLOCK.iter_unpack(raw):
-        if (version, topic, hashed) != common or checksum != binascii.crc32(raw[at : at + _HANDLE.size]) or index != partition >= 0:
-            return None
-        partition = index
-        pairs.append((offset, lease))
-        at += _BLOCK.size
-    return partition, pairs
+    return many.read_handles(texts, topic_id[:_TOPIC_BYTES], group_hash(group))
 
 
 def read_handle(text: str) -> Handle | None:
@@ -132,5 +112,5 @@ def read_handle(text: str) -> Handle | None:
         return None
     content = raw[: _HANDLE.size]
     version, topic, partition, offset, lease, hashed = _HANDLE.unpack(content)
-    is_ours = version == _HANDLE_VERSION and _CHECKSUM.unpack(raw[_HANDLE.size :])[0] == binascii.crc32(content)
+    is_ours = version == _HANDLE_VERSION and offset >= 0 <= lease and _CHECKSUM.unpack(raw[_HANDLE.size :])[0] == binascii.crc32(content)
     return Handle(topic, partition, offset, lease, hashed) if is_ours else None

@@ -32,21 +32,27 @@ class Marked(NamedTuple):
 
 
 def learn(state: "LedgerState", entries: Sequence[Run | Marked], end_offset: int, policy: Policy, wall_ms: int) -> None:
+    messages = state.messages
     for entry in entries:
+        known_end = messages.learned_end
         if isinstance(entry, Run):
-            start, end = max(entry.start, state.learned_end), entry.end
-            if start < end:
-                _skip(state, start)
-                _learn_run(state, Run(start, end, entry.written_ms), policy, wall_ms)
-        elif entry.offset >= state.learned_end:
+            run = entry if entry.start >= known_end else Run(known_end, entry.end, entry.written_ms)
+            if run.start < run.end:
+                if run.start > known_end:
+                    _skip(state, run.start)
+                _learn_run(state, run, policy, wall_ms)
+        elif entry.offset >= known_end:
             _skip(state, entry.offset)
             _learn_marked(state, entry.offset, entry.traits, policy, wall_ms)
-    _skip(state, end_offset)
+    if end_offset > messages.learned_end:
+        _skip(state, end_offset)
 
 
 def come(state: "LedgerState", wall_ms: int, count_max: int) -> None:
-    """Messages that their senders have delayed get into line when their time has come."""
+    """Messages that are delayed get into line when their time has come."""
     messages = state.messages
+    if messages.waiting.count and messages.common_delay.has_line:
+        _come_in_order(state, wall_ms, count_max)
     for _ in range(count_max):
         found = messages.delays.pop(wall_ms)
         if found is None:
@@ -56,22 +62,54 @@ def come(state: "LedgerState", wall_ms: int, count_max: int) -> None:
             _into_line(state, offset, found[0])
 
 
+def _come_in_order(state: "LedgerState", wall_ms: int, count_max: int) -> None:
+    for _ in range(count_max):
+        found = state.messages.common_delay.pop(wall_ms)
+        if found is None:
+            return
+        if found[0] not in state.messages.duplicates:
+            _into_line(state, *found)
+
+
 def dedup_key(policy: Policy, dedup: bytes, group: bytes) -> bytes:
     return group + b"\0" + dedup if policy.dedup_by_group else dedup
 
 
 def _learn_run(state: "LedgerState", run: Run, policy: Policy, wall_ms: int) -> None:
+    messages, end, written_ms = state.messages, run.end, run.written_ms
+    messages.mark(end, written_ms if written_ms < wall_ms else wall_ms)
+    messages.learned_end = end
+    if messages.common_delay.starts:
+        for start, end, delay_ms in messages.common_delay.over(run.start, run.end):
+            _learn_piece(state, Run(start, end, run.written_ms), delay_ms, policy, wall_ms)
+    else:
+        _add_run(state, run)
+
+
+def _learn_piece(state: "LedgerState", run: Run, delay_ms: int, policy: Policy, wall_ms: int) -> None:
     messages = state.messages
-    messages.mark(run.end, min(run.written_ms, wall_ms))
-    messages.learned_end = run.end
-    if policy.delay_ms:
-        for offset in range(run.start, run.end):
-            if not _is_done_by_all(state, offset):
-                messages.delay(offset, run.written_ms + policy.delay_ms)
+    if not delay_ms and not (policy.is_fifo and messages.common_delay.has_line):
+        _add_run(state, run)
         return
+    for offset in range(run.start, run.end):
+        if _is_done_by_all(state, offset):
+            continue
+        if _is_held(state, offset):  # It was given to somebody: it has waited.
+            _add_run(state, Run(offset, offset + 1, run.written_ms))
+        elif policy.is_fifo:
+            messages.common_delay.add(offset, min(run.written_ms, wall_ms))
+        else:
+            messages.delay(offset, run.written_ms + delay_ms)
+
+
+def _is_held(state: "LedgerState", offset: int) -> bool:
+    return any(offset in each.rows for each in state.ledgers.values())
+
+
+def _add_run(state: "LedgerState", run: Run) -> None:
     for ledger in state.ledgers.values():
-        if ledger.ready is not None and ledger.done.base < run.end:
-            ledger.ready.add_run(max(run.start, ledger.done.base), run.end)
+        if (ready := ledger.ready) is not None and (base := ledger.done.base) < run.end:
+            ready.add_run(max(run.start, base), run.end)
 
 
 def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Policy, wall_ms: int) -> None:
@@ -83,12 +121,19 @@ def _learn_marked(state: "LedgerState", offset: int, traits: Traits, policy: Pol
     is_duplicate = bool(traits.dedup) and offset >= state.dedup_from and _is_duplicate(state, offset, traits, policy)
     if _is_done_by_all(state, offset):
         return
-    deliver_at = traits.deliver_at or (traits.written_ms + policy.delay_ms if policy.delay_ms else 0)
-    messages.keep(offset, traits, deliver_at=deliver_at, is_held=any(offset in each.rows for each in state.ledgers.values()))
+    deliver_at, common = traits.deliver_at, messages.common_delay
+    delay_ms = common.of(offset) if common.starts and not deliver_at else 0
+    is_held = _is_held(state, offset)
+    waits_in_order = policy.is_fifo and not deliver_at and not is_held and (delay_ms > 0 or common.has_line)
+    if delay_ms and not policy.is_fifo:
+        deliver_at = traits.written_ms + delay_ms
+    messages.keep(offset, traits, deliver_at=deliver_at, is_held=is_held)
+    if waits_in_order:
+        common.add(offset, min(traits.written_ms, wall_ms))
     if is_duplicate:
         messages.duplicates[offset] = None
         messages.duplicates_ms = 0
-    elif deliver_at:
+    elif deliver_at or waits_in_order:
         return
     elif offset in messages.kept:
         _into_line(state, offset, traits.written_ms)

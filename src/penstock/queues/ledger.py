@@ -9,14 +9,14 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import assert_never
 
-from penstock.queues import history
+from penstock.queues import history, many
 from penstock.queues.bits import DoneSet, runs_outside
 from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.ready import Ready
 from penstock.queues.records import Bound, Changed, Leased, Turn, Turned
 from penstock.queues.repeats import Repeats
-from penstock.queues.rows import ATTEMPTS_MAX, HEARD, LET_GO, ROW, Row, packed, read
+from penstock.queues.rows import HEARD, LET_GO, ROW, Row, packed, read
 from penstock.queues.states import State
 
 _READY, _LEASED, _BURYING = State.READY.value, State.LEASED.value, State.BURYING.value
@@ -56,20 +56,10 @@ class Ledger:
     # Replaying
 
     def replay_leased(self, record: Leased) -> None:
-        lease = record.first_lease
-        ready, rows, wall_ms, deadline_ms, who = self.ready, self.rows, record.wall_ms, record.deadline_ms, record.who
-        for offset in record.offsets:
-            row = rows.get(offset)
-            if row is None:
-                rows[offset] = ROW.pack(_LEASED, 1, lease, deadline_ms, offset, wall_ms, wall_ms) + who
-            else:
-                state, attempts, _, _, place, first_ms, _ = ROW.unpack_from(row)
-                self.leased -= state == _LEASED
-                attempts = min((attempts & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
-                rows[offset] = ROW.pack(_LEASED, attempts, lease, deadline_ms, place, first_ms or wall_ms, wall_ms) + who
-            lease += 1
-        self.leased += len(record.offsets)
-        self.next_lease = max(self.next_lease, lease)
+        ready, wall_ms, deadline_ms, count = self.ready, record.wall_ms, record.deadline_ms, len(record.offsets)
+        before = many.lease_rows(self.rows, record)
+        self.leased += count - before
+        self.next_lease = max(self.next_lease, record.first_lease + count)
         if record.attempt_id:
             self.repeats.note(record.attempt_id, wall_ms, [(each, record.first_lease + at) for at, each in enumerate(record.offsets)])
         if ready is not None:
@@ -132,7 +122,7 @@ class Ledger:
                 self.done = DoneSet(record.offset)
                 self._drop_rows(lambda _: True)
                 self.is_paused = False
-            case Turn.FORGOTTEN:
+            case Turn.FORGOTTEN | Turn.DELAYED:
                 pass
             case _:
                 assert_never(record.what)
@@ -208,10 +198,7 @@ class Ledger:
             return False
         if ready is None or ready.groups or ready.retrying.count:
             return False
-        for offset in range(start, end):
-            row = rows.pop(offset, None)
-            if row is not None and row[0] == _LEASED:
-                self.leased -= 1
+        self.leased -= many.drop_rows(rows, start, end)
         return True
 
     def _clear(self, offset: int, wall_ms: int) -> None:

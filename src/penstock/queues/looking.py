@@ -101,10 +101,14 @@ def page(
 
 def held_bytes(state: "LedgerState") -> int:
     messages = state.messages
-    shared = len(messages.kept) * _KEPT + messages.delays.held_bytes + messages.expiries.held_bytes + len(state.window) * _DEDUP
+    shared = len(messages.kept) * _KEPT + _timed_bytes(messages) + len(state.window) * _DEDUP
     return shared + sum(
         len(ledger.rows) * _ROW + ledger.failures_bytes + len(ledger.done.bits.chunks) * _CHUNK for ledger in state.ledgers.values()
     )
+
+
+def _timed_bytes(messages: Messages) -> int:
+    return messages.delays.held_bytes + messages.expiries.held_bytes + messages.common_delay.held_bytes
 
 
 def _unfinished(ledger: Ledger, first: int, end: int) -> Iterator[int]:

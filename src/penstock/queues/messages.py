@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from penstock.queues.bits import Bits, DoneSet
+from penstock.queues.common_delay import CommonDelay
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
 from penstock.queues.pages import PageStore
 from penstock.queues.timetable import Timetable
@@ -35,8 +36,9 @@ class Messages:
     def __init__(self, store: PageStore, wall_ms: int) -> None:
         self.learned_end = 0  # Every message below this is known.
         self.kept: dict[int, bytes] = {}  # Options of messages that are not plain, packed. Not of those whose delay is far away.
-        self.waiting = Bits()  # Those that their senders have delayed, and whose time has not come...
+        self.waiting = Bits()  # Those that are delayed, and whose time has not come...
         self.delays = Timetable("delays", store, wall_ms, counts=self.waiting.__contains__, arrived=self.kept.__setitem__)  # ...and when.
+        self.common_delay = CommonDelay(self.waiting)  # ...or behind whom.
         self.expiries = Timetable("expiries", store, wall_ms, counts=self.is_optional, arrived=self.kept.__setitem__)
         self.expired = Bits()  # Those whose own time was up when the clock was last looked at: they stand in no line any more.
         self.overdue = Bits()  # Those of them that have yet to be finished.
@@ -83,6 +85,7 @@ class Messages:
         for offset, packed in self.kept.items() if len(self.expiries) else ():
             if 0 < _TRAITS.unpack_from(packed)[1] <= wall_ms:
                 self.expired.add(offset)
+                self.overdue.add(offset)
 
     def forget(self, offset: int) -> None:
         """All groups are done with it."""
@@ -129,6 +132,7 @@ class Messages:
         for bits in (self.waiting, self.expired, self.overdue):
             bits.discard_range(end, self.learned_end)
         self.delays.unlearn(end)
+        self.common_delay.unlearn(end)
         self.expiries.unlearn(end)
         while self._mark_offsets and self._mark_offsets[-1] > end:
             del self._mark_offsets[-1], self._mark_times[-1]

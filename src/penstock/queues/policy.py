@@ -1,7 +1,7 @@
 """How a queue treats its messages: its settings, as the ledger needs them.
 
 The ledger asks for them at every decision, so a changed setting holds for what is decided from then on; leases and delays that were given
-out keep their end. The defaults are those of a queue that has been told nothing.
+out keep their end, but for the delay of a FIFO queue (common_delay.py). The defaults are those of a queue that has been told nothing.
 """
 
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ class Ready:
         self.lanes = [Lane() for _ in range(LEVELS)]
         self.groups: dict[bytes, MessageGroup] = {}  # Those with anything in line or in flight.
         self.spent = Spent()  # By all workers together.
-        self.leases = Schedule()  # For each lease an entry at its end, or earlier.
+        self.leases = Schedule(alive=rows)  # For each lease an entry at its end, or earlier.
         self.retries = Schedule()
         self.retrying = Bits()  # Those that wait in `retries`.
         self.is_cut = False  # Whether whoever last picked gave up: there is more to pass over than one call may.

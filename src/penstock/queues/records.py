@@ -31,6 +31,7 @@ _TURNED = struct.Struct("<qBqq")  # wall, what, offset, end
 _BOUND = struct.Struct("<q16siq?I")  # wall, topic id, partition, first lease, is sent off, count
 _PIECE = struct.Struct("<qI?")
 _TEXT = struct.Struct("<H")
+_NO_TEXT = _TEXT.pack(0)
 
 _DROPPED, _FAILURE, _UNDONE, _LET_GO = 1, 1, 2, 4  # Flags: the first of a record, the others of a returned message.
 
@@ -53,6 +54,7 @@ class Turn(IntEnum):
     REWOUND = 4
     STARTED = 5
     FORGOTTEN = 6
+    DELAYED = 7
 
 
 class Leased(NamedTuple):
@@ -101,8 +103,8 @@ class Turned:
     group: str
     wall_ms: int
     what: Turn
-    offset: int = 0  # PURGED: everything below is done. REWOUND: to here. STARTED: from here.
-    end: int = 0  # REWOUND, STARTED: the end of what was known by then.
+    offset: int = 0  # PURGED: everything below is done. REWOUND: to here. STARTED, DELAYED: from here.
+    end: int = 0  # REWOUND, STARTED: the end of what was known by then. DELAYED: by so many milliseconds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,9 @@ class _Texts:
 
 
 def _changed(record: Changed) -> bytes:
+    if not (record.returned or record.extended or record.buried):  # What nearly all are: the same as below, of runs that are done.
+        head = _CHANGED.pack(record.wall_ms, _DROPPED if record.is_dropped else 0, len(record.done), 0, 0, 0, 1)
+        return b"".join((_KIND.pack(VERSION), head, _pairs(record.done), _NO_TEXT))
     texts = _Texts()
     pieces: list[bytes] = [_pairs(record.done)]
     for each in record.returned:
@@ -297,7 +302,7 @@ _READERS: dict[int, Callable[[str, bytes], Record]] = {
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> bytes:
-    return b"".join(_PAIR.pack(*pair) for pair in pairs)
+    return b"".join([_PAIR.pack(*pair) for pair in pairs])
 
 
 def _read_pairs(value: bytes) -> Iterable[tuple[int, int]]:

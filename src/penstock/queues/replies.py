@@ -50,6 +50,10 @@ class Settled(NamedTuple):
     fault: Fault = Fault.NONE
 
 
+class Exchanged(NamedTuple):
+    taken: tuple[Taken | None, ...]  # For each of the swaps. None: nothing was decided for it; its two halves may be asked for in turn.
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """To everything else. `count`: how many messages it was done to."""
@@ -58,4 +62,4 @@ class Done:
     fault: Fault = Fault.NONE
 
 
-Reply = Taken | Settled | Done
+Reply = Taken | Settled | Exchanged | Done

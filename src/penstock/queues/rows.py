@@ -8,6 +8,7 @@ import struct
 from typing import NamedTuple
 
 ROW = struct.Struct("<BHqqqqq")  # state, attempts with two flags above them, lease, when, place, first taken, taken; then who
+WHEN_AT = struct.calcsize("<BHq")  # Where `when` stands in it.
 ATTEMPTS_MAX = 0x3FFF  # Counting stops there. Also the mask of the attempts' bits.
 HEARD, LET_GO = 0x8000, 0x4000  # The flags; a new lease has none of them.
 

@@ -13,13 +13,15 @@ A range is settled whole or not at all; what is finished already in it, and offs
 
 from itertools import islice
 
+from penstock.queues import many
 from penstock.queues.commands import ANY_LEASE, COUNT_MAX, RANGE_MAX, REASON_BYTES_MAX, WHO_BYTES_MAX, ReleaseAll, Settle, Settlement, Verb
 from penstock.queues.draft import Draft
+from penstock.queues.finishing import finish_runs
 from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.history import cut
 from penstock.queues.policy import LEASE_MS_MAX
 from penstock.queues.replies import Code, Done, Fault, Outcome, Settled
-from penstock.queues.rows import HEARD, LET_GO, ROW, Row, read
+from penstock.queues.rows import HEARD, LET_GO, Row, read
 from penstock.queues.states import State
 
 _LEASED = State.LEASED.value
@@ -27,9 +29,9 @@ OK, GONE, LOST, UNKNOWN = (Outcome(code) for code in (Code.OK, Code.GONE, Code.L
 
 
 def settle(draft: Draft, command: Settle) -> Settled:
-    if _finish_held(draft, command.items):
+    if _finish_held(draft, command.items) or finish_runs(draft, command.items):
         return Settled((OK,) * len(command.items))
-    spans = sum(max(item.end_offset - item.offset, 1) for item in command.items)
+    spans = sum(max(item.end_offset - item.offset, 1) if item.end_offset else 1 for item in command.items)
     if not 1 <= len(command.items) <= COUNT_MAX or spans > RANGE_MAX:
         return Settled((), Fault.INVALID)
     delay_ms_max = TIME_MS_MAX - draft.wall_ms
@@ -45,16 +47,8 @@ def _finish_held(draft: Draft, items: tuple[Settlement, ...]) -> bool:
     """What nearly all are: every message is done, by whoever holds it. False: it is not so, and nothing was decided."""
     if not 1 <= len(items) <= COUNT_MAX:
         return False
-    rows, wall_ms, offsets = draft.ledger.rows, draft.wall_ms, list[int]()
-    for offset, lease, verb, delay_ms, _, _, end_offset in items:
-        packed = rows.get(offset)
-        if packed is None or verb is not Verb.DONE or delay_ms is not None or end_offset or lease == ANY_LEASE:
-            return False
-        state, _, held, when, _, _, _ = ROW.unpack_from(packed)
-        if state != _LEASED or held != lease or when <= wall_ms:
-            return False
-        offsets.append(offset)
-    if len(set(offsets)) < len(offsets):
+    offsets = many.held_offsets(draft.ledger.rows, items, draft.wall_ms)
+    if offsets is None or len(set(offsets)) < len(offsets):
         return False
     draft.finish_held(offsets)
     return True

@@ -27,6 +27,7 @@ from penstock.queues.commands import QUEUE_GROUP, Command
 from penstock.queues.decision import Decision
 from penstock.queues.dedup import DedupWindow
 from penstock.queues.draft import Draft
+from penstock.queues.exchanging import exchange
 from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.ids import group_hash as hash_of_group
 from penstock.queues.learning import Marked, Run
@@ -37,7 +38,7 @@ from penstock.queues.pages import MemoryPages, PageStore
 from penstock.queues.picking import pick
 from penstock.queues.policy import Policy
 from penstock.queues.records import Bound, Changed, CheckpointPiece, Leased, Noted, Record, Turn, Turned
-from penstock.queues.replies import Done, Fault, Reply, Settled, Taken
+from penstock.queues.replies import Done, Exchanged, Fault, Reply, Settled, Taken
 from penstock.queues.rows import read
 from penstock.queues.settling import release_all, settle
 from penstock.queues.states import State
@@ -174,6 +175,8 @@ class LedgerState:
             case commands.Settle():
                 reply = settle(draft, command)
                 return [*draft.record(is_dropped=command.is_dropped)], reply
+            case commands.Exchange():
+                return exchange(draft, command)
             case commands.ReleaseAll():
                 reply = release_all(draft, command)
             case commands.Cancel():
@@ -184,7 +187,7 @@ class LedgerState:
                 reply = turning.unbind(draft, command)
             case commands.Buried():
                 reply = turning.buried(draft, command)
-            case commands.Purge() | commands.Pause() | commands.Resume() | commands.Rewind() | commands.Forget():
+            case commands.Purge() | commands.Pause() | commands.Resume() | commands.NoteDelay() | commands.Rewind() | commands.Forget():
                 return turning.turn(draft, command)
             case _:
                 assert_never(command)
@@ -256,7 +259,10 @@ class LedgerState:
     @property
     def is_owing(self) -> bool:
         """Whether there are any dead letters that have yet to be moved: asked after each decision."""
-        return any([ledger.burying for ledger in self.ledgers.values()])
+        for ledger in self.ledgers.values():  # noqa: SIM110 - a generator would cost more than all of it.
+            if ledger.burying:
+                return True
+        return False
 
     def owed(self) -> Iterator[LetterOwed]:
         """All dead letters that have yet to be moved, those longest due first. Nothing may be replayed meanwhile."""
@@ -299,6 +305,11 @@ class LedgerState:
         ends = [max(ledger.done.end, max(ledger.rows, default=-1) + 1) for ledger in self.ledgers.values()]
         return max(self.learned_end, *ends)
 
+    def knows_attempt(self, group: str, attempt_id: bytes) -> bool:
+        """Whether it may be that messages were given to it that it still holds."""
+        ledger = self.ledgers.get(group)
+        return ledger is not None and attempt_id in ledger.repeats.taken
+
     def ready_at(self, group: str, wall_ms: int) -> int | None:
         """0: something can be taken now. Else the next time at which that may change by the clock alone; None: never."""
         ledger = self.ledgers.get(group)
@@ -314,6 +325,8 @@ class LedgerState:
             return wall_ms + 1  # There may be something behind all that had to be passed over.
         schedules = self.messages.delays, ledger.ready.retries, ledger.ready.leases
         times = [schedule.next_ms(wall_ms) for schedule in schedules]
+        if self.messages.waiting.count:
+            times.append(self.messages.common_delay.next_ms())
         return min((time for time in times if time is not None), default=None)
 
     def counts(self, group: str, wall_ms: int) -> Counts:
@@ -375,6 +388,9 @@ class LedgerState:
             self.ledgers.pop(record.group, None)
             self.messages.forget_done(self._dones())
             return
+        if record.what is Turn.DELAYED:
+            self.messages.common_delay.tell(record.offset, record.end)
+            return
         ledger = self._ledger(record.group)
         ledger.replay_turned(record)
         is_queues_purge = record.what is Turn.PURGED and record.group == QUEUE_GROUP
@@ -400,19 +416,27 @@ class LedgerState:
         """The index shows what is ready now."""
         require(self._began, "a ledger decides after it is loaded")
         self._now, self._wall_ms = now, wall_ms
-        self.window.prune(wall_ms, self._policy_of(QUEUE_GROUP).dedup_ms)
-        for ledger in self.ledgers.values():
-            policy = self._policy_of(ledger.group)
-            if ledger.ready is None or (ledger.ready.policy is not policy and not ledger.ready.fits(policy)):
-                ledger.index(policy, wall_ms)
-            assert ledger.ready is not None
-            ledger.ready.policy = policy
-            ledger.ready.come(wall_ms, COME_MAX)
+        if self.window.ends:
+            self.window.prune(wall_ms, self._policy_of(QUEUE_GROUP).dedup_ms)
+        for group, ledger in self.ledgers.items():
+            policy, ready = self._policy_of(group), ledger.ready
+            if ready is None or ready.policy is not policy:
+                self._follow(ledger, policy, wall_ms)
+            elif ready.retries.size:
+                ready.come(wall_ms, COME_MAX)
         learning.come(self, wall_ms, COME_MAX)
         has_retired = len(self.messages.expiries) > 0 and lapsing.retire(self.messages, list(self.ledgers.values()), wall_ms)
         for ledger in self.ledgers.values():
             if ledger.ready is not None and (has_retired or ledger.ready.is_cut):
                 ledger.ready.clean()
+
+    def _follow(self, ledger: Ledger, policy: Policy, wall_ms: int) -> None:
+        """Another policy, or no index yet."""
+        if ledger.ready is None or not ledger.ready.fits(policy):
+            ledger.index(policy, wall_ms)
+        assert ledger.ready is not None
+        ledger.ready.policy = policy
+        ledger.ready.come(wall_ms, COME_MAX)
 
     def _due_ms(self) -> int:
         """Asked several times for each command, so written straight."""
@@ -421,18 +445,20 @@ class LedgerState:
             due_ms = next_ms
         if (next_ms := messages.delays.next_ms(wall_ms)) is not None and next_ms < due_ms:
             due_ms = next_ms
+        if messages.waiting.count and (next_ms := messages.common_delay.next_ms()) is not None and next_ms < due_ms:
+            due_ms = next_ms
         if messages.duplicates and messages.duplicates_ms < due_ms:
             due_ms = messages.duplicates_ms
         if messages.overdue.count:
             due_ms = min(due_ms, wall_ms)
-        for ledger in self.ledgers.values():
+        for group, ledger in self.ledgers.items():
             if (ready := ledger.ready) is not None:
                 if (next_ms := ready.leases.next_ms(wall_ms)) is not None and next_ms < due_ms:
                     due_ms = next_ms
-                if (next_ms := ready.retries.next_ms(wall_ms)) is not None and next_ms < due_ms:
+                if ready.retries.size and (next_ms := ready.retries.next_ms(wall_ms)) is not None and next_ms < due_ms:
                     due_ms = next_ms
-            next_ms = lapsing.sweep_ms(ledger, messages, self._policy_of(ledger.group).ttl_ms)
-            if next_ms is not None and next_ms < due_ms:
+            ttl_ms = self._policy_of(group).ttl_ms
+            if ttl_ms and (next_ms := lapsing.sweep_ms(ledger, messages, ttl_ms)) is not None and next_ms < due_ms:
                 due_ms = next_ms
         return due_ms
 
@@ -443,5 +469,7 @@ def _no_such_group(command: commands.OfLedger) -> Reply:
             return Taken((), fault=Fault.NO_SUCH_GROUP)
         case commands.Settle():
             return Settled((), fault=Fault.NO_SUCH_GROUP)
+        case commands.Exchange():
+            return Exchanged((None,) * len(command.swaps))
         case _:
             return Done(fault=Fault.NO_SUCH_GROUP)

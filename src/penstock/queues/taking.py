@@ -1,5 +1,6 @@
 """Take: messages that are ready become somebody's until a deadline."""
 
+from penstock.queues import many
 from penstock.queues.commands import ATTEMPT_ID_BYTES_MAX, COUNT_MAX, WHO_BYTES_MAX, Take
 from penstock.queues.draft import Draft
 from penstock.queues.history import cut
@@ -7,10 +8,10 @@ from penstock.queues.picking import pick
 from penstock.queues.policy import LEASE_MS_MAX
 from penstock.queues.records import Leased, Record
 from penstock.queues.replies import Delivery, Fault, Taken
-from penstock.queues.rows import ATTEMPTS_MAX, ROW, read
+from penstock.queues.rows import read
 from penstock.queues.states import State
 
-_new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
+_NOTHING, _OVER_LIMIT = Taken(()), Taken((), is_over_limit=True)
 
 
 def take(draft: Draft, command: Take) -> tuple[list[Record], Taken]:
@@ -20,38 +21,35 @@ def take(draft: Draft, command: Take) -> tuple[list[Record], Taken]:
         return [], Taken((), fault=Fault.INVALID)
     if command.attempt_id:
         again = _again(draft, command.attempt_id, wall_ms + lease_ms)
-        if again:
+        if again or command.only_again:
             return [*draft.record()], Taken(again)
-    if ledger.is_paused:
-        return [], Taken((), is_paused=True)
-    room = policy.in_flight_max - ledger.leased
-    if room <= 0:
-        return [], Taken((), is_over_limit=True)
-    assert ledger.ready is not None
-    count = min(command.count, room)
-    offsets = pick(ledger.ready, draft.messages, count, next_lease=ledger.next_lease, in_flight=ledger.leased, wall_ms=wall_ms)
+    offsets, nothing = choose(draft, command.count)
     if not offsets:
-        return [], Taken(())
+        return [], nothing
     record = Leased(
         ledger.group, wall_ms, wall_ms + lease_ms, ledger.next_lease, cut(command.who, WHO_BYTES_MAX), command.attempt_id, tuple(offsets)
     )
-    return [record], Taken(tuple(_deliveries(draft, record)))
+    return [record], Taken(deliveries(draft, record))
 
 
-def _deliveries(draft: Draft, record: Leased) -> list[Delivery]:
+def choose(draft: Draft, count: int, *, freed: int = 0) -> tuple[list[int], Taken]:
+    """Offsets, as many at most, in the order in which they are given; and what is told to whoever gets none of them. `freed`: so many that
+    are in flight are done by the same decision."""
+    ledger = draft.ledger
+    if ledger.is_paused:
+        return [], Taken((), is_paused=True)
+    room = draft.policy.in_flight_max - ledger.leased + freed
+    if room <= 0:
+        return [], _OVER_LIMIT
+    assert ledger.ready is not None
+    in_flight, count = ledger.leased, min(count, room)
+    offsets = pick(ledger.ready, draft.messages, count, next_lease=ledger.next_lease, in_flight=in_flight, wall_ms=draft.wall_ms)
+    return offsets, _NOTHING if len(offsets) < room else _OVER_LIMIT
+
+
+def deliveries(draft: Draft, record: Leased) -> tuple[Delivery, ...]:
     """As they will be when the record is replayed."""
-    rows, deadline_ms, wall_ms, lease = draft.ledger.rows, record.deadline_ms, record.wall_ms, record.first_lease
-    found = []
-    for offset in record.offsets:
-        row = rows.get(offset)
-        if row is None:
-            found.append(_new_tuple(Delivery, (offset, 1, lease, deadline_ms, wall_ms)))
-        else:
-            fields = ROW.unpack_from(row)
-            attempt = min((fields[1] & ATTEMPTS_MAX) + 1, ATTEMPTS_MAX)
-            found.append(Delivery(offset, attempt, lease, deadline_ms, fields[5] or wall_ms))
-        lease += 1
-    return found
+    return many.deliveries(draft.ledger.rows, record)
 
 
 def _again(draft: Draft, attempt_id: bytes, deadline_ms: int) -> tuple[Delivery, ...]:

@@ -110,7 +110,7 @@ class Timetable:
         self._drawing: ref[Drawing] | None = None
 
     def __len__(self) -> int:
-        return len(self.near) + self._far
+        return self.near.size + self._far
 
     @property
     def held_bytes(self) -> int:
@@ -136,7 +136,9 @@ class Timetable:
     def next_ms(self, wall_ms: int) -> int | None:
         """When the next entry is due, or, where that is after now, some time earlier. None: there is none."""
         self._wall_ms = max(self._wall_ms, wall_ms)
-        if self._opens_ms is not None and self._opens_ms <= wall_ms:
+        if self._opens_ms is None:
+            return self.near.next_ms(wall_ms) if self.near.size else None
+        if self._opens_ms <= wall_ms:
             self._open(wall_ms)
         near_ms, opens_ms = self.near.next_ms(wall_ms), self._opens_ms
         return near_ms if opens_ms is None else opens_ms if near_ms is None else min(near_ms, opens_ms)
@@ -146,7 +148,7 @@ class Timetable:
         self._wall_ms = max(self._wall_ms, wall_ms)
         if self._opens_ms is not None and self._opens_ms <= wall_ms:
             self._open(wall_ms)
-        return self.near.pop(wall_ms)
+        return self.near.pop(wall_ms) if self.near.size else None
 
     def open_due(self, wall_ms: int) -> bool:
         """A step of opening what is due by now. False: it was not the last one, or waits for a page."""

@@ -18,7 +18,7 @@ NOTES_MAX = 100
 NOTE_BYTES_MAX = 4 << 20  # A hundred thousand ids of messages, as texts.
 TOPIC_ID_BYTES = 16
 
-Turning = commands.Purge | commands.Pause | commands.Resume | commands.Rewind | commands.Forget
+Turning = commands.Purge | commands.Pause | commands.Resume | commands.NoteDelay | commands.Rewind | commands.Forget
 
 
 def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
@@ -29,6 +29,11 @@ def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
             return ([] if ledger.is_paused else [Turned(group, wall_ms, Turn.PAUSED)]), Done()
         case commands.Resume():
             return ([Turned(group, wall_ms, Turn.RESUMED)] if ledger.is_paused else []), Done()
+        case commands.NoteDelay():
+            common, delay_ms = draft.messages.common_delay, draft.policy.delay_ms
+            if common.last_ms == delay_ms:
+                return [], Done()
+            return [Turned(group, wall_ms, Turn.DELAYED, common.first(end) if draft.policy.is_fifo else end, delay_ms)], Done()
         case commands.Purge():
             if command.unless_since_ms is not None and ledger.purged_ms > command.unless_since_ms:
                 return [], Done(fault=Fault.TOO_SOON)

@@ -14,6 +14,11 @@ from penstock.wire.fields import Rows, read_compact_count, read_nullable_compact
 _RENEWS_FROM = 2
 _SPAN = Struct(">qq")
 _FRONT = Struct(">iiiiii")  # Session epoch, wait, least and most bytes, most records, batch size.
+_USUAL_VERSION = 2
+_USUAL_FRONT = Struct(">iiiiiibb")  # The same, acquire mode, renews.
+# One topic's id, one partition's index, one acknowledged range of one type; nothing is forgotten. Between them counts and tagged fields.
+_USUAL_REST = Struct(">B16sBiBqqBcBBBBB")
+_NO_REST = b"\1\1\0"  # No topics at all, and nothing is forgotten.
 
 
 class Acknowledged(NamedTuple):
@@ -53,7 +58,8 @@ class ShareAcknowledgeRequest(NamedTuple):
 def read_share_fetch(frame: Buffer, at: int, version: int) -> ShareFetchRequest:
     view = memoryview(frame)
     try:
-        return _read_fetch(view, at, version)
+        usual = _read_usual(view, at) if version == _USUAL_VERSION else None
+        return _read_fetch(view, at, version) if usual is None else usual
     except (error, IndexError):
         raise MalformedInput("a share fetch is cut off") from None
 
@@ -70,6 +76,39 @@ def read_share_acknowledge(frame: Buffer, at: int, version: int) -> ShareAcknowl
     except (error, IndexError):
         raise MalformedInput("a share acknowledgement is cut off") from None
     return ShareAcknowledgeRequest(group or "", member_id or "", session_epoch, renews, partitions)
+
+
+def _read_usual(view: memoryview, at: int) -> ShareFetchRequest | None:
+    """A request that goes on with a session, and speaks of one range of one partition, or of nothing. None: it is of another shape."""
+    group_size = view[at]
+    if not 0 < group_size < 0x80:
+        return None
+    group_at, member_at = at + 1, at + group_size + 1
+    member_size = view[member_at - 1]
+    if not 0 < member_size < 0x80:
+        return None
+    front_at = member_at + member_size - 1
+    rest_at = front_at + _USUAL_FRONT.size
+    partitions: list[SharedPartition]
+    if view[rest_at:] == _NO_REST:
+        partitions = []
+    elif len(view) != rest_at + _USUAL_REST.size:
+        return None
+    else:
+        topics, topic_id, rows, index, ranges, first, last, types, kind, *ends = _USUAL_REST.unpack_from(view, rest_at)
+        if (topics, rows, ranges, types, ends) != (2, 2, 2, 2, _USUAL_ENDS):
+            return None
+        partitions = [_new_tuple(SharedPartition, (topic_id, index, [_new_tuple(Acknowledged, (first, last, kind))]))]
+    try:
+        group, member_id = str(view[group_at : member_at - 1], "utf-8"), str(view[member_at:front_at], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    session_epoch, wait_ms, _, bytes_max, records_max, _, _, renews = _USUAL_FRONT.unpack_from(view, front_at)
+    return _new_tuple(ShareFetchRequest, (group, member_id, session_epoch, wait_ms, bytes_max, records_max, bool(renews), partitions, []))
+
+
+_USUAL_ENDS = [0, 0, 0, 1, 0]  # Tagged fields of the range, the partition and the topic; nothing is forgotten; tagged fields of it all.
+_new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
 
 
 def _read_fetch(view: memoryview, at: int, version: int) -> ShareFetchRequest:

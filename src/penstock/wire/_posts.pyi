@@ -1,0 +1,3 @@
+from penstock.wire.posts import Post
+
+def read_post(data: bytes) -> Post | None: ...
