@@ -5,9 +5,10 @@ import os
 import threading
 
 import pytest
+from server.flush_rounds import files_with_bytes, flush
 
 from penstock.server import kernel
-from penstock.server.disk import RealDisk
+from penstock.server.disk import RealDisk, RealFile
 from penstock.server.flushing import Chooser, Way
 
 
@@ -17,13 +18,6 @@ def disk(tmp_path):
     disk._flusher.chooser.can_use_kernel = False  # That has tests of its own (test_kernel_flushes.py).
     yield disk
     disk.shut()
-
-
-def flush(disk, files, directories=()):
-    async def wait():
-        return await disk.sync(files, directories)
-
-    return asyncio.run(wait())
 
 
 class Tap:
@@ -51,14 +45,6 @@ class Tap:
 @pytest.fixture
 def tap(monkeypatch):
     return Tap(monkeypatch)
-
-
-def files_with_bytes(disk, count):
-    disk.mkdir("d")
-    files = [disk.open(f"d/{number}", create=True) for number in range(count)]
-    for file in files:
-        disk.append(file, [b"dirty"])
-    return files
 
 
 def use_syncfs(disk, answer):
@@ -180,6 +166,66 @@ def test_a_descriptor_lives_until_its_round_has_ended_even_if_the_caller_gave_up
             await asyncio.sleep(0.001)
 
     asyncio.run(scenario())
+
+
+class Noting(RealFile):
+    """Notes when the turn of the loop is over in which a flush gave it back."""
+
+    notes: list[str]
+
+    def release(self):
+        super().release()
+        asyncio.get_running_loop().call_soon(self.notes.append, "the turn is over")
+
+
+def told_of(disk, *, is_appended_meanwhile):
+    async def scenario():
+        (opened,) = files_with_bytes(disk, 1)
+        file = Noting(opened.path, os.dup(opened.fd))
+        file.notes, told = [], asyncio.get_running_loop().create_future()
+
+        def ended(failures):
+            file.notes.append("told")
+            told.set_result(failures)
+
+        disk.sync_then([file], [], ended)
+        if is_appended_meanwhile:
+            disk.append(opened, [b"more"])
+        assert await told == []
+        await asyncio.sleep(0)
+        file.close()
+        return file.notes
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("can_use_kernel", [True, False])
+def test_who_asks_to_be_told_hears_in_the_turn_that_learns_of_it(disk, can_use_kernel):
+    disk._flusher.chooser.can_use_kernel = can_use_kernel and disk._flusher._kernel is not None
+    assert told_of(disk, is_appended_meanwhile=False) == ["told", "the turn is over"]
+
+
+@pytest.mark.parametrize("can_use_kernel", [True, False])
+def test_where_more_was_appended_meanwhile_the_turn_is_let_end_first(disk, can_use_kernel):
+    """What else it appends is then covered by the round that follows, too."""
+    disk._flusher.chooser.can_use_kernel = can_use_kernel and disk._flusher._kernel is not None
+    assert told_of(disk, is_appended_meanwhile=True) == ["the turn is over", "told"]
+
+
+def test_who_asks_to_be_told_hears_what_failed(disk, tap):
+    tap.failing.add("flush_file")
+
+    async def scenario():
+        told = asyncio.get_running_loop().create_future()
+        (file,) = files_with_bytes(disk, 1)
+        disk.sync_then([file], [], told.set_result)
+        disk.close(file)
+        assert file.fd != -1, "still open for the flush under way"
+        failures = await told
+        assert file.fd == -1
+        return failures
+
+    assert [path for path, _ in asyncio.run(scenario())] == ["d/0"]
 
 
 def test_an_unforeseen_error_in_a_round_vouches_for_nothing(disk, monkeypatch):

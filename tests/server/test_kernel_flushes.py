@@ -6,8 +6,9 @@ import os
 
 import pytest
 import uvloop
+from server.flush_rounds import files_with_bytes, flush
 
-from penstock.server import kernel
+from penstock.server import kernel, kernel_flushes
 from penstock.server.disk import RealDisk
 from penstock.server.flushing import KERNEL_FILES_MAX, Chooser, Way
 from penstock.server.kernel_flushes import FILES_MAX, KernelFlushes
@@ -48,22 +49,6 @@ class Tap:
 @pytest.fixture
 def tap(monkeypatch):
     return Tap(monkeypatch)
-
-
-def files_with_bytes(disk, count):
-    disk.mkdir("d")
-    files = [disk.open(f"d/{number}", create=True) for number in range(count)]
-    for file in files:
-        disk.append(file, [b"dirty"])
-    return files
-
-
-def flush(disk, files, directories=(), new_loop=asyncio.new_event_loop):
-    async def wait():
-        return await disk.sync(files, directories)
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(wait())
 
 
 def unflushable():
@@ -178,16 +163,42 @@ def test_a_file_that_cannot_be_flushed_is_not_taken():
     flushes.close()
 
 
+def test_reports_come_round_to_where_they_began(tmp_path):
+    """The kernel's ring has a few hundred places."""
+    flushes = KernelFlushes.open()
+    if flushes is None:
+        pytest.skip("not on this kernel")
+    os.set_blocking(flushes.told, True)
+    fds = [os.open(tmp_path / str(number), os.O_WRONLY | os.O_CREAT) for number in range(3)]
+    for _ in range(2 * flushes._ring_places // len(fds)):
+        flushes.begin(fds)
+        reported = []
+        while len(reported) < len(fds):
+            reported += flushes.ended()
+        assert sorted(reported) == [(0, 0), (1, 0), (2, 0)]
+    flushes.close()
+    assert flushes.ended() == []
+    for fd in fds:
+        os.close(fd)
+
+
 def test_where_the_kernel_does_not_want_to_there_is_none(monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "another")
+    assert KernelFlushes.open() is None
+
+
+def test_where_the_kernel_reports_in_another_way_there_is_none(monkeypatch):
+    monkeypatch.setattr(kernel_flushes, "_RING_FEATURES", 2)
     assert KernelFlushes.open() is None
 
 
 class TestChooser:
     def test_few_files_are_the_kernels_if_it_takes_them(self):
         chooser = Chooser(can_use_syncfs=True, can_use_kernel=True)
-        assert chooser.choose(KERNEL_FILES_MAX, 0.0) is Way.KERNEL
+        assert chooser.is_for_kernel(KERNEL_FILES_MAX)
+        assert not chooser.is_for_kernel(KERNEL_FILES_MAX + 1)
         assert chooser.choose(KERNEL_FILES_MAX + 1, 0.0) is Way.FILE_SYSTEM
-        assert chooser.choose(1, 0.0, has_directories=True) is Way.EACH
         chooser.distrust()
-        assert chooser.choose(2, 0.0) is Way.KERNEL
+        assert chooser.is_for_kernel(2)
+        chooser.can_use_kernel = False
+        assert not chooser.is_for_kernel(1)

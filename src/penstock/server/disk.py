@@ -14,14 +14,14 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from penstock.env import File, SyncFailures
 from penstock.errors import DiskFailed, DiskFull, OutOfHandles
 from penstock.server import kernel
-from penstock.server.flushing import Flusher, Target
+from penstock.server.flushing import Flusher
 from penstock.vocabulary import Buffer
 
 WRITE_BACK_BYTES = 4 << 20  # Large enough to be one efficient write, small against the kernel's dirty limits.
@@ -81,6 +81,7 @@ class RealDisk:
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._can_refuse_to_wait = kernel.CAN_READ_WITHOUT_WAITING
         self._lock_fds: dict[str, int] = {}
+        self._has_news = False  # Something was appended since a flush was last asked for.
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -97,6 +98,7 @@ class RealDisk:
 
     def append(self, file: File, chunks: Sequence[Buffer]) -> None:
         real = _real(file)
+        self._has_news = True
         try:
             real.size += _write(real.fd, chunks)
         except OSError as error:
@@ -150,12 +152,33 @@ class RealDisk:
         real.written_back = min(real.written_back, size)
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> Awaitable[SyncFailures]:
+        answer: asyncio.Future[SyncFailures] = asyncio.get_running_loop().create_future()
+
+        def ended(failures: SyncFailures) -> None:
+            if not answer.done():  # A caller may have given up waiting.
+                answer.set_result(failures)
+
+        self._flush(files, directories, ended)
+        return answer
+
+    def sync_then(self, files: Sequence[File], directories: Sequence[str], ended: Callable[[SyncFailures], None]) -> None:
+        def ended_now(failures: SyncFailures) -> None:
+            if self._has_news:  # Those who are read from in this turn of the loop shall be covered, too, by the round that comes next.
+                asyncio.get_running_loop().call_soon(ended, failures)
+            else:
+                ended(failures)
+
+        self._has_news = False
+        self._flush(files, directories, ended_now)
+
+    def _flush(self, files: Sequence[File], directories: Sequence[str], ended: Callable[[SyncFailures], None]) -> None:
+        if not files and not directories:
+            ended([])
+            return
         held = [_real(file) for file in files]
         for file in held:
-            file.hold()
             file.written_back = file.size  # The flush writes it all; write-back starts counting from here.
-        targets = [Target(file.path, file.fd) for file in held] + [Target(path, -1) for path in directories]
-        return self._flusher.flush(targets, lambda: _release_all(held))
+        self._flusher.flush(held, directories, ended)
 
     def mkdir(self, path: str) -> None:
         with _translated(path):
@@ -270,11 +293,6 @@ def _write(fd: int, chunks: Sequence[Buffer]) -> int:
 
 def _is_recent(file: RealFile, position: int) -> bool:
     return position >= file.size_at_open and position >= file.size - _RECENT_BYTES
-
-
-def _release_all(files: Sequence[RealFile]) -> None:
-    for file in files:
-        file.release()
 
 
 def _disk_failure(path: str, error: OSError) -> DiskFailed:

@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock.env import SyncFailures
 from penstock.server import kernel
@@ -36,17 +36,33 @@ KERNEL_FILES_MAX = 4  # Measured: with more, syncfs is quicker.
 
 
 class Way(Enum):
-    KERNEL = "fdatasync, by the kernel itself"
     EACH = "fdatasync, one after another"
     POOL = "fdatasync, by a pool"
     FILE_SYSTEM = "syncfs"
 
 
-class Target(NamedTuple):
-    """A file (its open descriptor) or a directory (opened for the round) to be made durable."""
+class Held(Protocol):
+    """An open file whose descriptor is not given back before `release`."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def fd(self) -> int: ...
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Directory(NamedTuple):
+    """Opened for the round."""
 
     path: str
-    fd: int  # -1 for a directory.
+
+
+Target = Held | Directory
+Ended = Callable[[SyncFailures], None]
 
 
 class Chooser:
@@ -64,9 +80,11 @@ class Chooser:
         self._resume_at_s = 0.0
         self._pause_s = self.PAUSE_S
 
-    def choose(self, targets: int, now_s: float, *, has_directories: bool = False) -> Way:
-        if self.can_use_kernel and targets <= KERNEL_FILES_MAX and not has_directories:
-            return Way.KERNEL
+    def is_for_kernel(self, files: int) -> bool:
+        """Whether so many files, and no directories, are left to the kernel; otherwise `choose`."""
+        return self.can_use_kernel and files <= KERNEL_FILES_MAX
+
+    def choose(self, targets: int, now_s: float) -> Way:
         if targets == 1:
             return Way.EACH
         if self.can_use_syncfs and now_s >= self._resume_at_s:
@@ -92,33 +110,38 @@ class Chooser:
 
 
 class _Wish(NamedTuple):
-    targets: Sequence[Target]
-    answer: asyncio.Future[SyncFailures]
-    ended: Callable[[], None]
+    files: Sequence[Held]
+    directories: Sequence[Directory]
+    ended: Ended
 
 
 class _Round:
-    __slots__ = ("begun", "failures", "loop", "targets", "under_way", "wishes")
+    __slots__ = ("begun", "directories", "failures", "files", "loop", "under_way", "wishes")
 
     def __init__(self, wishes: list[_Wish], loop: asyncio.AbstractEventLoop) -> None:
         self.wishes = wishes
         self.loop = loop
         # Each open file and each directory once, in the order asked for.
-        self.targets = list(dict.fromkeys(target for wish in wishes for target in wish.targets))
-        self.begun = 0  # So many of them, from the first, are the kernel's own to flush,
+        files, directories, _ = wishes[0]
+        if len(wishes) > 1:
+            files = [file for wish in wishes for file in wish.files]
+            directories = [directory for wish in wishes for directory in wish.directories]
+        self.files: Sequence[Held] = files if len(files) == 1 else list(dict.fromkeys(files))
+        self.directories: Sequence[Directory] = list(dict.fromkeys(directories)) if directories else ()
+        self.begun = 0  # So many of the files, from the first, are the kernel's own to flush,
         self.under_way = 0  # and so many of those it has not reported yet.
         self.failures: dict[str, str] = {}
 
     def answer(self) -> None:
         for wish in self.wishes:
-            wish.ended()
-            if not wish.answer.done():  # A caller may have given up waiting.
-                wish.answer.set_result(self._failures_of(wish))
+            files, _, ended = wish
+            for file in files:
+                file.release()
+            ended(self._failures_of(wish) if self.failures else [])
 
     def _failures_of(self, wish: _Wish) -> SyncFailures:
-        if not self.failures:
-            return []
-        return [(target.path, self.failures[target.path]) for target in wish.targets if target.path in self.failures]
+        targets: list[Target] = [*wish.files, *wish.directories]
+        return [(target.path, self.failures[target.path]) for target in targets if target.path in self.failures]
 
 
 class Flusher:
@@ -140,17 +163,13 @@ class Flusher:
         self._worker.start()
         self._pool = ThreadPoolExecutor(POOL_THREADS, "flush-pool")
 
-    def flush(self, targets: Sequence[Target], ended: Callable[[], None]) -> asyncio.Future[SyncFailures]:
-        """Calls `ended` when the descriptors are no longer used, which is also when a caller that gave up would have been answered."""
-        loop = asyncio.get_running_loop()
-        wish = _Wish(targets, loop.create_future(), ended)
-        if not targets:
-            wish.answer.set_result([])
-            return wish.answer
-        self._waiting.append(wish)
+    def flush(self, files: Sequence[Held], directories: Sequence[str], ended: Ended) -> None:
+        """Holds the descriptors until they are no longer used, and then calls `ended` with what failed of these, in the loop's thread."""
+        for file in files:
+            file.hold()
+        self._waiting.append(_Wish(files, [Directory(path) for path in directories] if directories else (), ended))
         if self._running is None:
-            self._begin_round(loop)
-        return wish.answer
+            self._begin_round(asyncio.get_running_loop())
 
     def close(self) -> None:
         if self._root_fd == -1:
@@ -166,16 +185,17 @@ class Flusher:
         self._root_fd = -1
 
     def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._running, self._waiting = _Round(self._waiting, loop), []
-        self._carry_out(self._running, self._running.targets)
-
-    def _carry_out(self, gathered: _Round, targets: list[Target]) -> None:
-        has_directories = any(target.fd < 0 for target in targets)
-        way = self.chooser.choose(len(targets), self._clock(), has_directories=has_directories)
-        if way is Way.KERNEL:
+        gathered = _Round(self._waiting, loop)
+        self._running, self._waiting = gathered, []
+        if not gathered.directories and self.chooser.is_for_kernel(len(gathered.files)):
             self._begin_in_kernel(gathered)
         else:
-            self._rounds.put((gathered, way, targets))
+            self._begin_in_thread(gathered, gathered.files)
+
+    def _begin_in_thread(self, gathered: _Round, files: Sequence[Held]) -> None:
+        """These files of the round, and its directories."""
+        targets: list[Target] = [*files, *gathered.directories]
+        self._rounds.put((gathered, self.chooser.choose(len(targets), self._clock()), targets))
 
     def _end_round(self, gathered: _Round) -> None:
         self._running = None
@@ -192,10 +212,11 @@ class Flusher:
         if self._kernels_loop is not gathered.loop:
             self._kernels_loop = gathered.loop
             gathered.loop.add_reader(self._kernel.told, self._kernel_told)
-        gathered.begun = gathered.under_way = self._kernel.begin([target.fd for target in gathered.targets])
-        if gathered.begun < len(gathered.targets):
+        gathered.begun = gathered.under_way = self._kernel.begin([file.fd for file in gathered.files])
+        if gathered.begun < len(gathered.files):
             self.chooser.can_use_kernel = False  # Not on this kernel, or not for this file system.
-            self._go_on(gathered)
+            if not gathered.under_way:
+                self._kernel_is_through(gathered)
 
     def _kernel_told(self) -> None:
         gathered = self._running
@@ -206,16 +227,14 @@ class Flusher:
         gathered.under_way -= len(reports)
         for place, code in reports:
             if code:
-                gathered.failures[gathered.targets[place].path] = str(OSError(code, os.strerror(code)))
-        self._go_on(gathered)
+                gathered.failures[gathered.files[place].path] = str(OSError(code, os.strerror(code)))
+        if not gathered.under_way:
+            self._kernel_is_through(gathered)
 
-    def _go_on(self, gathered: _Round) -> None:
-        """What the kernel did not take is flushed as it always was, once the kernel is through with the rest."""
-        if gathered.under_way:
-            return
-        if rest := gathered.targets[gathered.begun :]:
-            gathered.begun = len(gathered.targets)
-            self._carry_out(gathered, rest)
+    def _kernel_is_through(self, gathered: _Round) -> None:
+        """What it did not take is flushed as it always was."""
+        if gathered.begun < len(gathered.files):
+            self._begin_in_thread(gathered, gathered.files[gathered.begun :])
         else:
             self._end_round(gathered)
 
@@ -266,7 +285,7 @@ class Flusher:
         return []
 
     def _flush_one(self, target: Target) -> None:
-        if target.fd >= 0:
+        if not isinstance(target, Directory):
             kernel.flush_file(target.fd)
             return
         fd = os.open(os.path.join(self._root, target.path), os.O_RDONLY | os.O_DIRECTORY)
