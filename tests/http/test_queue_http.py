@@ -4,6 +4,7 @@ Behind it stands a small door that answers how many bytes it was given, once it 
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -32,15 +33,13 @@ class CountingDoor:
         self.failure: BaseException | None = None
         self.answer_bytes = 0
 
-    def held(self) -> HeldReply:
-        return HeldReply(self.reply_room)
-
     def next_id(self) -> bytes:
         return b"id-%d" % len(self.asked)
 
-    async def answer(self, request: Request, held: HeldReply) -> Reply:
+    async def answer(self, request: Request) -> Reply:
         self.asked.append(request.body)
-        held.add(self.answer_bytes)
+        request.held = HeldReply(self.reply_room)
+        request.held.add(self.answer_bytes)
         if self.failure is not None:
             raise self.failure
         if request.refusal is not None:
@@ -127,6 +126,40 @@ def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks():
             await asyncio.sleep(0)
         assert [(await talk.hear())[1] for _ in range(2)] == [b"10", b"11"]
         assert talk.door.asked == [b"some bytes", b"hello world"]
+
+    talk(story)
+
+
+@pytest.mark.parametrize(
+    "request_", [ask(b""), ask(b"x", b"Connection: Keep-Alive"), ask(b"x", b"Connection: close"), ask(b"x", b"Odd_Name: 1"),
+                 ask(b"x", b"Padded:  1 "), ask(b"x", head=HEAD.replace(b"POST / ", b"POST /0/q?a=b "))]
+)  # fmt: skip
+def test_nobody_can_tell_whether_a_request_came_whole(request_: bytes):
+    def heard(pieces: list[bytes]) -> list[object]:
+        found: list[object] = []
+
+        async def story(talk: Talk) -> None:
+            for piece in pieces:
+                talk.say(piece)
+                await talk.writer.drain()
+                await asyncio.sleep(0)
+            await until(lambda: bool(talk.door.asked))
+            talk.say(ask(b"last", b"Connection: close"))
+            answers = await talk.reader.read()
+            found.extend((re.sub(rb"date: .*", b"", answers), talk.door.asked, talk.door.room._taken))
+
+        talk(story)
+        return found
+
+    assert heard([request_]) == heard([bytes([byte]) for byte in request_])
+
+
+def test_a_request_that_was_begun_is_done_though_its_client_is_gone():
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"x"))
+        talk.writer.transport.abort()
+        await until(lambda: talk.door.asked == [b"x"])
+        await until(lambda: talk.door.room._taken == 0)
 
     talk(story)
 
@@ -276,5 +309,48 @@ def test_a_crowd_is_told_so(monkeypatch: pytest.MonkeyPatch):
         talk.say(ask(b"x"))
         head, _ = await talk.hear()
         assert head.startswith(b"HTTP/1.1 503 ") and talk.door.asked == []
+
+    talk(story)
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
+
+
+@pytest.mark.parametrize("cut", [1, 60, 150, 195, 230, 233, 1_000])
+def test_an_offer_to_go_on_in_another_protocol_is_ignored_and_nothing_is_lost(cut: int):
+    async def story(talk: Talk) -> None:
+        request = HEAD + OFFER + b"Content-Length: 5\r\n\r\nhello"
+        page = b"GET /page HTTP/1.1\r\nHost: x\r\n" + OFFER + b"\r\n"
+        for content in (request, page + request + page, HEAD + OFFER + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"):
+            talk.say(content[:cut])
+            await talk.writer.drain()
+            await asyncio.sleep(0)
+            talk.say(content[cut:])
+            for wanted in (b"page", b"5", b"page") if content.startswith(b"GET") else (b"5",):
+                head, body = await talk.hear()
+                assert head.startswith(b"HTTP/1.1 200") and body == wanted
+        talk.say(request * 600)
+        assert [(await talk.hear())[1] for _ in range(600)] == [b"5"] * 600
+        talk.say(HEAD + b"Content-Length: 2\r\n\r\nhi")
+        assert (await talk.hear())[1] == b"2", "the connection is as good as before"
+
+    talk(story)
+
+
+def test_an_offer_of_a_client_that_wants_no_more_is_answered_and_the_connection_ends():
+    async def story(talk: Talk) -> None:
+        talk.say(HEAD + OFFER.replace(b"Upgrade, ", b"close, Upgrade, ") + b"Content-Length: 5\r\n\r\nhello")
+        head, body = await talk.hear()
+        assert (b"connection: close" in head, body) == (True, b"5")
+        assert await talk.is_ended()
+
+    talk(story)
+
+
+def test_nobody_is_connected_to_others():
+    async def story(talk: Talk) -> None:
+        talk.say(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n" + OFFER + b"\r\n")
+        assert b" 400 " in (await talk.hear())[0]
+        assert await talk.is_ended()
 
     talk(story)

@@ -75,4 +75,5 @@ def _adopt(node: "Node", partition: Partition, config: TopicConfig) -> None:
         node.carry_out(partition, partition.leader.step(MinInSyncChanged(least_in_sync(config, state)), node.env.now()))
     if config.acknowledges_after_flush or config.flush_interval_ms is not None:
         node.flusher.request(partition)  # What came under a weaker promise is owed the stronger one from now on.
+    node.ledgers.configured(partition)
     node.look_for_old_segments_soon()

@@ -138,7 +138,7 @@ class Coordinator(Generic[S, C, R]):
         seen = look(self.state)
         asker = WaitingTask()
         self._asking[asker] = None
-        self._answer_when_durable([(asker, None)])
+        self._answer_when_durable([(asker, None)], self._node.env.now())
         await asker.heard
         return seen
 
@@ -165,7 +165,7 @@ class Coordinator(Generic[S, C, R]):
             decision = state.lapse(now, wall_ms) if command is None else state.decide(command, now, wall_ms)
             is_stored = self._store(state, decision, wall_ms)
             if is_stored and (decision.records or decision.replies):
-                self._answer_when_durable(decision.replies)
+                self._answer_when_durable(decision.replies, now)
             if is_stored and decision.records and self._kind.changed is not None:
                 self._kind.changed(self)
         except DiskFailed as failure:
@@ -204,15 +204,15 @@ class Coordinator(Generic[S, C, R]):
         leader = self.partition.leader
         if leader is not None and not leader.is_enough:
             return "too few replicas of the coordinator's log are in sync"
-        return "nothing that was appended to the coordinator's log of late is committed" if self.is_stuck else None
+        return "nothing that was appended to the coordinator's log of late is committed" if self._waiting.is_stuck else None
 
     def _append(self, records: Sequence[R], wall_ms: int) -> None:
         encode = self._kind.encode
         self.partition.append(build_batch([(*encode(record), ()) for record in records], wall_ms), wall_ms)
         self._node.appended(self.partition)
 
-    def _answer_when_durable(self, replies: Replies) -> None:
-        self._waiting.add(replies, self._node.env.now())
+    def _answer_when_durable(self, replies: Replies, now: Instant) -> None:
+        self._waiting.add(replies, now)
 
     def _give_up(self, replies: Replies) -> None:
         self._refuse(replies, "what the answer stands on was not committed in time")

@@ -8,10 +8,10 @@ logs it covered offline; a later success of the disk is not believed.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.env import Env, SyncFailures
+from penstock.env import Env, File, SyncFailures
 from penstock.errors import BrokenPromise
 from penstock.partition.partition import Flush, Partition
 from penstock.vocabulary import Instant
@@ -80,36 +80,38 @@ class Flusher:
             waiting, self._waiting = self._waiting, []
             covered: Covered = []
             for partition in wanted:
-                self._by_deadline.pop(partition, None)
-                if (flush := self._begin(partition)) is not None:
-                    covered.append((partition, flush))
+                if self._by_deadline:
+                    self._by_deadline.pop(partition, None)
+                try:
+                    if (flush := partition.begin_flush()) is not None:
+                        covered.append((partition, flush))
+                except Exception:  # One partition that cannot be flushed must not keep the others from it.
+                    log.exception("the flush of %s-%d could not begin", partition.topic, partition.index)
             if covered:
                 self._flush(covered, waiting)
                 return
             self._answer([], waiting)
         self._is_busy = False
-        waiting, self._waiting = self._waiting, []
-        self._answer([], waiting)
-
-    def _begin(self, partition: Partition) -> Flush | None:
-        """One partition that cannot be flushed must not keep the others from it."""
-        try:
-            return partition.begin_flush()
-        except Exception:
-            log.exception("the flush of %s-%d could not begin", partition.topic, partition.index)
-            return None
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._answer([], waiting)
 
     def _flush(self, covered: Covered, waiting: Waiting) -> None:
-        files = [file for _, flush in covered for file in flush.ticket.files]
-        directories = dict.fromkeys(directory for _, flush in covered for directory in flush.ticket.directories)
-        flushing = asyncio.ensure_future(self._env.disk.sync(files, list(directories)))
-        flushing.add_done_callback(partial(self._round_ended, covered, waiting, self._env.now()))
+        files: Sequence[File]
+        directories: Sequence[str]
+        if len(covered) == 1:
+            files, directories = covered[0][1].ticket[:2]
+        else:
+            files = [file for _, flush in covered for file in flush.ticket.files]
+            directories = list(dict.fromkeys(directory for _, flush in covered for directory in flush.ticket.directories))
+        self._env.disk.sync_then(files, directories, partial(self._round_ended, covered, waiting, self._env.now()))
 
-    def _round_ended(self, covered: Covered, waiting: Waiting, began: Instant, flushing: asyncio.Future[SyncFailures]) -> None:
+    def _round_ended(self, covered: Covered, waiting: Waiting, began: Instant, failures: SyncFailures | BaseException) -> None:
         self.rounds_done += 1
         self.seconds_flushing += self._env.now() - began
         try:
-            failures = flushing.result()
+            if isinstance(failures, BaseException):
+                raise failures
             for partition, flush in covered:
                 partition.end_flush(flush, failures)
         except asyncio.CancelledError:
@@ -128,19 +130,15 @@ class Flusher:
     def _answer(self, covered: Covered, waiting: Waiting) -> None:
         try:
             for partition, _ in covered:
-                self._settle(partition)
+                try:
+                    self._on_settled(partition)
+                except Exception:  # Who waits for one partition must not keep those of another from hearing.
+                    log.exception("answering for %s-%d failed", partition.topic, partition.index)
         except BrokenPromise as broken:
             self._on_broken_promise(broken)
         for done in waiting:
             if not done.done():
                 done.set_result(None)
-
-    def _settle(self, partition: Partition) -> None:
-        """Who waits for one partition must not keep those of another from hearing."""
-        try:
-            self._on_settled(partition)
-        except Exception:
-            log.exception("answering for %s-%d failed", partition.topic, partition.index)
 
     def _set_timer(self, deadline: Instant) -> None:
         if self._timer is not None:

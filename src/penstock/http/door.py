@@ -75,6 +75,9 @@ class _BoundedHttp(QueueHttp):
         self._head_timer: asyncio.TimerHandle | None = self.loop.call_later(HEAD_SECONDS, transport.close)
 
     def data_received(self, data: bytes) -> None:
+        if self.take_whole(data):
+            self._stop_timer()
+            return
         super().data_received(data)
         if self._is_in_head:
             self._wait_for_rest_of_head(len(data))

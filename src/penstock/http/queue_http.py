@@ -1,72 +1,108 @@
 """HTTP as uvicorn speaks it, with a straight way for requests to the queue door.
 
 uvicorn makes a scope, a cycle, an event and two functions of every request, which costs more than the door itself. A POST that names its
-action in `X-Amz-Target` goes past all that: head and body are collected as the parser finds them, the door is asked, and the answer is
-one write (exchange.py). Everything else goes uvicorn's way, in the same connections: requests that came before their turn wait in one
-line, whichever way they go, and are answered in order. What uvicorn does for a connection holds for both: its bounds on connections and
-calls (503), the end of idle ones, and the grace at the end of the node.
+action in `X-Amz-Target` goes past all that: the door is asked, and the answer is one write (exchange.py). One that comes whole while nobody
+is before it, as nearly all do, also goes past the parser, which calls back for each piece (wire/posts.py). Of others head and body are
+collected as the parser finds them (gathering.py). Everything else goes uvicorn's way, in the same connections: requests that came before
+their turn wait in one line, whichever way they go, and are answered in order. What uvicorn does for a connection holds for all of them: its
+bounds on connections and calls (503), the end of idle ones, and the grace at the end of the node.
 
-The idle timer is set once and looks at the clock when it fires: setting it anew with each request would cost as much as reading one.
+The calls of a connection run in one task, one after the other: to make a task for each would cost as much as to read the request.
+The idle timer is set once and looks at the clock when it fires, for the same reason.
 """
 
 import asyncio
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import TARGET, Exchange
+from penstock.http.gathering import Gathering
+from penstock.http.offers import OffersIgnored
+from penstock.http.sqs.answers import LARGE_BYTES
 from penstock.http.sqs.door import QueueDoor
-from penstock.http.sqs.requests import Reply, Request
+from penstock.http.sqs.errors import OK
+from penstock.http.sqs.requests import Reply
+from penstock.wire.posts import read_post
 
-TARGET = b"x-amz-target"
 CONTENT_TYPE = (b"content-type", b"application/x-amz-json-1.0")
 BUSY = 0.0
 
 
-class QueueHttp(HttpToolsProtocol):
+class QueueHttp(OffersIgnored):
     """Base of the server's protocol. `queues` is None where there are none."""
 
     def __init__(self, queues: QueueDoor | None, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._queues = queues
+        self._is_between = queues is not None  # The parser has seen the end of a request, and nothing of another.
+        self._is_lost = False
         self._at_work: Exchange | None = None  # The last one that had its turn.
+        self._begun: Exchange | None = None  # Not yet seen by the task that is to run it.
+        self._running: asyncio.Task[None] | None = None
+        self._called: asyncio.Future[None] | None = None  # What that task waits for while there is nothing to run.
         self._idle_since_s = BUSY
         self._idle_timer: asyncio.TimerHandle | None = None
         self._dated: list[tuple[bytes, bytes]] | None = None
-        self._common = b""  # What the heads of all answers have in common.
+        self._common = b""  # What the heads of all answers have in common,
+        self._good = b""  # and how those of nearly all begin.
+
+    def take_whole(self, data: bytes) -> bool:
+        """Begins what is a whole request to the queue door, and all that is to be done now. False: the parser must see it."""
+        before: Any = self.cycle
+        if not self._is_between or (before is not None and not before.response_complete):
+            return False
+        post = read_post(data)
+        if post is None or self._is_crowded:
+            return False
+        path, headers, body = post
+        door = self._queues
+        if TARGET not in headers or door is None:
+            return False
+        exchange = Exchange(self, door, headers, path)
+        exchange.take(body)
+        self._idle_since_s = BUSY
+        self.cycle = exchange  # type: ignore[assignment]
+        self._at_work = exchange
+        exchange.take_turn()
+        return True
 
     # What the parser finds
 
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
+        self._is_between = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         parser, named = self.parser, dict(self.headers)
+        if self.is_offer:
+            return
         if TARGET in named and self._queues is not None and parser.get_method() == b"POST" and not self._is_crowded:
             if self.url != b"/":
                 httptools.parse_url(self.url)  # Raises where it is none.
             keep_alive = parser.should_keep_alive() and (b"connection" not in named or parser.get_http_version() != "1.0")
-            client = self.client
-            request = Request(named[TARGET], named, self.url, client[0] if client else "")
-            self._take(Exchange(self, self._queues, request, keep_alive=keep_alive))
+            self._take(Gathering(self, self._queues, named, self.url, keep_alive=keep_alive))
         else:
             self._go_uvicorns_way()
 
     def on_body(self, body: bytes) -> None:
         cycle: Any = self.cycle
-        if type(cycle) is Exchange:
+        if type(cycle) is Gathering:
             cycle.add(body)
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
-        if type(cycle) is Exchange:
+        if self.is_offer:
+            return
+        if type(cycle) is Gathering:
+            self._is_between = True
             cycle.end_body()
         else:
             super().on_message_complete()
@@ -76,7 +112,7 @@ class QueueHttp(HttpToolsProtocol):
         most = self.limit_concurrency
         return most is not None and (len(self.connections) >= most or len(self.tasks) >= most)
 
-    def _take(self, exchange: Exchange) -> None:
+    def _take(self, exchange: Gathering) -> None:
         before: Any = self.cycle
         self.cycle = exchange  # type: ignore[assignment]
         if before is None or before.response_complete:
@@ -94,18 +130,60 @@ class QueueHttp(HttpToolsProtocol):
         self.url = url
         super().on_headers_complete()
 
+    # Calls
+
+    def begin(self, exchange: Exchange) -> None:
+        """Its body is there, and it is its turn."""
+        self._begun = exchange
+        called = self._called
+        if called is not None:
+            self._called = None
+            called.set_result(None)
+        elif self._running is None:
+            self._running = self.loop.create_task(self._run())
+
+    def stop_polling(self) -> None:
+        """For a client that is gone."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _run(self) -> None:
+        """What was begun is run also where the connection is lost meanwhile."""
+        tasks, me = self.tasks, self._running
+        assert me is not None
+        while (exchange := self._begun) is not None or not self._is_lost:
+            if exchange is None:
+                self._called = self.loop.create_future()
+                await self._called
+                continue
+            self._begun = None
+            tasks.add(me)
+            try:
+                await exchange.run()
+            except Exception:  # Nobody would run those behind it: whoever sent them must hear something.
+                self.transport.abort()
+                raise
+            finally:
+                tasks.discard(me)
+
     # What becomes of answers and connections
 
-    def head(self, reply: Reply, request_id: bytes, *, is_last: bool) -> bytes:
+    def write(self, reply: Reply, request_id: bytes, *, is_last: bool) -> None:
+        status, body, code = reply
         if self._dated is not self.server_state.default_headers:  # uvicorn makes them anew with each second.
             self._dated = self.server_state.default_headers
             self._common = b"".join(b"%b: %b\r\n" % each for each in (*self._dated, CONTENT_TYPE))
-        more = b"x-amzn-query-error: %b\r\n" % reply.code if reply.code else b""
+            self._good = STATUS_LINE[OK] + self._common
+        if status == OK and not is_last and len(body) <= LARGE_BYTES:
+            self.transport.write(b"%bcontent-length: %d\r\nx-amzn-requestid: %b\r\n\r\n%b" % (self._good, len(body), request_id, body))
+            return
+        more = b"x-amzn-query-error: %b\r\n" % code if code else b""
         if is_last:
             more += b"connection: close\r\n"
-        return b"%b%bcontent-length: %d\r\nx-amzn-requestid: %b\r\n%b\r\n" % (
-            STATUS_LINE[reply.status], self._common, len(reply.body), request_id, more,
+        head = b"%b%bcontent-length: %d\r\nx-amzn-requestid: %b\r\n%b\r\n" % (
+            STATUS_LINE[status], self._common, len(body), request_id, more,
         )  # fmt: skip
+        self.transport.writelines((head, body))
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -127,6 +205,9 @@ class QueueHttp(HttpToolsProtocol):
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        if self._called is not None and not self._called.done():
+            self._called.set_result(None)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for cycle in (self._at_work, *(cycle for cycle, _ in self.pipeline)):
@@ -134,7 +215,7 @@ class QueueHttp(HttpToolsProtocol):
                 cycle.let_go()
         self.pipeline.clear()
         if isinstance(self.cycle, Exchange):
-            self.cycle = None  # type: ignore[assignment]
+            self.cycle = None
         super().connection_lost(exc)
 
     def _unset_keepalive_if_required(self) -> None:

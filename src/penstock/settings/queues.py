@@ -123,7 +123,8 @@ class QueueSettings:
         "queue.delay.ms",
         0,
         bounds=(0, SPAN_MS_MAX),
-        reason="How long a message that says nothing about it waits before it is delivered.",
+        reason="How long a message that says nothing about it waits before it is delivered. A change holds for what is sent from then on; in a "
+        "FIFO queue for those that still wait as well, as at SQS, so that the order holds.",
     )
     queue_ttl_ms: int = setting(
         "queue.ttl.ms",

@@ -34,8 +34,13 @@ async def taken_again(serving: Serving, *, attempt_id: str) -> tuple["asyncio.Fu
     serving.env.disk.flushes.hold()
     first = asyncio.ensure_future(queues.take(QUEUE, 5, attempt_id=attempt_id))
     await serving.env.disk.flushes.until_waited_for()
+    ledger = serving.node.ledgers.find(queues.describe(QUEUE).topic_id, 0)
+    assert ledger is not None
+    decided_before = ledger.companion.log.end_offset
     second = asyncio.ensure_future(queues.take(QUEUE, 5, attempt_id=attempt_id))
-    await asyncio.sleep(0)
+    async with asyncio.timeout(5.0):
+        while ledger.companion.log.end_offset == decided_before:
+            await asyncio.sleep(0)
     return first, second
 
 

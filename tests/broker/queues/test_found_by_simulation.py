@@ -7,7 +7,7 @@ import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
 from serving import Serving, until
 
-from penstock.broker.queues.calls import QUEUE_GROUP, Counts, Draft, Order, Verb
+from penstock.broker.queues.calls import QUEUE_GROUP, Counts, Draft, Order, QueueRefusal, Verb
 from penstock.broker.trimming import trim
 from penstock.queues.commands import Rewind
 from penstock.vocabulary import Offset
@@ -22,6 +22,24 @@ async def test_a_purge_takes_what_its_ledger_has_yet_to_read(serving: Serving, m
     await asyncio.gather(*(sent(queues, Draft(b"more %d" % number)) for number in range(10)))
     await queues.purge(QUEUE)
     assert await queues.take(QUEUE, 10, wait_s=0.2) == []
+
+
+async def test_what_could_not_be_read_is_read_again_and_a_purge_says_that_it_cannot_take_it(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that were acknowledged were unknown to the ledger until the next one came, and a purge passed over them."""
+    monkeypatch.setattr("penstock.broker.queues.following.READ_AGAIN_SECONDS", 0.05)
+    queues = await opened(serving)
+    disk = serving.env.disk
+    disk.is_cold = disk.is_unreadable = True
+    await sent(queues, Draft(b"one", priority=9))
+    assert ledger_of(serving).state.learned_end == 0
+    with pytest.raises(QueueRefusal, match="cannot be read from the disk now"):
+        await queues.purge(QUEUE)
+    disk.is_unreadable = False
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
+    await queues.purge(QUEUE)
+    assert (await queues.counts(QUEUE)).leased == 0
 
 
 async def test_what_is_unfinished_stays_where_the_log_begins_behind_ids_that_count(serving: Serving) -> None:

@@ -1,5 +1,7 @@
 """Messages that are large: a take and a peek end at a number of bytes, and what the node has lent is counted until it is sent."""
 
+import asyncio
+
 from serving import Serving
 
 from penstock.broker.memory import HeldReply
@@ -65,3 +67,34 @@ async def test_a_peek_ends_at_a_number_of_bytes_and_goes_on_from_there(serving: 
         after, pages = (page[-1].partition, page[-1].offset), pages + 1
     assert seen == list(range(COUNT))
     assert pages > 1
+
+
+async def test_what_was_acknowledged_is_seen_though_it_has_yet_to_be_read(serving: Serving) -> None:
+    queues = (await serving.open()).queues
+    await queues.create(QUEUE, {})
+    serving.env.disk.is_cold = True
+    for at in range(4):
+        results = await queues.send(QUEUE, [Draft(bytes([at]) * SIZE, key=b"so that it is read again")])
+        assert isinstance(results[0], Sent)
+        assert (await queues.counts(QUEUE)).ready == at + 1
+        assert await queues.find(QUEUE, results[0].id) is not None
+
+
+async def test_what_is_read_for_a_ledger_that_is_gone_counts_no_more(serving: Serving) -> None:
+    """The bytes in hand would have been counted for ever: nobody looks after a ledger that is not there."""
+    queues = (await serving.open()).queues
+    await queues.create("left", {})
+    for _ in range(100):
+        await queues.send("left", [Draft(b"x" * 1_000)])
+    disk, queue = serving.env.disk, serving.node.ledgers.find(queues.describe("left").topic_id, 0)
+    assert queue is not None
+    disk.is_cold = True
+    disk.cold_reads.hold()
+    taking = asyncio.ensure_future(queue.bodies.read([1]))
+    await disk.cold_reads.until_waited_for()
+    serving.node.ledgers.partition_left(queue.data)
+    disk.cold_reads.let_go()
+    assert list((await taking).messages) == [1]
+    disk.is_cold = False
+    assert queue.stored.at_hand(1, 10)
+    assert serving.node.reply_room.bytes_taken == 0

@@ -33,7 +33,7 @@ async def test_the_straight_way_writes_and_answers_what_the_general_one_does(ser
     straight, general = partition_of(serving, STRAIGHT), partition_of(serving, GENERAL)
     for _ in range(30):
         drafts = [Draft(rng.randbytes(rng.choice((0, 1, 60, 70, 9_000)))) for _ in range(rng.randint(1, 80))]
-        appended = plain_sending.append(straight, drafts)
+        appended = plain_sending.append(straight, drafts, plain_sending.size_of(drafts))
         assert appended is not None
         other = sending._Sending(general, drafts)
         assert other.append_all() == appended[1]
@@ -41,7 +41,7 @@ async def test_the_straight_way_writes_and_answers_what_the_general_one_does(ser
         assert [each.id for each in appended[0]] == [straight.id_of(each.offset) for each in appended[0]]
     assert content_of(straight) == content_of(general)
     for queue in (straight, general):
-        if (durable := queue.durable.reached(int(queue.data.log.end_offset))) is not None:
+        if (durable := queue.durable.awaited(int(queue.data.log.end_offset))) is not None:
             await durable
         await queue.following.learned_all()
     assert straight.state.learned_end == general.state.learned_end == straight.data.log.end_offset
@@ -53,15 +53,16 @@ async def test_what_needs_a_decision_is_left_to_the_general_way(serving: Serving
     await node.queues.create(QUEUE, {"max.message.bytes": "2000"})
     await node.queues.create("by-content", {"queue.dedup.by.content": "true"})
     queue = partition_of(serving, QUEUE)
+    too_large = [Draft(b"plain"), Draft(b"x" * 3_000)]
+    assert plain_sending.append(queue, too_large, plain_sending.size_of(too_large)) is None
     for draft in (
-        Draft(b"x" * 3_000),
         Draft(b"", key=b"k"),
         Draft(b"", headers=(("a", b""),)),
         Draft(b"", delay_ms=0),
         Draft(b"", dedup="d"),
     ):
-        assert plain_sending.append(queue, [Draft(b"plain"), draft]) is None
-    assert plain_sending.append(partition_of(serving, "by-content"), [Draft(b"plain")]) is None
+        assert not plain_sending.size_of([Draft(b"plain"), draft])
+    assert plain_sending.append(partition_of(serving, "by-content"), [Draft(b"plain")], 500) is None
     assert queue.data.log.end_offset == 0
 
 
@@ -75,7 +76,7 @@ async def test_own_messages_are_learned_in_order_with_what_others_write_between_
     sends = []
     for body in (b"one", b"two"):
         sends.append(asyncio.create_task(node.queues.send(QUEUE, [Draft(body)])))
-        await asyncio.sleep(0)  # The append itself waits for nothing.
+    await until(lambda: partition_of(serving, QUEUE).data.log.end_offset == 2)
     produced = asyncio.create_task(line.produce_batch(QUEUE, bytes(urgent)))
     await until(lambda: partition_of(serving, QUEUE).data.log.end_offset == 3)
     sends.append(asyncio.create_task(node.queues.send(QUEUE, [Draft(b"three")])))

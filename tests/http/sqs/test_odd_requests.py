@@ -75,7 +75,7 @@ class Stock:
 
 async def call(queues: QueueDoor, action: str, body: object) -> tuple[int, Any]:
     request = Request(action.encode(), {b"host": b"x"}, client="127.0.0.1", body=json.dumps(body).encode())
-    reply = await queues.answer(request, queues.held())
+    reply = await queues.answer(request)
     return reply.status, json.loads(reply.body)
 
 

@@ -7,6 +7,7 @@ import builtins
 import json
 import types
 import typing
+from contextlib import suppress
 from types import NoneType
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.http.sqs import reading, sending
+from penstock.broker.queues.calls import Lent
+from penstock.http.sqs import reading, receiving, sending
 from penstock.http.sqs.actions import ACTIONS, Action
 from penstock.http.sqs.batches import Failures, check_entries
+from penstock.http.sqs.bytes_as_text import text_of
 from penstock.http.sqs.desk import Call
 from penstock.http.sqs.errors import SqsError
 from penstock.http.sqs.queue_records import SqsQueue
@@ -165,3 +168,42 @@ def test_ids_are_good_together_where_each_of_them_is(ids: list[str]):
 def test_a_text_is_told_from_what_xml_cannot_hold(text: str):
     allowed = all(c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c >= "\U00010000" for c in text)
     assert is_xml_text(text) == allowed
+
+
+@given(
+    st.text(max_size=5) | st.sampled_from(["\x7f", "\x00", "\ufffe", "a\\u0000"]), st.booleans(), st.sampled_from(["utf-8", "utf-16-le"])
+)
+def test_a_text_in_json_that_is_ascii_and_has_no_escapes_is_fit_for_xml(text: str, ensures_ascii: bool, encoding: str):
+    body = json.dumps({"QueueUrl": "q", "MessageBody": text}, ensure_ascii=ensures_ascii).encode(encoding, "surrogatepass")
+    for raw in (body, body.replace(b"\\u0000", b"\x00")):
+        if b"\\" in raw or not raw.isascii():
+            continue
+        with suppress(SqsError):
+            assert is_xml_text(reading.read(SEND, raw)["MessageBody"])
+
+
+@given(st.lists(st.binary(max_size=9) | st.text(max_size=9).map(str.encode), min_size=1, max_size=3), st.sampled_from([(), (("h", b"1"),)]))
+def test_plain_messages_are_shown_as_each_of_them_would_be(bodies: list[bytes], headers: tuple[tuple[str, bytes], ...]):
+    lent = [Lent("id", "handle", 0, at, 1, 9, 9, 9, None, body, headers) for at, body in enumerate(bodies)]
+    plain = receiving._plain_messages(lent)
+    assert plain is None or plain == [
+        receiving._message(SqsQueue("q", False, {}), each, frozenset(), receiving.NONE_PICKED) for each in lent
+    ]
+    assert (plain is None) == (bool(headers) or any(text_of(body) is None for body in bodies))
+
+
+def test_a_large_request_of_too_many_small_values_is_not_read() -> None:
+    many = b'{"QueueUrl": "q", "Entries": [' + b"{}," * 400_000 + b"{}]}"
+    with pytest.raises(SqsError, match="at most 250000 values"):
+        reading.read(SEND_BATCH, many)
+
+
+@pytest.mark.parametrize("text", [",", '",', "\\,", '\\",'])
+def test_commas_in_texts_are_no_values(text: str) -> None:
+    wish = {"QueueUrl": "q", "MessageBody": text * 600_000}
+    assert reading.read(SEND, json.dumps(wish).encode()) == wish
+
+
+def test_a_redrive_of_as_many_ids_as_there_may_be_is_read() -> None:
+    wish = {"Queue": "q", "Filter": {"Ids": [f"{number:036}" for number in range(100_000)]}}
+    assert reading.read(ACTIONS["Penstock.Redrive"], json.dumps(wish).encode()) == wish

@@ -51,13 +51,10 @@ def _find_session(node: "Node", call: Call, request: ShareAcknowledgeRequest) ->
 
 
 async def _row(node: "Node", row: SharedPartition, acknowledging: Acknowledging | Refusal) -> SharedRow:
-    try:
-        if isinstance(acknowledging, Refusal):
-            raise acknowledging
-        await acknowledging.outcome()
-    except Refusal as refusal:
-        code = told(refusal).code
-        is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        leader = node.shares.leader_of(row.topic_id, row.partition) if is_elsewhere else NO_LEADER
-        return SharedRow(row.partition, code, refusal.reason, leader=leader)
-    return SharedRow(row.partition)
+    refusal = acknowledging if isinstance(acknowledging, Refusal) else await acknowledging.outcome()
+    if refusal is None:
+        return SharedRow(row.partition)
+    code = told(refusal).code
+    is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = node.shares.leader_of(row.topic_id, row.partition) if is_elsewhere else NO_LEADER
+    return SharedRow(row.partition, code, refusal.reason, leader=leader)

@@ -9,23 +9,27 @@ Opening a session with acknowledgements: INVALID_SHARE_SESSION_EPOCH. A request 
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.connection import Reply
 from penstock.broker.queues.leading import QueuePartition
-from penstock.broker.shares.acknowledging import Acknowledging
-from penstock.broker.shares.acquiring import Lot, Taking
+from penstock.broker.shares.acquiring import Lot, Taking, lot_at_hand
 from penstock.broker.shares.sessions import CLOSES, OPENS, Place, ShareSession
 from penstock.broker.shares.shares import told
+from penstock.broker.shares.straight import Straight
 from penstock.errors import DiskFailed, ErrorCode, Refusal
+from penstock.queues.replies import Taken
 from penstock.vocabulary import TopicId
 from penstock.wire.share_requests import SharedPartition, ShareFetchRequest, read_share_fetch
-from penstock.wire.share_responses import NO_LEADER, SharedRow, write_share_fetch_response
+from penstock.wire.share_responses import NO_LEADER, SharedRow, write_acquired_response, write_share_fetch_response
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
+
+log = logging.getLogger("penstock")
 
 RECORDS_MAX = 10_000  # Taken by one request.
 HELD_BYTES = 2_000  # What a request takes in memory while it waits, about,
@@ -40,9 +44,8 @@ def share_fetch(node: "Node", call: Call) -> None:
     except Refusal as refusal:
         reply.send(write_share_fetch_response(call.correlation_id, {}, error_code=refusal.code, error_message=refusal.reason))
         return
-    fetch = ShareFetch(node, call.correlation_id, request, session, reply)
-    reply.parked = fetch
-    node.spawn(fetch.run())
+    reply.parked = fetch = ShareFetch(node, call.correlation_id, request, session, reply)
+    fetch.begin()
 
 
 def _find_session(node: "Node", call: Call, request: ShareFetchRequest) -> ShareSession:
@@ -62,6 +65,10 @@ def _find_session(node: "Node", call: Call, request: ShareFetchRequest) -> Share
 class ShareFetch:
     """One request until it is answered."""
 
+    __slots__ = (
+        "_correlation_id", "_held_bytes", "_is_over", "_node", "_reply", "_request", "_rows", "_session", "_straight", "_task",
+    )  # fmt: skip
+
     def __init__(self, node: "Node", correlation_id: int, request: ShareFetchRequest, session: ShareSession, reply: Reply) -> None:
         self._node = node
         self._correlation_id = correlation_id
@@ -69,6 +76,8 @@ class ShareFetch:
         self._session = session
         self._reply = reply
         self._rows: dict[Place, SharedRow] = {}
+        self._held_bytes = HELD_BYTES + HELD_BYTES_EACH * len(session.places)
+        self._straight: Straight | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -78,57 +87,96 @@ class ShareFetch:
         if self._task is not None:
             self._task.cancel()
 
-    async def run(self) -> None:
-        if self._is_over:
-            return
+    def begin(self) -> None:
+        self._straight = Straight.of(self._node.shares, self._request, self._session) if self._takes else None
+        if self._straight is None:
+            self._node.spawn(self._run(self._everything()))
+        else:
+            self._node.request_room.hold(self._held_bytes)
+            self._straight.begin(self._count, self._bytes_max(), self._went_straight)
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         node, self._task = self._node, asyncio.current_task()
-        held_bytes = HELD_BYTES + HELD_BYTES_EACH * len(self._session.places)
-        node.request_room.hold(held_bytes)
+        node.request_room.hold(self._held_bytes)
         try:
-            await self._run()
+            await work
         except Exception:
             self._reply.connection.close()  # There will be no answer; the node's top reports what went wrong.
             raise
         finally:
-            node.request_room.let_go(held_bytes)
+            node.request_room.let_go(self._held_bytes)
 
-    async def _run(self) -> None:
+    # Straight on
+
+    def _went_straight(self, told: Taken | Refusal | None) -> None:
+        """All that was decided is durable."""
+        self._node.request_room.let_go(self._held_bytes)
+        try:
+            self._go_on(told)
+        except Exception:  # Others are yet to hear of what was decided with it.
+            log.exception("a share fetch failed")
+            self._reply.connection.close()  # There will be no answer.
+
+    def _go_on(self, told: Taken | Refusal | None) -> None:
+        straight = self._straight
+        assert straight is not None
+        if told is None:
+            self._node.spawn(self._run(self._everything()))
+        elif isinstance(told, Refusal):
+            if straight.row is not None:
+                self._note(straight.row, told)
+            self._answer([])
+        elif self._is_over:
+            straight.queue.give_back(self._session.group, told.deliveries)
+        else:
+            self._answer_straight(straight, told)
+
+    def _answer_straight(self, straight: Straight, taken: Taken) -> None:
+        lots = self._lots_at_hand(straight.queue, taken) if taken.deliveries else None if self._request.wait_ms > 0 else []
+        if lots:
+            self._answer_plainly(lots[0])
+            return
+        if straight.row is not None:
+            self._note(straight.row, None)
+        if lots is None:
+            self._node.spawn(self._run(self._rest(straight.queue, taken)))
+        else:
+            self._answer(lots)
+
+    def _lots_at_hand(self, queue: QueuePartition, taken: Taken) -> list[Lot] | None:
+        """None: they are to be read from the disk."""
+        try:
+            lot = lot_at_hand(queue, self._session.group, taken.deliveries, self._bytes_max())
+        except DiskFailed as failure:
+            queue.give_back(self._session.group, taken.deliveries)
+            self._report(failure)
+            return []
+        return None if lot is None else [lot] if lot.acquired else []
+
+    async def _rest(self, queue: QueuePartition, taken: Taken) -> None:
+        """Waits, where nothing was taken; reads what was."""
+        if self._is_over:
+            queue.give_back(self._session.group, taken.deliveries)
+            return
+        self._answer(await self._lots([queue], max(0, self._request.wait_ms) / 1000, taken))
+
+    # In all other cases
+
+    async def _everything(self) -> None:
         request, session = self._request, self._session
+        if self._is_over:
+            return
         said = [(row, self._node.shares.acknowledge(session, row, renews=request.renews)) for row in request.partitions if row.acknowledged]
-        takes = request.session_epoch != CLOSES and not request.renews and request.records_max > 0 and request.bytes_max > 0
-        lots = await self._take() if takes else []
+        lots = await self._take() if self._takes else []
         for row, acknowledging in said:
-            await self._note_outcome(row, acknowledging)
+            self._note(row, acknowledging if isinstance(acknowledging, Refusal) else await acknowledging.outcome())
         if request.session_epoch == CLOSES:
             self._node.shares.sessions.close(session)
         self._answer(lots)
 
-    # Acknowledging
-
-    async def _note_outcome(self, row: SharedPartition, acknowledging: Acknowledging | Refusal) -> None:
-        place = (row.topic_id, row.partition)
-        before = self._rows.setdefault(place, SharedRow(row.partition))
-        try:
-            if isinstance(acknowledging, Refusal):
-                raise acknowledging
-            await acknowledging.outcome()
-        except Refusal as refusal:
-            code = told(refusal).code
-            self._rows[place] = before._replace(acknowledge_code=code, acknowledge_message=refusal.reason, leader=self._leader(place, code))
-
-    # Taking
-
     async def _take(self) -> list[Lot]:
-        node, request, session = self._node, self._request, self._session
-        queues = [queue for place in session.turn() if (queue := await self._opened(place)) is not None]
-        bytes_max = min(request.bytes_max, node.settings.fetch_max_bytes, node.reply_room.fair_share())
-        wait_s = 0.0 if self._rows else max(0, request.wait_ms) / 1000
-        count = min(request.records_max, RECORDS_MAX)
-        try:
-            return await Taking(queues, session.group, session.who, count=count, bytes_max=bytes_max, wait_s=wait_s).lots()
-        except DiskFailed as failure:
-            node.report(f"records for share group {session.group} cannot be read: {failure}")
-            return []
+        queues = [queue for place in self._session.turn() if (queue := await self._opened(place)) is not None]
+        return await self._lots(queues, 0.0 if self._rows else max(0, self._request.wait_ms) / 1000)
 
     async def _opened(self, place: Place) -> QueuePartition | None:
         """None: the row says why not."""
@@ -143,7 +191,53 @@ class ShareFetch:
             self._rows[place] = SharedRow(place[1], code, refusal.reason, leader=self._leader(place, code))
             return None
 
+    # Taking
+
+    @property
+    def _takes(self) -> bool:
+        request = self._request
+        return request.session_epoch != CLOSES and not request.renews and request.records_max > 0 and request.bytes_max > 0
+
+    @property
+    def _count(self) -> int:
+        return min(self._request.records_max, RECORDS_MAX)
+
+    def _bytes_max(self) -> int:
+        node = self._node
+        return min(self._request.bytes_max, node.settings.fetch_max_bytes, node.reply_room.fair_share())
+
+    async def _lots(self, queues: Sequence[QueuePartition], wait_s: float, taken: Taken | None = None) -> list[Lot]:
+        """`taken`: what was taken already, of the only one of them."""
+        session = self._session
+        try:
+            return await Taking(
+                queues, session.group, session.who, count=self._count, bytes_max=self._bytes_max(), wait_s=wait_s, taken=taken
+            ).lots()
+        except DiskFailed as failure:
+            self._report(failure)
+            return []
+
+    def _report(self, failure: DiskFailed) -> None:
+        self._node.report(f"records for share group {self._session.group} cannot be read: {failure}")
+
     # Answering
+
+    def _note(self, row: SharedPartition, refusal: Refusal | None) -> None:
+        """What became of acknowledgements."""
+        place = (row.topic_id, row.partition)
+        before = self._rows.get(place, SharedRow(row.partition))
+        if refusal is not None:
+            code = told(refusal).code
+            before = before._replace(acknowledge_code=code, acknowledge_message=refusal.reason, leader=self._leader(place, code))
+        self._rows[place] = before
+
+    def _answer_plainly(self, lot: Lot) -> None:
+        """Nothing is wrong anywhere."""
+        node, data = self._node, lot.queue.data
+        node.metrics.bytes_out += lot.size
+        lock_ms = node.shares.configs.config_of(self._session.group).share_record_lock_duration_ms
+        pieces = write_acquired_response(self._correlation_id, data.topic_id, data.index, lot.records, lot.acquired, lock_ms=lock_ms)
+        self._reply.send(pieces, lot.size)
 
     def _answer(self, lots: Sequence[Lot]) -> None:
         size = 0

@@ -12,7 +12,7 @@ from penstock.broker.memory import HeldReply
 from penstock.broker.queues import confirming, looking, ordering, sending, taking
 from penstock.broker.queues.asking import Place
 from penstock.broker.queues.calls import Code, QueueRefusal, State
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.lines import Wish
 from penstock.broker.queues.packing import (
     pack_counts,
@@ -24,6 +24,7 @@ from penstock.broker.queues.packing import (
     unpack_orders,
 )
 from penstock.broker.queues.redriving import REDRIVE_OPERATIONS
+from penstock.broker.queues.refusals import NotHere
 from penstock.broker.shares.ledger_calls import SHARE_OPERATIONS
 from penstock.errors import DiskFailed
 from penstock.links.door import Asked
@@ -104,6 +105,7 @@ async def _take(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
     fields = call.fields
     held, attempt_id = HeldReply(queue.node.reply_room), str(fields["attempt_id"]).encode()
     wish = Wish(str(fields["group"]), int(fields["count"]), fields["lease_ms"], str(fields["who"]), attempt_id, held)
+    wish.only_again = bool(fields.get("only_again"))
     try:
         rows, blobs = pack_lent(await taking.take([queue], wish, float(fields["wait_s"])))
     finally:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from penstock.broker.queues.calls import Code, QueueRefusal
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.refusals import NotHere
 from penstock.errors import DiskFailed, MalformedInput
 from penstock.links.failures import LinkFailure
 from penstock.links.kinds import Kind

@@ -84,14 +84,14 @@ class Window:
 class Bodies:
     """Of one partition."""
 
-    __slots__ = ("_counted", "_is_idle", "_partition", "_room", "_window")
+    __slots__ = ("_counted", "_is_closed", "_is_idle", "_partition", "_room", "_window")
 
     def __init__(self, partition: Partition, room: ReplyRoom) -> None:
         self._partition = partition
         self._room = room
         self._window: Window | None = None
         self._counted = 0  # What of the window counts in the room.
-        self._is_idle = False
+        self._is_idle = self._is_closed = False
 
     async def read(self, offsets: Sequence[int], *, bytes_max: int = READ_ALL) -> Found:
         """The messages at these offsets, in this order until they have so many bytes. Raises DiskFailed where the log cannot be read."""
@@ -109,9 +109,10 @@ class Bodies:
                 break
         return Found(messages, offsets[first:])
 
-    def let_go(self) -> None:
-        """Of what is in hand: nobody reads here any more."""
+    def close(self) -> None:
+        """Nobody reads here any more. Who still waits for the disk keeps nothing either."""
         self._keep(None)
+        self._is_closed = True
 
     def let_go_if_idle(self) -> None:
         """Of what nobody has wanted since this was last asked."""
@@ -119,44 +120,77 @@ class Bodies:
             self._keep(None)
         self._is_idle = True
 
+    def at_hand(self, offsets: Sequence[int], *, bytes_max: int) -> dict[int, Message] | None:
+        """All of them at once. None: the disk has to be waited for, one of them is gone, or they are larger than that."""
+        wanted, found = sorted(offsets), dict[int, Message]()
+        at, window, _ = self._go_on(wanted, 0, self._in_hand(), bytes_max, found)
+        self._keep_rest(window, wanted)
+        return found if at == len(wanted) == len(found) else None
+
     async def _read(self, wanted: Sequence[int], bytes_max: int, found: dict[int, Message]) -> int:
         """How many of the wanted, which rise, were seen to when there was enough."""
-        at, size, window = 0, sum(map(bytes_of, found.values())), self._window
-        self._is_idle = False
-        if window is not None and self._partition.log.start_offset > window.start_offset:
-            window = None  # What the log has lost is nobody's any more.
+        at, window, is_cold = self._go_on(wanted, 0, self._in_hand(), bytes_max, found)
+        while is_cold:
+            log, size = self._partition.log, self._read_bytes(window, wanted, at)
+            try:
+                window = _window(await log.read_later(Offset(wanted[at]), bytes_max=size, end_offset=log.end_offset))
+            except OffsetOutOfRange:
+                window = None
+            at += window is None  # There is nothing any more.
+            at, window, is_cold = self._go_on(wanted, at, window, bytes_max, found)
+        self._keep_rest(window, wanted)
+        return at
+
+    def _go_on(
+        self, wanted: Sequence[int], at: int, window: Window | None, bytes_max: int, found: dict[int, Message]
+    ) -> tuple[int, Window | None, bool]:
+        """Takes the wanted from the one at `at` on, until there is enough: how many are seen to by now, the last window, and whether the
+        next one has to be fetched from the disk."""
+        size = sum(map(bytes_of, found.values())) if found else 0
         while at < len(wanted) and (not found or size < bytes_max):
             offset = wanted[at]
             if window is None or not window.start_offset <= offset < window.end_offset:
-                window = await self._read_log(offset, len(wanted) - at, is_next=window is None or offset == window.end_offset)
+                log = self._partition.log
+                try:
+                    content = log.read(offset, bytes_max=self._read_bytes(window, wanted, at), end_offset=log.end_offset)
+                except OffsetOutOfRange:
+                    content = b""
+                if content is None:
+                    return at, window, True
+                window = _window(content)
                 if window is None:
                     at += 1
                     continue
             at, grown = _take(window.batch_at(offset), wanted, at, found)
             size += grown
+        return at, window, False
+
+    def _read_bytes(self, window: Window | None, wanted: Sequence[int], at: int) -> int:
+        """How much is read for the one at `at`: more than is wanted, where reading goes on."""
+        is_next = window is None or wanted[at] == window.end_offset
+        return min(READ_BYTES_MAX, max(AHEAD_BYTES if is_next else READ_BYTES_MIN, READ_BYTES_EACH * (len(wanted) - at)))
+
+    def _in_hand(self) -> Window | None:
+        """What the log has lost is nobody's any more."""
+        window, self._is_idle = self._window, False
+        return None if window is None or self._partition.log.start_offset > window.start_offset else window
+
+    def _keep_rest(self, window: Window | None, wanted: Sequence[int]) -> None:
         if window is not self._window or (window is not None and window.size != self._counted):
             self._keep(window)
         if window is not None and wanted and wanted[-1] + 1 >= window.end_offset:
             self._keep(None)  # All of it was taken, as far as it is taken in order.
-        return at
-
-    async def _read_log(self, offset: int, count: int, *, is_next: bool) -> Window | None:
-        """From the batch that holds the offset on; None: there is nothing any more."""
-        log = self._partition.log
-        bytes_max = min(READ_BYTES_MAX, max(AHEAD_BYTES if is_next else READ_BYTES_MIN, READ_BYTES_EACH * count))
-        try:
-            content = log.read(offset, bytes_max=bytes_max, end_offset=log.end_offset)
-            if content is None:
-                content = await log.read_later(Offset(offset), bytes_max=bytes_max, end_offset=log.end_offset)
-        except OffsetOutOfRange:
-            return None
-        return Window(content) if content else None
 
     def _keep(self, window: Window | None) -> None:
-        kept = window if window is not None and window.size <= KEPT_BYTES_MAX else None
+        kept = window if window is not None and window.size <= KEPT_BYTES_MAX and not self._is_closed else None
         size = 0 if kept is None else kept.size
         self._room.take(size - self._counted)
         self._window, self._counted = kept, size
+
+
+def _window(content: Buffer | None) -> Window | None:
+    """None: the log has nothing there."""
+    return Window(content) if content else None
 
 
 def _take(batch: Unpacked, wanted: Sequence[int], at: int, found: dict[int, Message]) -> tuple[int, int]:

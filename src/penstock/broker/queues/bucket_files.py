@@ -3,8 +3,9 @@
 The files are caches, and belong to one loaded ledger: it alone knows where in them its pages lie. They are never flushed, never read by
 anybody else, and gone when the ledger is: whatever a crash, an earlier leader or an earlier load has left is removed at the next start.
 A ledger that is loaded has written its own by then, from its log. So a file can be missing or damaged, but never out of date.
-Rules: a page that cannot be written stays in memory, which is told, and is written when the next one can be; beyond a bound senders are
-refused. A page that does not come back as it was given (its checksum tells) is a lost cache: the ledger is loaded again.
+Rules: a page that cannot be written stays in memory, which is told, and is written when the next one can be; so does every page while the
+disk is nearly full, for its room is kept for what matters. Beyond a bound senders are refused. A page that does not come back as it was
+given (its checksum tells) is a lost cache: the ledger is loaded again.
 What is not in the page cache is read off the loop, and so are files removed.
 """
 
@@ -28,6 +29,9 @@ class Host(Protocol):
 
     @property
     def env(self) -> Env: ...
+
+    @property
+    def disk_is_low(self) -> bool: ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None: ...
 
@@ -127,6 +131,9 @@ class BucketFiles:
 
     def _write(self, place: Place) -> bool:
         assert place.content is not None
+        if self._node.disk_is_low:
+            self._stays("less than disk.free.bytes.min is free")
+            return False
         path = self._paths.get(place.name) or f"{self._directory}/{place.name}.{next(self._numbers)}"
         try:
             if not self._is_made:
@@ -139,13 +146,16 @@ class BucketFiles:
             finally:
                 self._disk.close(file)
         except (DiskFailed, FileNotFoundError) as failure:
-            if not self._held:
-                self._node.report(f"delays of {self._whose} that are far away stay in memory, for they cannot be written: {failure}")
+            self._stays(failure)
             return False
         self._paths[place.name] = place.path = path
         self._pages[path] = self._pages.get(path, 0) + 1
         place.position, place.content = position, None
         return True
+
+    def _stays(self, reason: object) -> None:
+        if not self._held:
+            self._node.report(f"delays of {self._whose} that are far away stay in memory, for they cannot be written: {reason}")
 
     def _write_held(self) -> None:
         """A few at a time: it goes on whenever something new is written."""

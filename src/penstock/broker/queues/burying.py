@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.broker.askers import Asker
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, QueueRefusal
 from penstock.broker.queues.carrying import Carried, bind_all, carry
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.refusals import NotHere
 from penstock.errors import DiskFailed
 from penstock.queues.commands import Buried, Command, Unbind
 from penstock.queues.state import LedgerState

@@ -104,6 +104,12 @@ class Lent(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]  # All that the record has, `penstock.*` among them.
 
 
+def size_of(lent: Lent) -> int:
+    """What its message takes, apart from small things."""
+    size = len(lent[8] or b"") + len(lent[9])
+    return size + sum(len(content or b"") for _, content in lent[10]) if lent[10] else size
+
+
 class Order(NamedTuple):
     """What is to become of a message that was lent."""
 

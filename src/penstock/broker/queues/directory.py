@@ -54,12 +54,12 @@ class Directory:
 
     def describe(self, queue: str) -> QueueView:
         """The same object as long as nothing has changed. Nobody changes what it holds."""
-        topic = self.find(queue)
-        read = self._read.get(queue)
-        if read is not None:
+        there, read = self._node.image.topics.get(queue), self._read.get(queue)
+        if there is not None and read is not None:
             overrides, view = read  # The image puts new overrides in the place of old ones, and changes none.
-            if overrides is topic.overrides and view.topic_id == topic.topic_id and view.partitions == len(topic.partitions):
+            if overrides is there.overrides and view.topic_id == there.topic_id and view.partitions == len(there.partitions):
                 return view
+        topic = self.find(queue)
         view = QueueView(topic.name, topic.topic_id, len(topic.partitions), dict(topic.overrides))
         if len(self._read) >= READ_MAX:
             self._read.clear()

@@ -7,7 +7,7 @@ Hot path: once for each call that sends.
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock.broker.queues.calls import Code, QueueRefusal
 from penstock.env import Env
@@ -19,10 +19,20 @@ DURABLE_SECONDS = 10.0  # After which a sender hears that nobody knows.
 TIMER_SECONDS_MIN = 0.001
 
 
+class Hearing(Protocol):
+    """A future, or what hears for several."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, _: None, /) -> None: ...
+
+    def set_exception(self, refusal: QueueRefusal, /) -> None: ...
+
+
 class _Waiting(NamedTuple):
     end_offset: Offset
     deadline: Instant
-    heard: "asyncio.Future[None]"
+    heard: Hearing
 
 
 class Durable:
@@ -37,23 +47,27 @@ class Durable:
         self._parked_end = Offset(0)
         self._timer: asyncio.TimerHandle | None = None
 
-    def reached(self, end_offset: int) -> "asyncio.Future[None] | None":
+    def awaited(self, end_offset: int) -> "asyncio.Future[None] | None":
         """To be awaited until everything below the offset is durable; raises QueueRefusal there. None: it is so already."""
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return heard if self.told(end_offset, heard) else None
+
+    def told(self, end_offset: int, heard: Hearing) -> bool:
+        """They hear when everything below the offset is durable, or QueueRefusal. False: it is so already."""
         leader = self._partition.leader
         if leader is None:  # Whoever asks has just appended here, or found a copy: it should not be.
             raise QueueRefusal(Code.NOT_AVAILABLE, "another node leads the queue now; what was sent may be there or not")
         if end_offset > self._parked_end:
             if not leader.park(Offset(end_offset), self, needs_all=True):
-                return None
+                return False
             self._parked_end = Offset(end_offset)
         elif end_offset <= leader.high_watermark:
-            return None
-        loop, deadline = asyncio.get_running_loop(), Instant(self._env.now() + DURABLE_SECONDS)
-        heard: asyncio.Future[None] = loop.create_future()
+            return False
+        deadline = Instant(self._env.now() + DURABLE_SECONDS)
         self._waiting.append(_Waiting(self._parked_end, deadline, heard))
         if self._timer is None:
-            self._timer = loop.call_at(deadline, self._time_came)
-        return heard
+            self._timer = asyncio.get_running_loop().call_at(deadline, self._time_came)
+        return True
 
     def made_durable(self) -> None:
         waiting, watermark = self._waiting, self._partition.high_watermark

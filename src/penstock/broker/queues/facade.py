@@ -41,7 +41,7 @@ from penstock.broker.queues.calls import (
 from penstock.broker.queues.confirming import Confirming
 from penstock.broker.queues.deletions import Deletions
 from penstock.broker.queues.directory import Directory
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.lines import Wish
 from penstock.broker.queues.packing import (
     pack_drafts,
@@ -53,6 +53,7 @@ from penstock.broker.queues.packing import (
 )
 from penstock.broker.queues.polling import Polling
 from penstock.broker.queues.redriving import Redriving
+from penstock.broker.queues.refusals import NotHere
 from penstock.cluster.image import Topic
 from penstock.links.queue_calls import QueueAnswer
 from penstock.queues.dedup import DRAWN
@@ -183,10 +184,11 @@ class Queues:
 
     async def take(
         self, queue: str, count: int, *, lease_ms: int | None = None, wait_s: float = 0.0, who: str = "", attempt_id: str = "",
-        group: str = QUEUE_GROUP, held: HeldReply | None = None,
+        is_again: bool | None = None, group: str = QUEUE_GROUP, held: HeldReply | None = None,
     ) -> list[Lent]:  # fmt: skip
         """Up to `count` messages under leases that are durable, fewer where they are large. Waits until there is at least one, or `wait_s`
-        have passed. Whoever gives `held` lets go of it when the answer is sent.
+        have passed. Whoever gives `held` lets go of it when the answer is sent. `is_again`: whether somebody has asked by this
+        attempt id before, if the caller knows.
         Cancelling the call takes nothing away: what was being lent to nobody is given back. IN_FLIGHT_LIMIT: as many are lent as may
         be, and nothing can be; FIFO queues give nothing then, and say nothing."""
         _check_count(count)
@@ -194,7 +196,7 @@ class Queues:
             raise QueueRefusal(Code.INVALID, f"one can wait for up to {WAIT_SECONDS_MAX:g} s, not {wait_s:g}")
         if lease_ms is not None and lease_ms < 0:
             raise QueueRefusal(Code.INVALID, "a lease is not negative")
-        topic, wish = self._directory.find(queue), Wish(group, count, lease_ms, who, attempt_id.encode(), held)
+        topic, wish = self._directory.find(queue), Wish(group, count, lease_ms, who, attempt_id.encode(), held, is_again)
         return await self._polling.take(topic, wish, wait_s)
 
     # Settling
@@ -224,9 +226,12 @@ class Queues:
         found = read_handles([order[0] for order in orders], topic.topic_id, group)
         if found is None or (here := self.asking.here(Place(topic.topic_id, found[0]))) is None:
             return None
-        with suppress(NotHere):
-            return await self._or_refused(here.finish(group, found[1]), len(orders))
-        return None
+        try:
+            return await here.finish(group, found[1])
+        except NotHere:
+            return None
+        except QueueRefusal as refusal:
+            return [Verdict(Outcome.UNKNOWN, refusal=refusal)] * len(orders)
 
     async def _settle(self, place: Place, group: str, part: list[tuple[Handle, Order]]) -> list[Verdict]:
         if (here := self.asking.here(place)) is not None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * KIB
 READS_AT_ONCE = 4  # A megabyte of small messages takes some milliseconds.
+READ_AGAIN_SECONDS = 1.0  # After a read that has failed.
 OWN_RUNS_MAX = 10_000  # Many, if nothing is committed for a while.
 
 
@@ -41,6 +42,7 @@ class Following:
         self._start = 0  # As the ledger knows it.
         self._own: deque[Run] = deque()  # Appended here, and not learned of yet; in order, with gaps where others have written.
         self._is_reading = False
+        self._has_failed = False  # The last read did, and is tried again.
         self._moved = asyncio.Event()  # The watermark did, or the leadership.
         self._has_read = asyncio.Event()
 
@@ -90,10 +92,12 @@ class Following:
         self._moved.set()
         if state is None or partition.is_deleted or partition.leader is None:
             return
-        self.look_at_start()
-        if self._is_reading or not self._is_behind(state):
+        if partition.log.start_offset > self._start:
+            self.look_at_start()
+        end_offset = partition.last_stable_offset
+        if self._is_reading or state.learned_end >= end_offset:
             return
-        if self._own and self._learn_own(state):
+        if self._own and self._learn_own(state, end_offset):
             self._on_news()
             return
         for _ in range(READS_AT_ONCE):
@@ -107,12 +111,15 @@ class Following:
         self._is_reading = True
         self._node.spawn(self._read_on(state))
 
-    async def learned_all(self) -> None:
-        """Waits until the ledger knows of everything that is stable now, as far as that can be read."""
+    async def learned_all(self) -> bool:
+        """Waits until the ledger knows of everything that is stable now. False: some of that cannot be read now."""
         state, end_offset = self._state, self._data.last_stable_offset
-        while state is not None and state is self._state and self._is_reading and state.learned_end < end_offset:
+        while state is not None and state is self._state and state.learned_end < end_offset:
+            if self._has_failed or not self._is_reading:
+                return False
             self._has_read.clear()
             await self._has_read.wait()
+        return True
 
     def look_at_start(self) -> None:
         """Retention tells nobody."""
@@ -122,32 +129,48 @@ class Following:
             self._on_trimmed(start)
 
     async def _read_on(self, state: LedgerState) -> None:
+        """A read that has failed may succeed later. Nobody else would try before the next message comes."""
         try:
             while state is self._state and not self._data.is_deleted and self._data.leader is not None and self._is_behind(state):
-                content = await self._read_later(state)
+                try:
+                    content = await self._read_later(state)
+                except DiskFailed as failure:
+                    await self._pause_after(failure)
+                    continue
+                self._has_failed = False
                 if state is self._state and content is not None:
                     self._learn(state, content)
                     self._has_read.set()
                     self._on_news()
-        except DiskFailed as failure:
-            self._node.report(f"the messages of {self._data.topic}-{self._data.index} cannot be read: {failure}")
         finally:
-            self._is_reading = False
+            self._is_reading = self._has_failed = False
             self._has_read.set()
+            if self._state is not None and self._state is not state:  # It was loaded anew meanwhile.
+                self.advanced(self._data, 0)
 
-    def _learn_own(self, state: LedgerState) -> bool:
-        """Whether that was all there is."""
-        own, end_offset = self._own, self._data.last_stable_offset
-        while own and own[0].end <= state.learned_end:
+    async def _pause_after(self, failure: DiskFailed) -> None:
+        if not self._has_failed:
+            self._node.report(f"the messages of {self._data.topic}-{self._data.index} cannot be read: {failure}")
+        self._has_failed = True
+        self._has_read.set()
+        await asyncio.sleep(READ_AGAIN_SECONDS)
+
+    def _learn_own(self, state: LedgerState, end_offset: int) -> bool:
+        """Whether that was all there is up to there."""
+        own, learned_end = self._own, state.learned_end
+        while own and own[0].end <= learned_end:
             own.popleft()  # It was read: something of somebody else's was before it.
-        if self._data.log.start_offset > state.learned_end:
+        if self._data.log.start_offset > learned_end:
             return False
-        while own and own[0].start <= state.learned_end < end_offset:
-            run = own[0] if own[0].end <= end_offset else own[0]._replace(end=int(end_offset))  # A flush may have come between the two.
-            state.learn((run,), run.end)
-            if run is own[0]:
+        while own and own[0].start <= learned_end < end_offset:
+            run = own[0]
+            if run.end <= end_offset:
                 own.popleft()
-        return state.learned_end >= end_offset
+            else:
+                run = Run(run.start, end_offset, run.written_ms)  # A flush has come between the two.
+            learned_end = run.end
+            state.learn((run,), learned_end)
+        return learned_end >= end_offset
 
     # Reading
 

@@ -17,14 +17,18 @@ from penstock.broker.queues.bodies import Bodies, Message, bytes_of
 from penstock.broker.queues.bucket_files import BucketFiles
 from penstock.broker.queues.calls import LENT_BYTES_MAX, Code, Lent, Order, Outcome, QueueRefusal, Verb, Verdict
 from penstock.broker.queues.durable import Durable
+from penstock.broker.queues.exchanges import Exchanges
 from penstock.broker.queues.following import Following
 from penstock.broker.queues.lines import LINE_LENGTH_MAX, Line, Served, Waiter
+from penstock.broker.queues.refusals import NotHere, checked, not_available, refusal_of
+from penstock.broker.queues.rounds import Rounds
+from penstock.broker.queues.stored_batches import StoredBatches
 from penstock.errors import ErrorCode, Refusal
 from penstock.partition.partition import Partition
 from penstock.queues import commands
 from penstock.queues.commands import Command, Settle, Settlement, Take, Trimmed
 from penstock.queues.headers import ID
-from penstock.queues.ids import Handle, id_prefix, message_id, receipt_handles
+from penstock.queues.ids import Handle, message_id, message_ids, receipt_handles
 from penstock.queues.policy import Policy
 from penstock.queues.records import Record
 from penstock.queues.replies import Code as ReplyCode
@@ -43,12 +47,8 @@ _VERBS = {
     Verb.EXTEND: commands.Verb.EXTEND, Verb.RETURN: commands.Verb.RETURN, Verb.UNDO: commands.Verb.UNDO,
 }  # fmt: skip
 _new_tuple = tuple.__new__
-_DONE, _OK, _FINISHED = commands.Verb.DONE, ReplyCode.OK, Verdict(Outcome.OK)
+_OK, _FINISHED = ReplyCode.OK, Verdict(Outcome.OK)
 OUTCOMES = {code: Outcome[code.name] for code in ReplyCode}
-
-
-class NotHere(Exception):
-    """This node does not lead the partition, or its ledger is not loaded: nothing was done. Another node does, or this one will soon."""
 
 
 class QueuePartition:
@@ -58,10 +58,13 @@ class QueuePartition:
         self.companion = companion
         self.policy_of = policy_of  # By group; follows the settings.
         self.bodies = Bodies(data, node.reply_room)
+        self.stored = StoredBatches(data, node.reply_room)
         self.pages = self._new_pages()  # Of delays that are far away, for the state that was made last.
         self.durable = Durable(node.env, data)
         self.following = Following(node, data, self._learned, self._trimmed)
         self.coordinator: LedgerCoordinator  # Given by whoever loads it.
+        self.rounds = Rounds(self)
+        self.exchanges = Exchanges(self)
         self.has_changed = asyncio.Event()  # Something was decided: for who waits for room.
         self._lines: dict[str, Line] = {}  # By group.
         self._looking: asyncio.Handle | None = None
@@ -92,7 +95,8 @@ class QueuePartition:
     def close(self) -> None:
         """Another node leads, or the node stops: whoever waits asks again."""
         self.following.end()
-        self.bodies.let_go()
+        self.bodies.close()
+        self.stored.close()
         self.pages.close()
         for handle in (self._looking, self._timer):
             if handle is not None:
@@ -157,20 +161,25 @@ class QueuePartition:
 
     def is_ready(self, group: str) -> bool:
         """Whether something can be taken now, and nobody is before."""
-        return not self._is_paused(group) and self.state.ready_at(group, self.node.env.wall_ms()) == 0 and not self._lines.get(group)
+        return not self.is_paused(group) and self.state.ready_at(group, self.node.env.wall_ms()) == 0 and not self._lines.get(group)
 
-    def _is_paused(self, group: str) -> bool:
+    def is_paused(self, group: str) -> bool:
         """By the queue's settings, which hold for its own doors."""
         return self.data.config.queue_paused and group == commands.QUEUE_GROUP
 
     def serve(self, waiter: Waiter) -> None:
         """Decides at once; the waiter hears of it when that is durable. It stands in no line meanwhile."""
         wish, asker = waiter.wish, _Taking(self, waiter)
-        if self._is_paused(wish.group):
+        if self.is_paused(wish.group):
             asker.answered(Taken((), is_paused=True))
             return
         self.coordinator.catch_up()
-        self.coordinator.submit(Take(asker, wish.group, wish.count, wish.lease_ms, wish.who, wish.attempt_id), asker)
+        take = Take(asker, wish.group, wish.count, wish.lease_ms, wish.who, wish.attempt_id, only_again=wish.only_again)
+        self.coordinator.submit(take, asker)
+
+    def served_with(self, waiter: Waiter, reply: Taken) -> None:
+        """What was decided for it is durable."""
+        _Taking(self, waiter).answered(reply)
 
     def look_soon(self) -> None:
         """Something may be ready for whoever waits."""
@@ -182,7 +191,7 @@ class QueuePartition:
         wall_ms, next_ms = self.node.env.wall_ms(), None
         for group, line in list(self._lines.items()):
             while (waiter := line.first()) is not None and (state := self.coordinator.state) is not None:
-                ready_at = None if self._is_paused(group) else state.ready_at(group, wall_ms)
+                ready_at = None if self.is_paused(group) else state.ready_at(group, wall_ms)
                 if ready_at != 0:
                     next_ms = ready_at if next_ms is None or (ready_at is not None and ready_at < next_ms) else next_ms
                     break
@@ -228,7 +237,7 @@ class QueuePartition:
             if gone and self.coordinator.state is not None:
                 self.coordinator.order(Settle(Nobody(), group, gone, is_dropped=True))
             deliveries = [each for each in deliveries if each.offset in found]
-        return self._lent(group, deliveries, found)
+        return self.lent(group, deliveries, found)
 
     def _without_unread(self, group: str, deliveries: Sequence[Delivery], unread: frozenset[int]) -> Sequence[Delivery]:
         if not unread:
@@ -236,15 +245,16 @@ class QueuePartition:
         self.give_back(group, [each for each in deliveries if each.offset in unread])
         return [each for each in deliveries if each.offset not in unread]
 
-    def _lent(self, group: str, deliveries: Sequence[Delivery], found: dict[int, Message]) -> list[Lent]:
+    def lent(self, group: str, deliveries: Sequence[Delivery], found: dict[int, Message]) -> list[Lent]:
         """Straight on, for this is made for every message: all names at once, and tuples without their class's own ceremony."""
         topic_id, index = self.data.topic_id, self.data.index
-        prefix = id_prefix(topic_id, index)
         handles = receipt_handles(topic_id, index, group, [(each[0], each[2]) for each in deliveries])
+        names = message_ids(topic_id, index, [each[0] for each in deliveries])
         lent = []
-        for (offset, attempt, _, deadline_ms, first_taken_ms), handle in zip(deliveries, handles, strict=True):
+        for (offset, attempt, _, deadline_ms, first_taken_ms), handle, name in zip(deliveries, handles, names, strict=True):
             _, timestamp_ms, key, value, headers = message = found[offset]
-            name = (headers and kept_id(message)) or f"{prefix}{offset:012x}"
+            if headers and (kept := kept_id(message)):
+                name = kept
             fields = name, handle, index, offset, attempt, deadline_ms, first_taken_ms, timestamp_ms, key, value or b"", headers
             lent.append(_new_tuple(Lent, fields))
         return lent
@@ -252,10 +262,10 @@ class QueuePartition:
     # Settling
 
     async def finish(self, group: str, deliveries: Sequence[tuple[int, int]]) -> list[Verdict]:
-        """The same as `settle` for (offset, lease) pairs that are all done."""
-        items = tuple([_new_tuple(Settlement, (offset, lease, _DONE, None, "", "", 0)) for offset, lease in deliveries])
-        reply: Settled = await self.ask(lambda asker: Settle(asker, group, items))
-        return [_FINISHED if outcome[0] is _OK else Verdict(OUTCOMES[outcome.code], outcome.when_ms) for outcome in reply.outcomes]
+        """The same as `settle` for (offset, lease) pairs that are all done, together with whoever else comes now."""
+        self.state  # noqa: B018 - raises where there is none
+        outcomes = await self.rounds.finish(group, deliveries)
+        return [_FINISHED if outcome[0] is _OK else Verdict(OUTCOMES[outcome.code], outcome.when_ms) for outcome in outcomes]
 
     async def settle(self, group: str, orders: Sequence[tuple[Handle, Order]]) -> list[Verdict]:
         items = tuple(
@@ -306,25 +316,3 @@ def kept_id(message: Message) -> str:
         if name == ID and content is not None:
             return content.decode(errors="replace")
     return ""
-
-
-def checked(reply: Any) -> Any:
-    if reply.fault is not Fault.NONE:
-        raise refusal_of(reply.fault)
-    return reply
-
-
-def refusal_of(fault: Fault) -> QueueRefusal:
-    if fault is Fault.NO_SUCH_GROUP:
-        return QueueRefusal(Code.INVALID, "the queue has no such group")
-    if fault is Fault.TOO_SOON:
-        return QueueRefusal(Code.BUSY, "the queue was purged a moment ago: wait, or purge it through another door")
-    if fault is Fault.TOO_MANY_NOTES:
-        return QueueRefusal(Code.NOT_AVAILABLE, "as much is kept with the queue as may be")
-    if fault is Fault.TOO_MANY_GROUPS:
-        return QueueRefusal(Code.NOT_AVAILABLE, "the queue has as many groups as it may")
-    return QueueRefusal(Code.INVALID, "more was asked for at once than may be")
-
-
-def not_available(refusal: Refusal) -> QueueRefusal:
-    return QueueRefusal(Code.NOT_AVAILABLE, f"the queue's ledger cannot answer now ({refusal.reason}); ask again")

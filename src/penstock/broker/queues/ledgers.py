@@ -27,7 +27,7 @@ from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise, DiskFailed, ErrorCode, MalformedInput, Refusal
 from penstock.log.faults import NewerFormat
 from penstock.partition.partition import Partition
-from penstock.queues.commands import QUEUE_GROUP, Abandoned, Command, Rewind
+from penstock.queues.commands import QUEUE_GROUP, Abandoned, Command, NoteDelay, Rewind
 from penstock.queues.policy import Policy
 from penstock.queues.records import Record, encode
 from penstock.queues.state import LedgerState
@@ -112,6 +112,12 @@ class Ledgers:
         self._waiting.pop(queue, None)
         self._policies.pop(queue.data, None)
         queue.close()
+
+    def configured(self, partition: Partition) -> None:
+        """The settings of its topic have changed."""
+        queue = self._by_log.get(partition)
+        if queue is not None and queue.data is partition and queue.coordinator.state is not None:
+            self._note_delay(queue, queue.coordinator.state)
 
     def send_waiting_away(self) -> None:
         """The node stops: whoever waits for messages hears that there are none."""
@@ -220,9 +226,15 @@ class Ledgers:
             state.moves.forget_from(end_offset)
             for group in state.groups():
                 queue.coordinator.order(Rewind(Nobody(), group, end_offset))
+        self._note_delay(queue, state)
         queue.following.begin(state)
         self._node.queues.burying.look_soon(queue)
         self._node.queues.redriving.look_soon(queue)
+
+    def _note_delay(self, queue: QueuePartition, state: LedgerState) -> None:
+        """A delay holds from a message on that the ledger knows. Before it follows the log: a new queue's holds for all of them."""
+        if state.messages.common_delay.last_ms != queue.data.config.queue_delay_ms:
+            queue.coordinator.order(NoteDelay(Nobody(), QUEUE_GROUP))
 
     def _is_here(self, queue: QueuePartition) -> bool:
         is_led = queue.data.leader is not None and queue.companion.leader is not None
@@ -277,6 +289,7 @@ class Ledgers:
         queue.following.look_at_start()
         self._node.queues.confirming.look_at(queue)
         queue.bodies.let_go_if_idle()
+        queue.stored.let_go_if_idle()
         queue.look_soon()  # The queue may have been resumed by its settings.
         if is_forced or self._wants_checkpoint(queue):
             ledger_bytes, data_bytes = queue.companion.log.appended_bytes, queue.data.log.appended_bytes

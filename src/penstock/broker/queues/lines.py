@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.memory import HeldReply
+from penstock.broker.queues.calls import Lent
 from penstock.queues.replies import Taken
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ class Wish:
     who: str = ""
     attempt_id: bytes = b""
     held: HeldReply | None = None  # Where the answer is counted.
+    is_again: bool | None = False  # It was asked for before, by the same attempt id. None: nobody knows.
+    only_again: bool = False  # Nothing but what the same attempt was given.
 
 
 class Served(NamedTuple):
     queue: "QueuePartition"
     taken: Taken
+    lent: list[Lent] | None = None  # What was at hand at once; it is counted.
 
 
 class Waiter:

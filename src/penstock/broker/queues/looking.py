@@ -1,10 +1,13 @@
-"""What can be seen of a partition's messages without taking them: counts, a few of them with their bodies, one by its offset."""
+"""What can be seen of a partition's messages without taking them: counts, a few of them with their bodies, one by its offset.
+
+What was acknowledged is seen: where the ledger has yet to read some of it, that is waited for.
+"""
 
 import asyncio
 from collections.abc import Sequence
 
 from penstock.broker.queues.bodies import Message
-from penstock.broker.queues.calls import PEEKED_BYTES_MAX, QUEUE_GROUP, Counts, Peeked
+from penstock.broker.queues.calls import PEEKED_BYTES_MAX, Counts, Peeked
 from penstock.broker.queues.calls import State as Shown
 from penstock.broker.queues.leading import QueuePartition, kept_id
 from penstock.queues.headers import PREFIX, parse
@@ -25,6 +28,7 @@ UNFINISHED = (State.READY, State.DELAYED, State.LEASED, State.BURYING)
 
 
 async def counts(queue: QueuePartition, group: str) -> Counts:
+    await queue.following.learned_all()
     wall_ms = queue.node.env.wall_ms()
     seen: LedgerCounts = await queue.read(lambda state: state.counts(group, wall_ms))
     return Counts(seen.ready, seen.leased, seen.delayed, seen.burying, seen.oldest_ms, seen.finished, seen.dropped, seen.is_paused)
@@ -34,6 +38,7 @@ async def peek(queue: QueuePartition, group: str, states: Sequence[Shown], first
     """Finished ones are there for as long as the log has their records."""
     wanted = tuple(dict.fromkeys(_MEANT[each] for each in states)) if states else UNFINISHED
     peeked = list[Peeked]()
+    await queue.following.learned_all()
     while len(peeked) < count and first < queue.state.learned_end:
         if State.DONE in wanted:
             first = max(first, int(queue.data.log.start_offset))
@@ -59,6 +64,7 @@ async def _views(queue: QueuePartition, group: str, wanted: tuple[State, ...], f
 
 
 async def find(queue: QueuePartition, group: str, offset: int) -> Peeked | None:
+    await queue.following.learned_all()
     wall_ms = queue.node.env.wall_ms()
     view: MessageView | None = await queue.read(lambda state: state.find(group, offset, wall_ms))
     return None if view is None else (await _with_bodies(queue, [view]))[0]
@@ -92,4 +98,4 @@ def _delayed_until(queue: QueuePartition, view: MessageView, message: Message | 
     if view.state is not State.DELAYED or message is None:
         return 0
     own = parse([each for each in message.headers if each[0].startswith(PREFIX)], 0).deliver_at
-    return own or message.timestamp_ms + queue.policy_of(QUEUE_GROUP).delay_ms
+    return own or message.timestamp_ms + queue.state.messages.common_delay.of(view.offset)

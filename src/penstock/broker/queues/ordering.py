@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from penstock.broker.queues.calls import Code, Outcome, QueueRefusal, Verdict
-from penstock.broker.queues.leading import QueuePartition, refusal_of
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.refusals import refusal_of
 from penstock.queues.commands import Cancel, Pause, Purge, Resume, Rewind
 from penstock.queues.replies import Done, Fault
 from penstock.queues.states import State
@@ -12,10 +13,17 @@ from penstock.queues.views import MessageView
 
 async def cancel(queue: QueuePartition, group: str, offsets: Sequence[int]) -> list[Verdict]:
     """In one decision. What becomes of each is seen just before it, in the same turn of the loop."""
+    await _all_known(queue)
     wall_ms = queue.node.env.wall_ms()
     views = {offset: queue.state.find(group, offset, wall_ms) for offset in offsets}
     await queue.ask(lambda asker: Cancel(asker, group, tuple(views)))
     return [_cancelled(views[offset]) for offset in offsets]
+
+
+async def _all_known(queue: QueuePartition) -> None:
+    """What was acknowledged before is meant too."""
+    if not await queue.following.learned_all():
+        raise QueueRefusal(Code.NOT_AVAILABLE, "some messages of the queue cannot be read from the disk now; ask again")
 
 
 def _cancelled(view: MessageView | None) -> Verdict:
@@ -32,7 +40,7 @@ async def purge(queue: QueuePartition, group: str, pause_ms: int = 0, *, is_tria
         if since_ms is not None and await queue.read(lambda state: state.ledgers[group].purged_ms) > since_ms:
             raise refusal_of(Fault.TOO_SOON)
         return 0
-    await queue.following.learned_all()  # What was acknowledged before is meant too.
+    await _all_known(queue)
     done: Done = await queue.ask(lambda asker: Purge(asker, group, since_ms))
     return done.count
 

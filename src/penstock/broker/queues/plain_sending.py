@@ -2,17 +2,20 @@
 
 It does what sending.py does for the same drafts, and only where there is nothing to decide: whatever might be refused, even in part, or
 needs a header, is left to the general way, with nothing done.
-Hot path: once for each call that sends.
+Hot path: once for those who send in one turn (senders.py).
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.broker.queues.calls import Draft, Sent
-from penstock.broker.queues.leading import QueuePartition
 from penstock.errors import DiskFailed, Refusal
-from penstock.queues.ids import id_prefix
+from penstock.queues.ids import message_ids
 from penstock.wire.batches import HEADER_BYTES
 from penstock.wire.records import build_batch
+
+if TYPE_CHECKING:
+    from penstock.broker.queues.leading import QueuePartition
 
 RECORD_OVERHEAD_BYTES = 32  # Lengths, deltas and counts of one record at most.
 
@@ -20,25 +23,28 @@ _PLAIN = Draft(b"")[1:]
 _new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
 
 
-def append(queue: QueuePartition, drafts: Sequence[Draft]) -> tuple[list[Sent], int] | None:
-    """What was sent, and where it ends in the log. None: this is not the way for it, and nothing was done."""
+def size_of(drafts: Sequence[Draft]) -> int:
+    """What plain messages take in a batch, at most. 0: one of them is not plain."""
+    size = HEADER_BYTES + RECORD_OVERHEAD_BYTES * len(drafts)
+    for draft in drafts:
+        if draft[1:] != _PLAIN:
+            return 0
+        size += len(draft[0])
+    return size
+
+
+def append(queue: "QueuePartition", drafts: Sequence[Draft], size: int) -> tuple[list[Sent], int] | None:
+    """Plain messages of this size: what was sent, and where it ends in the log. None: this is not the way for it, and nothing was done."""
     data, node, state, count = queue.data, queue.node, queue.state, len(drafts)
     config, leader = data.config, data.leader
     if leader is None or not leader.is_enough or node.disk_is_low or config.queue_dedup_by_content or config.queue_delay_ms:
         return None
-    rows, size = [], HEADER_BYTES + RECORD_OVERHEAD_BYTES * count
-    for draft in drafts:
-        if draft[1:] != _PLAIN:
-            return None
-        body = draft[0]
-        size += len(body)
-        rows.append((None, body, ()))
     if size > config.max_message_bytes or config.message_timestamp_type != "CreateTime":
         return None
     if state.room(data.log.end_offset, is_dedup=False) < count:
         return None
     wall_ms = node.env.wall_ms()
-    batch = build_batch(rows, wall_ms)
+    batch = build_batch([(None, draft[0], ()) for draft in drafts], wall_ms)
     try:
         base_offset, end_offset, _, _ = data.append(batch, wall_ms)
     except (DiskFailed, Refusal):
@@ -49,6 +55,7 @@ def append(queue: QueuePartition, drafts: Sequence[Draft]) -> tuple[list[Sent], 
     metrics.records_in += count
     metrics.bytes_in += len(batch)
     node.appended(data)
-    prefix, index = id_prefix(data.topic_id, data.index), data.index
-    sent = [_new_tuple(Sent, (f"{prefix}{offset:012x}", index, offset, wall_ms, False)) for offset in range(base_offset, end_offset)]
+    offsets, index = range(base_offset, end_offset), data.index
+    names = message_ids(data.topic_id, index, offsets)
+    sent = [_new_tuple(Sent, (name, index, offset, wall_ms, False)) for offset, name in zip(offsets, names, strict=True)]
     return sent, end_offset

@@ -2,20 +2,22 @@
 
 A queue with one partition is asked where that is led, and waits there in line with everybody else. Of one with several, those that this
 node leads are looked at first, then the others; when there is nothing, all are waited at together. The first that has something ends
-the wait; what others lend at the same moment, beyond what was asked for, goes back at once.
+the wait; what others lend at the same moment, beyond what was asked for, goes back at once. Whoever asks again with the same attempt id is
+served by the partitions that have served it before.
 """
 
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.queues import taking
 from penstock.broker.queues.asking import LOOKED_FOR_SECONDS, Place, Question, not_readable
 from penstock.broker.queues.calls import Lent, Order, QueueRefusal, Verb
-from penstock.broker.queues.leading import NotHere
 from penstock.broker.queues.lines import Wish
 from penstock.broker.queues.packing import unpack_lent
+from penstock.broker.queues.refusals import NotHere
 from penstock.cluster.image import Topic
 from penstock.errors import DiskFailed
 from penstock.links.queue_calls import QueueAnswer
@@ -35,6 +37,8 @@ class Polling:
     async def take(self, topic: Topic, wish: Wish, wait_s: float) -> list[Lent]:
         if len(topic.partitions) == 1:
             return await self._take_at(Place(topic.topic_id, 0), wish, wait_s)
+        if wish.attempt_id and (before := await self._lent_before(topic, wish)):
+            return before
         self._turn += 1
         mine, others = self._places(topic, self._turn % len(topic.partitions))
         lent = await self._look_round(mine, others, wish)
@@ -44,6 +48,24 @@ class Polling:
         if mine:
             waits.append(self._take_here(mine, wish, wait_s))
         return await self._first_with_any(topic, waits, wish)
+
+    async def _lent_before(self, topic: Topic, wish: Wish) -> list[Lent]:
+        """What the same attempt was given and still has, by whichever partition: another one would give it other messages. What this node
+        leads it knows by a look; other nodes are asked where it may be that there is something. Who does not answer is passed over."""
+        mine, others = self._places(topic, 0)
+        here = [(place, self._queues.asking.here(place)) for place in mine]
+        asked = [place for place, queue in here if queue is not None and queue.state.knows_attempt(wish.group, wish.attempt_id)]
+        if wish.is_again is not False:
+            asked += [*others, *(place for place, queue in here if queue is None)]
+        if not asked:
+            return []
+        again = replace(wish, only_again=True)
+        looked_for_s = LOOKED_FOR_SECONDS if wish.is_again else 0.0  # Who does not know it waits for nobody who is away.
+        taking = [self._take_at(place, again, 0.0, looked_for_s=looked_for_s) for place in asked]
+        answers = await asyncio.gather(*taking, return_exceptions=True)
+        lent = [each for answer in answers if not isinstance(answer, BaseException) for each in answer]
+        self._give_back_later(topic.topic_id, lent[wish.count :], wish.group)
+        return lent[: wish.count]
 
     def _places(self, topic: Topic, start: int) -> tuple[list[Place], list[Place]]:
         """Those that this node leads, and the others, both from another start each time."""
@@ -88,8 +110,9 @@ class Polling:
 
         fields = {
             "group": wish.group, "count": wish.count, "lease_ms": wish.lease_ms, "who": wish.who, "attempt_id": wish.attempt_id.decode(),
+            **({"only_again": True} if wish.only_again else {}),
         }  # fmt: skip
-        question = Question("take", fields, read, left_s=left_s, is_repeatable=False, unheard=give_back)
+        question = Question("take", fields, read, left_s=left_s, is_repeatable=wish.only_again, unheard=give_back)
         asking = self._queues.asking
         return await asking.ask(place, lambda here: taking.take([here], wish, left_s()), question, looked_for_s=looked_for_s)
 

@@ -26,7 +26,7 @@ from penstock.broker.queues.calls import (
     State,
     TaskStatus,
 )
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.redrive_notes import (
     ENDED,
     ids_note,
@@ -40,6 +40,7 @@ from penstock.broker.queues.redrive_notes import (
     unpack_wish,
     with_ids,
 )
+from penstock.broker.queues.refusals import NotHere
 from penstock.cluster.image import Topic
 from penstock.links.queue_calls import QueueAnswer, QueueCall
 from penstock.queues import headers

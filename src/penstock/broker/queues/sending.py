@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from penstock.broker.queues import plain_sending
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, QueueRefusal, Sent
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.plain_sending import RECORD_OVERHEAD_BYTES
+from penstock.broker.queues.refusals import NotHere
 from penstock.errors import DiskFailed, DiskFull, Refusal
 from penstock.queues import headers
 from penstock.queues.headers import Traits
@@ -67,13 +68,12 @@ async def _room(queue: QueuePartition, ends: float) -> int:
 
 
 async def _send(queue: QueuePartition, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
-    if (plain := plain_sending.append(queue, drafts)) is not None:
-        if (durable := queue.durable.reached(plain[1])) is not None:
-            await durable
-        return [*plain[0]]
+    size = plain_sending.size_of(drafts)
+    if size and (sent := await queue.rounds.send(drafts, size)) is not None:
+        return [*sent]
     sending = _Sending(queue, drafts)
     end_offset = sending.append_all()
-    if end_offset and (durable := queue.durable.reached(end_offset)) is not None:
+    if end_offset and (durable := queue.durable.awaited(end_offset)) is not None:
         await durable
     return sending.results
 
@@ -167,7 +167,7 @@ class _Sending:
         for name, _ in draft.headers:
             if name in _OURS:
                 raise ValueError(f"{name} is written by Penstock itself: say it by its own option")
-        default_ms, config = self._policy.delay_ms, self._queue.data.config
+        default_ms, config = 0 if self._policy.is_fifo else self._policy.delay_ms, self._queue.data.config  # The ledger has a FIFO queue's.
         if draft[_OPTIONS_AT:_OPTIONS_END] == _NO_OPTIONS and not config.queue_dedup_by_content and not default_ms:
             return None
         if (draft.delay_ms is not None and draft.delay_ms < 0) or (draft.ttl_ms is not None and draft.ttl_ms < 0):

@@ -23,7 +23,7 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
     place = places[0] if len(places) == 1 else next((each for each in places if each.is_ready(wish.group)), places[0])
     place.state  # noqa: B018 - raises where there is none
     try:
-        place.serve(waiter)  # Also where nothing seems ready: only the ledger can tell why.
+        place.rounds.take(waiter)  # Also where nothing seems ready: only the ledger can tell why.
         served = await waiter.heard
     except asyncio.CancelledError:
         waiter.give_back()  # It may have been served a moment before.
@@ -32,6 +32,8 @@ async def take(places: Sequence[QueuePartition], wish: Wish, wait_s: float) -> l
         waiter.close()
     if served is None:
         return []
+    if served.lent is not None:
+        return served.lent
     _check_limit(served)
     return await served.queue.lend(wish.group, _still_lent(served, wish), wish.held)
 

@@ -32,6 +32,7 @@ _VERBS = {
     AcknowledgeType.RENEW: Verb.EXTEND,
 }
 
+ACCEPTED = bytes([AcknowledgeType.ACCEPT])
 _NOT_HELD = "some records are not held by this member: their lock has lapsed, or they are done"
 
 
@@ -65,25 +66,37 @@ class Acknowledging:
     __slots__ = ("_asked",)
 
     def __init__(self, queue: QueuePartition, group: str, who: str, ranges: Sequence[Acknowledged], lock_ms: int) -> None:
-        items = [
-            Settlement(first, ANY_LEASE, _VERBS[kind], lock_ms if kind is AcknowledgeType.RENEW else 0, who=who, end_offset=end)
-            for first, end, kind in runs_of(ranges)
-        ]
+        items = settlements(ranges, who, lock_ms)
         self._asked: list[WaitingTask] = []
         for at in range(0, len(items), COUNT_MAX):
             asker = WaitingTask()
             queue.coordinator.submit(Settle(asker, group, tuple(items[at : at + COUNT_MAX]), is_whole=True), asker)
             self._asked.append(asker)
 
-    async def outcome(self) -> None:
-        """Raises Refusal."""
-        replies: list[Settled] = [await asker.heard for asker in self._asked]
-        if any(reply.fault is Fault.NO_SUCH_GROUP for reply in replies):
-            raise Refusal(ErrorCode.INVALID_RECORD_STATE, "the group has taken no records of this partition")
-        if any(reply.fault is not Fault.NONE for reply in replies):
-            raise Refusal(ErrorCode.INVALID_REQUEST, "more is acknowledged at once than may be")
-        if any(outcome.code is not Code.OK for reply in replies for outcome in reply.outcomes):
-            raise Refusal(ErrorCode.INVALID_RECORD_STATE, _NOT_HELD)
+    async def outcome(self) -> Refusal | None:
+        """Why it was not done; None: it was."""
+        try:
+            return why_not([await asker.heard for asker in self._asked])
+        except Refusal as refusal:
+            return refusal
+
+
+def why_not(replies: Sequence[Settled]) -> Refusal | None:
+    """Why some of them were not carried out; None: all were."""
+    if any([reply.fault is Fault.NO_SUCH_GROUP for reply in replies]):
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, "the group has taken no records of this partition")
+    if any([reply.fault is not Fault.NONE for reply in replies]):
+        return Refusal(ErrorCode.INVALID_REQUEST, "more is acknowledged at once than may be")
+    if any([outcome.code is not Code.OK for reply in replies for outcome in reply.outcomes]):
+        return Refusal(ErrorCode.INVALID_RECORD_STATE, _NOT_HELD)
+    return None
+
+
+def settlements(ranges: Sequence[Acknowledged], who: str, lock_ms: int) -> list[Settlement]:
+    return [
+        Settlement(first, ANY_LEASE, _VERBS[kind], lock_ms if kind is AcknowledgeType.RENEW else 0, who=who, end_offset=end)
+        for first, end, kind in runs_of(ranges)
+    ]
 
 
 def runs_of(ranges: Sequence[Acknowledged]) -> Iterator[tuple[int, int, AcknowledgeType]]:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from penstock.broker.askers import Nobody
 from penstock.broker.queues.calls import QueueRefusal
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.lines import Served, Waiter, Wish
-from penstock.broker.shares.batches import likely_count, read_batches
+from penstock.broker.queues.refusals import NotHere
+from penstock.broker.shares.batches import Found, batches_at_hand, likely_count, read_batches
 from penstock.queues.commands import COUNT_MAX, Settle, Settlement, Verb
-from penstock.queues.replies import Delivery
+from penstock.queues.replies import Delivery, Taken
 from penstock.vocabulary import Buffer
 from penstock.wire.share_responses import Acquired
 
@@ -34,20 +35,37 @@ class Lot(NamedTuple):
 class Taking:
     """Decided, where something was ready; `lots` waits for the rest."""
 
-    def __init__(self, queues: Sequence[QueuePartition], group: str, who: str, *, count: int, bytes_max: int, wait_s: float) -> None:
+    def __init__(
+        self,
+        queues: Sequence[QueuePartition],
+        group: str,
+        who: str,
+        *,
+        count: int,
+        bytes_max: int,
+        wait_s: float,
+        taken: Taken | None = None,
+    ) -> None:
+        """`taken`: what was taken a moment ago, if only nothing, of the only one of them."""
         self._group = group
         self._bytes_max = bytes_max
         queues = [queue for queue in queues if queue.coordinator.state is not None]  # Leadership may have ended while others were opened.
         self._waiters: list[Waiter] = []
         self._read_to = 0  # What those before it were given is read, or given back.
         self._timer: asyncio.TimerHandle | None = None
-        if len(queues) == 1 and not queues[0].waiting(group):  # The usual case: it is asked for, ready or not.
-            self._ask(queues[0], Wish(group, _part(queues[0], count, bytes_max), None, who), wait_s)
+        if taken is not None and taken.deliveries:
+            if not queues:
+                return  # What it was given is another leader's to give again, when its time is up.
+            waiter = Waiter(Wish(group, count, None, who), queues, waits=False)
+            waiter.heard.set_result(Served(queues[0], taken))
+            self._waiters.append(waiter)
+        elif len(queues) == 1 and not queues[0].waiting(group) and taken is None:  # The usual case: it is asked for, ready or not.
+            self._ask(queues[0], Wish(group, likely_part(queues[0], count, bytes_max), None, who), wait_s)
         elif ready := [queue for queue in queues if queue.is_ready(group)][:count]:
             for queue in ready:
-                self._ask(queue, Wish(group, _part(queue, count // len(ready), bytes_max // len(ready)), None, who), 0)
+                self._ask(queue, Wish(group, likely_part(queue, count // len(ready), bytes_max // len(ready)), None, who), 0)
         elif queues and wait_s > 0:
-            self._stand(Waiter(Wish(group, _part(queues[0], count, bytes_max), None, who), queues, waits=True), wait_s)
+            self._stand(Waiter(Wish(group, likely_part(queues[0], count, bytes_max), None, who), queues, waits=True), wait_s)
 
     def _ask(self, queue: QueuePartition, wish: Wish, wait_s: float) -> None:
         waiter = Waiter(wish, (queue,), waits=wait_s > 0)
@@ -94,18 +112,30 @@ class Taking:
             waiter.give_back()
 
     async def _lot(self, served: Served, bytes_max: int, *, is_first: bool) -> Lot:
-        queue, deliveries = served.queue, sorted(served.taken.deliveries, key=lambda each: each.offset)
-        found = await read_batches(queue.data, [each.offset for each in deliveries], bytes_max, is_first=is_first)
-        queue.give_back(self._group, deliveries[found.unread :])
-        kept = deliveries[: found.unread]
-        if found.gone:
-            lost = frozenset(found.gone)
-            _finish(queue, self._group, [each for each in kept if each.offset in lost])
-            kept = [each for each in kept if each.offset not in lost]
-        return Lot(queue, found.pieces, ranges(kept), found.size)
+        queue, deliveries = served.queue, sorted(served.taken.deliveries)
+        found = await read_batches(queue, [each.offset for each in deliveries], bytes_max, is_first=is_first)
+        return _lot(queue, self._group, deliveries, found)
 
 
-def _part(queue: QueuePartition, count: int, bytes_max: int) -> int:
+def lot_at_hand(queue: QueuePartition, group: str, lent: Sequence[Delivery], bytes_max: int) -> Lot | None:
+    """What one partition gives, as the first of a reply. None: it must wait for the disk. Raises DiskFailed."""
+    deliveries = sorted(lent)
+    found = batches_at_hand(queue, [each[0] for each in deliveries], bytes_max)
+    return None if found is None else _lot(queue, group, deliveries, found)
+
+
+def _lot(queue: QueuePartition, group: str, deliveries: list[Delivery], found: Found) -> Lot:
+    if found.unread < len(deliveries):
+        queue.give_back(group, deliveries[found.unread :])
+        deliveries = deliveries[: found.unread]
+    if found.gone:
+        lost = frozenset(found.gone)
+        _finish(queue, group, [each for each in deliveries if each.offset in lost])
+        deliveries = [each for each in deliveries if each.offset not in lost]
+    return Lot(queue, found.pieces, ranges(deliveries), found.size)
+
+
+def likely_part(queue: QueuePartition, count: int, bytes_max: int) -> int:
     """As many of so many records as are likely to fit."""
     return max(1, min(count, likely_count(queue.data, bytes_max), COUNT_MAX))
 

@@ -6,16 +6,17 @@ Lent records that did not fit into the reply are told apart from those that are 
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
-from penstock.log.faults import OffsetOutOfRange
+from penstock.broker.queues.leading import QueuePartition
 from penstock.partition.partition import Partition
 from penstock.settings import KIB, MIB
-from penstock.vocabulary import Buffer, Offset
+from penstock.vocabulary import Buffer
 from penstock.wire.batches import read_header
 
 READ_BYTES_MIN, READ_BYTES_MAX = 16 * KIB, 1 * MIB
+READ_ALL = 1 << 62
 RECORD_BYTES = 256  # A first guess, where nothing is known of the log.
 
 
@@ -26,8 +27,37 @@ class Found(NamedTuple):
     unread: int  # From this one of the wanted on, by position, they did not fit.
 
 
-async def read_batches(partition: Partition, wanted: Sequence[int], bytes_max: int, *, is_first: bool) -> Found:
+Asks = Generator[tuple[int, int], Buffer, Found]
+
+
+async def read_batches(queue: QueuePartition, wanted: Sequence[int], bytes_max: int, *, is_first: bool) -> Found:
     """The batches of these offsets, which ascend. `is_first`: one batch is read however large it is. Raises DiskFailed."""
+    stored, reading = queue.stored, _gather(queue.data, wanted, bytes_max, is_first=is_first)
+    try:
+        offset, size = next(reading)
+        while True:
+            content = stored.at_hand(offset, size)
+            offset, size = reading.send(await stored.read_later(offset, size) if content is None else content)
+    except StopIteration as done:
+        found: Found = done.value
+        return found
+
+
+def batches_at_hand(queue: QueuePartition, wanted: Sequence[int], bytes_max: int) -> Found | None:
+    """The same for the first of a reply, at once. None: some of it must wait for the disk. Raises DiskFailed."""
+    stored, reading = queue.stored, _gather(queue.data, wanted, bytes_max, is_first=True)
+    try:
+        asked = next(reading)
+        while (content := stored.at_hand(*asked)) is not None:
+            asked = reading.send(content)
+    except StopIteration as done:
+        found: Found = done.value
+        return found
+    return None
+
+
+def _gather(partition: Partition, wanted: Sequence[int], bytes_max: int, *, is_first: bool) -> Asks:
+    """Asks for about so many bytes of batches from an offset on, is sent them, or nothing where there are none any more."""
     pieces: list[Buffer] = []
     gone: list[int] = []
     at = size = 0
@@ -35,12 +65,12 @@ async def read_batches(partition: Partition, wanted: Sequence[int], bytes_max: i
         left = bytes_max - size
         if left <= 0 and (pieces or not is_first):
             break
-        content = await _read(partition, wanted[at], len(wanted) - at, left)
+        content = yield wanted[at], max(1, min(_likely_bytes(partition, len(wanted) - at), left))
         if not content:
             gone.append(wanted[at])
             at += 1
             continue
-        seen = pick(memoryview(content), wanted, at, gone)
+        seen = pick(memoryview(content), wanted, at, gone, left)
         if seen.size > left and (pieces or not is_first):
             break
         pieces += seen.pieces
@@ -63,8 +93,8 @@ class Seen(NamedTuple):
     at: int
 
 
-def pick(view: memoryview, wanted: Sequence[int], at: int, gone: list[int]) -> Seen:
-    """Of whole batches those that hold a wanted offset; side by side ones stay one piece."""
+def pick(view: memoryview, wanted: Sequence[int], at: int, gone: list[int], bytes_max: int = READ_ALL) -> Seen:
+    """Of whole batches those that hold a wanted offset, up to so many bytes, but at least one; side by side ones stay one piece."""
     pieces: list[Buffer] = []
     position = start = size = 0
     while position < len(view) and at < len(wanted):
@@ -77,21 +107,16 @@ def pick(view: memoryview, wanted: Sequence[int], at: int, gone: list[int]) -> S
         if behind == at:
             if start < position:
                 pieces.append(view[start:position])
-                size += position - start
             start = end
+        elif size and size + header.size > bytes_max:
+            break
+        else:
+            size += header.size
         at, position = behind, end
     if start < position:
         pieces.append(view[start:position])
-        size += position - start
     return Seen(pieces, size, at)
 
 
-async def _read(partition: Partition, offset: int, count: int, bytes_max: int) -> Buffer:
-    log = partition.log
-    expected = max(READ_BYTES_MIN, min(count * (READ_BYTES_MIN // max(1, likely_count(partition, READ_BYTES_MIN))), READ_BYTES_MAX))
-    size, end_offset = max(1, min(expected, bytes_max)), partition.last_stable_offset
-    try:
-        content = log.read(offset, bytes_max=size, end_offset=end_offset)
-        return content if content is not None else await log.read_later(Offset(offset), bytes_max=size, end_offset=end_offset)
-    except OffsetOutOfRange:
-        return b""
+def _likely_bytes(partition: Partition, count: int) -> int:
+    return max(READ_BYTES_MIN, min(count * (READ_BYTES_MIN // likely_count(partition, READ_BYTES_MIN)), READ_BYTES_MAX))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from penstock.broker.askers import Nobody
 from penstock.broker.queues.asking import Place, Question
 from penstock.broker.queues.calls import Code, QueueRefusal
-from penstock.broker.queues.leading import NotHere, QueuePartition
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.refusals import NotHere
 from penstock.broker.shares import ledger_calls
 from penstock.broker.shares.acknowledging import Acknowledging, check
 from penstock.broker.shares.configs import GroupConfigs

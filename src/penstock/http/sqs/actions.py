@@ -5,27 +5,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.broker.queues.calls import QueueRefusal
-from penstock.errors import Refusal
 from penstock.http.sqs import attribute_calls, labels, making, moving, native_messages, native_queues, receiving, sending, settling
 from penstock.http.sqs.answers import Answer
 from penstock.http.sqs.aws_shapes import AWS_SHAPES
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import UNKNOWN_OPERATION, SqsError
 from penstock.http.sqs.native_shapes import NATIVE_SHAPES
-from penstock.http.sqs.refusals import as_error, as_own_error, as_queue_refusal
 from penstock.http.sqs.shapes import Shape
 
 AWS_PREFIX, NATIVE_PREFIX = "AmazonSQS.", "Penstock."
 
+# Raises SqsError, QueueRefusal or Refusal, and nothing else that a client could be the cause of. The call's body is of the action's shape.
 Do = Callable[[Desk, Call], Awaitable[Answer]]
 
 
 class Action(NamedTuple):
     shape: Shape
     do: Do
-    is_native: bool
     quick: Callable[[bytes], dict[str, Any]]  # Reads the JSON of a request that is as its shape says (reading.py).
+    shows_messages: bool  # Its answer may be large, and is counted.
 
 
 _AWS: dict[str, Do] = {
@@ -76,26 +74,18 @@ _NATIVE: dict[str, Do] = {
     "CancelRedrive": native_queues.cancel_redrive,
 }
 
+_SHOWING: tuple[Do, ...] = (receiving.receive_message, native_messages.receive, native_messages.peek)
 
-def _action(shape: Shape, do: Do, *, is_native: bool) -> Action:
-    return Action(shape, do, is_native, msgspec.json.Decoder(shape.form).decode)
+
+def _action(shape: Shape, do: Do) -> Action:
+    return Action(shape, do, msgspec.json.Decoder(shape.form).decode, do in _SHOWING)
 
 
 ACTIONS: dict[str, Action] = {
-    **{AWS_PREFIX + name: _action(AWS_SHAPES[name], do, is_native=False) for name, do in _AWS.items()},
-    **{NATIVE_PREFIX + name: _action(NATIVE_SHAPES[name], do, is_native=True) for name, do in _NATIVE.items()},
+    **{AWS_PREFIX + name: _action(AWS_SHAPES[name], do) for name, do in _AWS.items()},
+    **{NATIVE_PREFIX + name: _action(NATIVE_SHAPES[name], do) for name, do in _NATIVE.items()},
 }
 
 
 def no_such_action(target: str) -> SqsError:
     return SqsError(UNKNOWN_OPERATION, f"There is no action {target!r} here: this door has SQS's ({AWS_PREFIX}…) and {NATIVE_PREFIX}….")
-
-
-async def act(action: Action, desk: Desk, call: Call) -> Answer:
-    """The answer. Raises SqsError, and nothing else that a client could be the cause of. The call's body is of the action's shape."""
-    try:
-        return await action.do(desk, call)
-    except QueueRefusal as refusal:
-        raise (as_own_error if action.is_native else as_error)(refusal) from None
-    except Refusal as refusal:
-        raise (as_own_error if action.is_native else as_error)(as_queue_refusal(refusal)) from None

@@ -20,10 +20,6 @@ T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
 
 
-def content_of(answer: Answer) -> bytes:
-    return answer if isinstance(answer, bytes) else encode(answer)
-
-
 async def messages_answer(env: Env, messages: Sequence[T], shown: Callable[[T], Mapping[str, Any]], *, size: int) -> Answer:
     """`{"Messages": […]}`, where the bodies have so many bytes together."""
     if size <= LARGE_BYTES:

@@ -51,6 +51,7 @@ class Call:
     while_connected: WhileConnected = field(default=whatever_happens)
     held: HeldReply | None = None  # Where an answer with messages is counted.
     size: int = BYTES_UNKNOWN  # Of the body as it came: what it carries is no larger.
+    is_plain: bool = False  # All of its texts are fit for XML: JSON that is ASCII and has no escapes can hold no others.
 
 
 class Desk:

@@ -22,12 +22,14 @@ import httptools
 from penstock.broker.memory import HeldReply
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
-from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX, Action, act, no_such_action
-from penstock.http.sqs.answers import content_of, encode
+from penstock.broker.queues.calls import QueueRefusal
+from penstock.errors import Refusal
+from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX, Action, no_such_action
+from penstock.http.sqs.answers import encode
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import ACCESS_DENIED, INTERNAL_FAILURE, OK, SERVICE_UNAVAILABLE, SqsError
 from penstock.http.sqs.reading import READ_ASIDE_BYTES, read
-from penstock.http.sqs.refusals import in_own_words
+from penstock.http.sqs.refusals import as_error, as_own_error, as_queue_refusal, in_own_words
 from penstock.http.sqs.requests import Reply, Request, Room
 from penstock.http.sqs.signing import Keys
 from penstock.http.sqs.tally import Tally
@@ -39,40 +41,45 @@ class QueueDoor:
     def __init__(self, node: Node, keys: Keys) -> None:
         self._node = node
         self._keys = keys
+        self._asks_for_keys = bool(keys)
         self._desk = Desk(node.queues, node.env)
         self._tally = Tally()
         life = f"{node.env.rng.getrandbits(64):016x}"
-        self._life = f"{life[:8]}-{life[8:12]}-{life[12:]}".encode()
+        self._life = f"{life[:8]}-{life[8:12]}-{life[12:]}-0000-".encode()
         self._asked = 0
         self._reading = asyncio.Lock()
-        self.room = Room()
+        self.room = Room(node.settings.memory_bytes_max)
 
     def samples(self) -> Iterator[Sample]:
         return self._tally.samples(self._desk.long_polls)
 
-    def held(self) -> HeldReply:
-        """Where an answer is counted until it is sent. Whoever asks for it lets go of it."""
-        return HeldReply(self._node.reply_room)
-
     def next_id(self) -> bytes:
         """Of a request: no two alike, also of two lives of a node."""
         self._asked += 1
-        return b"%b-%04x-%012x" % (self._life, self._asked >> 48 & 0xFFFF, self._asked & 0xFFFFFFFFFFFF)
+        return b"%b%012x" % (self._life, self._asked)
 
-    async def answer(self, request: Request, held: HeldReply) -> Reply:
+    async def answer(self, request: Request) -> Reply:
         """Raises ClientGone where nobody is left to be answered, and nothing else that a client could be the cause of."""
         target = request.target.decode("latin-1")
         try:
-            content = await self._content(target, request, held)
-        except SqsError as refusal:
-            error = in_own_words(refusal) if target.startswith(NATIVE_PREFIX) else refusal
+            action, body = self._let_in(target, request), request.body
+            key_id = self._verified(request) if self._asks_for_keys else ""
+            if action.shows_messages:
+                request.held = HeldReply(self._node.reply_room)
+            host = request.headers.get(b"host", b"localhost").decode("latin-1")
+            wish = read(action, body) if len(body) <= READ_ASIDE_BYTES else await self._read_aside(action, body)
+            is_plain = b"\\" not in body and body.isascii()
+            call = Call(wish, host, key_id or request.client, key_id, request.while_connected, request.held, len(body), is_plain)
+            answer = await action.do(self._desk, call)
+        except (SqsError, QueueRefusal, Refusal) as refusal:
+            error = _as_told(refusal, is_native=target.startswith(NATIVE_PREFIX))
             self._tally.add(target, error.kind.code)
             return error_reply(error)
-        self._tally.add(target)
-        return Reply(OK, content)
+        self._tally.add_good(target)
+        return Reply(OK, answer if isinstance(answer, bytes) else encode(answer))
 
-    async def _content(self, target: str, request: Request, held: HeldReply) -> bytes:
-        headers, body = request.headers, request.body
+    def _let_in(self, target: str, request: Request) -> Action:
+        headers = request.headers
         if b"origin" in headers or b"sec-fetch-site" in headers:
             _refuse_browsers(headers)
         action = ACTIONS.get(target)
@@ -83,11 +90,7 @@ class QueueDoor:
             raise SqsError(SERVICE_UNAVAILABLE, f"the node is not ready: {health.reason}")
         if request.refusal is not None:
             raise request.refusal
-        key_id = self._verified(request) if self._keys else ""
-        host = headers.get(b"host", b"localhost").decode("latin-1")
-        wish = read(action, body) if len(body) <= READ_ASIDE_BYTES else await self._read_aside(action, body)
-        call = Call(wish, host, key_id or request.client, key_id, request.while_connected, held, len(body))
-        return content_of(await act(action, self._desk, call))
+        return action
 
     async def _read_aside(self, action: Action, body: bytes) -> dict[str, Any]:
         """One after the other: what is made of small pieces takes fifteen times as much once it is read, and holds up other threads."""
@@ -114,6 +117,14 @@ def error_reply(error: SqsError) -> Reply:
     kind = error.kind
     content = {"__type": kind.namespace + kind.shape, "message": error.words}
     return Reply(kind.status, encode(content), f"{kind.code};{'Sender' if kind.is_senders_fault else 'Receiver'}".encode())
+
+
+def _as_told(refusal: SqsError | QueueRefusal | Refusal, *, is_native: bool) -> SqsError:
+    """In AWS's words, or in our own."""
+    if isinstance(refusal, SqsError):
+        return in_own_words(refusal) if is_native else refusal
+    of_queue = as_queue_refusal(refusal) if isinstance(refusal, Refusal) else refusal
+    return as_own_error(of_queue) if is_native else as_error(of_queue)
 
 
 def _refuse_browsers(headers: Mapping[bytes, bytes]) -> None:

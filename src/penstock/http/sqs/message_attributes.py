@@ -5,19 +5,25 @@ In the log all attributes of a message are one header, a JSON object `{name: [ty
 mostly has none, and then it has no header.
 """
 
-import hashlib
 import json
 import re
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import md5 as _md5
 from typing import Any, NamedTuple
 
 from penstock.http.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
 from penstock.http.sqs.texts import WRONG_CHARACTERS, is_xml_text
 
+try:
+    from _md5 import md5 as _quick_md5  # type: ignore[import-not-found]
+except ImportError:  # A Python that was built without it.
+    _quick_md5 = _md5
+
 ATTRIBUTES_MAX = 10
 NAME_BYTES_MAX = 256
+QUICK_BYTES = 2048  # From here on hashlib lets go of the interpreter meanwhile.
 NUMBER_DIGITS_MAX = 38  # As AWS says of numbers: 38 digits, between 10^-128 and 10^+126.
 
 _LENGTH = struct.Struct(">I")
@@ -123,11 +129,18 @@ def digest(attributes: Attributes) -> str:
         content += _BINARY if attribute.is_binary else _TEXT
         content += _LENGTH.pack(len(value))
         content += value
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+    return _md5(content, usedforsecurity=False).hexdigest()
 
 
 def body_digest(body: bytes) -> str:
-    return hashlib.md5(body, usedforsecurity=False).hexdigest()
+    md5 = _quick_md5 if len(body) < QUICK_BYTES else _md5
+    return md5(body, usedforsecurity=False).hexdigest()
+
+
+def body_digests(bodies: Sequence[bytes]) -> list[str]:
+    """Of small ones by Python's own function, which begins at once; of large ones by one that works faster, and lets other threads work."""
+    md5 = _quick_md5 if max(map(len, bodies)) < QUICK_BYTES else _md5
+    return [md5(body, usedforsecurity=False).hexdigest() for body in bodies]
 
 
 # In a record

@@ -50,6 +50,7 @@ async def receive(desk: Desk, call: Call) -> Answer:
         wait_s=wait_ms / 1_000,
         who=body.get("Who", call.who),
         attempt_id=body.get("AttemptId", ""),
+        is_again=body.get("IsAgain", False),
         held=call.held,
     )
     lent = await (desk.waiting(call, taking) if wait_ms else taking)

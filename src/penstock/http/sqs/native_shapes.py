@@ -18,7 +18,8 @@ An answer has about 12 MiB of messages at most (Peek: 8 MiB), but at least one: 
     ListQueues     Prefix?, After?, Max? (1 to 1000)                          Queues [name], HasMore
     Send           Queue, Messages [1 to 1000 of Draft]                       Results [Sent or Refused, in order]
     Receive        Queue, Max? (1 to 1000; 1), LeaseMs?, WaitMs? (to 60000),  Messages [Lent] (left out: none)
-                   Who?, AttemptId?
+                   Who?, AttemptId?, IsAgain? (an attempt that was asked
+                   for before)
     Settle         Queue, Orders [1 to 1000 of Order], Who?                   Verdicts [Verdict or Refused, in order]
     Cancel         Queue, Ids [1 to 1000]                                     Verdicts [Verdict or Refused, in order]
     Find           Queue, Id                                                  Message? (left out: it was never here)
@@ -80,7 +81,10 @@ NATIVE_SHAPES: dict[str, Shape] = {
     "ListQueues": Shape({"Prefix": STRING, "After": STRING, "Max": INTEGER}),
     "Send": Shape({"Queue": STRING, "Messages": list_of(structure(DRAFT, "Draft"))}, ("Queue", "Messages")),
     "Receive": Shape(
-        {"Queue": STRING, "Max": INTEGER, "LeaseMs": INTEGER, "WaitMs": INTEGER, "Who": STRING, "AttemptId": STRING}, ("Queue",)
+        {
+            "Queue": STRING, "Max": INTEGER, "LeaseMs": INTEGER, "WaitMs": INTEGER, "Who": STRING, "AttemptId": STRING, "IsAgain": BOOLEAN,
+        },
+        ("Queue",),
     ),
     "Settle": Shape({"Queue": STRING, "Orders": list_of(structure(ORDER, "Order")), "Who": STRING}, ("Queue", "Orders")),
     "Cancel": Shape({"Queue": STRING, "Ids": list_of(STRING)}, ("Queue", "Ids")),

@@ -6,12 +6,12 @@ show as attributes, as far as AWS's ten allow.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.broker.queues.calls import Lent
 from penstock.http.sqs.addresses import ACCOUNT, queue_arn
-from penstock.http.sqs.answers import Answer, messages_answer
+from penstock.http.sqs.answers import LARGE_BYTES, Answer, messages_answer
 from penstock.http.sqs.bytes_as_text import base64_text, text_of
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import invalid
@@ -21,6 +21,7 @@ from penstock.http.sqs.message_attributes import (
     Attributes,
     NameFilter,
     body_digest,
+    body_digests,
     digest,
     shown,
     unpack_attributes,
@@ -42,38 +43,49 @@ async def receive_message(desk: Desk, call: Call) -> Answer:
         raise invalid("MaxNumberOfMessages", count, f"Must be between 1 and {MESSAGES_MAX}, if provided.")
     wait_s = number_of(body, "WaitTimeSeconds", 0, WAIT_SECONDS_MAX)
     lease_s = number_of(body, "VisibilityTimeout", 0, VISIBILITY_SECONDS_MAX)
-    lent = await _take(
-        desk,
-        call,
-        queue,
-        count or 1,
-        wait_s=queue.wait_s if wait_s is None else wait_s,
-        lease_ms=None if lease_s is None else lease_s * 1_000,
-        attempt_id=_attempt_id(queue, body),
-    )
+    if wait_s is None:
+        wait_s = queue.wait_s
+    lease_ms = None if lease_s is None else lease_s * 1_000
+    attempt_id = _attempt_id(queue, body["ReceiveRequestAttemptId"]) if "ReceiveRequestAttemptId" in body else ""
+    taking = desk.queues.take(
+        queue.name, count or 1, lease_ms=lease_ms, wait_s=wait_s, who=call.who, attempt_id=attempt_id, held=call.held
+    )  # fmt: skip
+    lent = await (desk.waiting(call, taking) if wait_s else taking)
     if not lent:
         return {}
+    names_none = "AttributeNames" not in body and "MessageSystemAttributeNames" not in body
+    if names_none and (plain := _plain_messages(lent)) is not None:
+        return {"Messages": plain}
+    return await _answer(desk, queue, body, lent)
+
+
+async def _answer(desk: Desk, queue: SqsQueue, body: Mapping[str, Any], lent: Sequence[Lent]) -> Answer:
     system = frozenset((*body.get("AttributeNames", ()), *body.get("MessageSystemAttributeNames", ())))
     picked = NameFilter(body["MessageAttributeNames"]) if "MessageAttributeNames" in body else NONE_PICKED
     size = sum(len(each.body) for each in lent)
     return await messages_answer(desk.env, lent, lambda each: _message(queue, each, system, picked), size=size)
 
 
-async def _take(
-    desk: Desk, call: Call, queue: SqsQueue, count: int, *, wait_s: int, lease_ms: int | None, attempt_id: str
-) -> list[Lent]:  # fmt: skip
-    taking = desk.queues.take(queue.name, count, lease_ms=lease_ms, wait_s=wait_s, who=call.who, attempt_id=attempt_id, held=call.held)
-    return await (desk.waiting(call, taking) if wait_s else taking)
-
-
-def _attempt_id(queue: SqsQueue, body: Mapping[str, Any]) -> str:
-    attempt_id: str | None = body.get("ReceiveRequestAttemptId")
-    if attempt_id is None:
-        return ""
+def _attempt_id(queue: SqsQueue, attempt_id: str) -> str:
     if not queue.is_fifo:
         raise invalid("ReceiveRequestAttemptId", attempt_id, WRONG_QUEUE_TYPE)
     check_name("ReceiveRequestAttemptId", attempt_id)
     return attempt_id
+
+
+def _plain_messages(lent: Sequence[Lent]) -> list[dict[str, str]] | None:
+    """What `_message` would show of each where no attributes are asked for. None: look closer, since one of them has headers or is no text,
+    or they are long."""
+    bodies = [each.body for each in lent]
+    if any([each.headers for each in lent]) or sum(map(len, bodies)) > LARGE_BYTES:
+        return None
+    try:
+        return [
+            {"MessageId": each[0], "ReceiptHandle": each[1], "MD5OfBody": digest, "Body": body.decode()}
+            for each, digest, body in zip(lent, body_digests(bodies), bodies, strict=True)
+        ]
+    except UnicodeDecodeError:
+        return None
 
 
 def _message(queue: SqsQueue, lent: Lent, system: frozenset[str], picked: NameFilter) -> dict[str, Any]:
@@ -85,8 +97,6 @@ def _message(queue: SqsQueue, lent: Lent, system: frozenset[str], picked: NameFi
         "MD5OfBody": body_digest(lent.body if text is not None else body.encode()),
         "Body": body,
     }
-    if not system and not lent.headers and text is not None:
-        return message  # Most are.
     if system:
         attributes = _system_attributes(queue, lent)
         is_all = any(name.lower() == "all" for name in system)

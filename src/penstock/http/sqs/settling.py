@@ -21,60 +21,61 @@ from penstock.http.sqs.errors import (
 from penstock.http.sqs.refusals import as_error
 from penstock.http.sqs.texts import VISIBILITY_SECONDS_MAX
 
-DONE, OK = Verb.DONE, Outcome.OK
+DONE, GOOD = Verb.DONE, Verdict()
 
-Read = Callable[[Mapping[str, Any], str], Order]
+_new_tuple = tuple.__new__  # Half the cost of calling a named tuple's class.
+
 Judge = Callable[[Order, Verdict], None]
 
 
 async def delete_message(desk: Desk, call: Call) -> Answer:
-    return await _settle_one(desk, call, _deletion, _judge_deletion)
-
-
-async def delete_message_batch(desk: Desk, call: Call) -> Answer:
-    return await _settle_batch(desk, call, "DeleteMessageBatchRequestEntry", _deletion, _judge_deletion)
-
-
-async def change_message_visibility(desk: Desk, call: Call) -> Answer:
-    return await _settle_one(desk, call, _change, _judge_change)
-
-
-async def change_message_visibility_batch(desk: Desk, call: Call) -> Answer:
-    return await _settle_batch(desk, call, "ChangeMessageVisibilityBatchRequestEntry", _change, _judge_change)
-
-
-async def _settle_one(desk: Desk, call: Call, read: Read, judge: Judge) -> Answer:
-    queue = desk.queue_of(call)
-    order = read(call.body, call.who)
+    queue, order = desk.queue_of(call), Order(call.body["ReceiptHandle"], DONE, who=call.who)
     (verdict,) = await desk.queues.settle(queue.name, [order])
-    judge(order, verdict)
+    _judge_deletion(order, verdict)
     return {}
 
 
-async def _settle_batch(desk: Desk, call: Call, kind: str, read: Read, judge: Judge) -> Answer:
+async def delete_message_batch(desk: Desk, call: Call) -> Answer:
+    queue, who = desk.queue_of(call), call.who
+    entries: list[dict[str, Any]] = call.body["Entries"]
+    check_entries(entries, "DeleteMessageBatchRequestEntry")
+    orders = [_new_tuple(Order, (entry["ReceiptHandle"], DONE, None, "", who)) for entry in entries]
+    verdicts = await desk.queues.settle(queue.name, orders)
+    if verdicts.count(GOOD) == len(entries):
+        return {"Successful": [{"Id": entry["Id"]} for entry in entries]}
+    return _judged([entry["Id"] for entry in entries], orders, verdicts, _judge_deletion, Failures())
+
+
+async def change_message_visibility(desk: Desk, call: Call) -> Answer:
+    queue, order = desk.queue_of(call), _change(call.body, call.who)
+    (verdict,) = await desk.queues.settle(queue.name, [order])
+    _judge_change(order, verdict)
+    return {}
+
+
+async def change_message_visibility_batch(desk: Desk, call: Call) -> Answer:
     queue = desk.queue_of(call)
     entries: list[dict[str, Any]] = call.body["Entries"]
-    check_entries(entries, kind)
+    check_entries(entries, "ChangeMessageVisibilityBatchRequestEntry")
     failures, orders = Failures(), dict[str, Order]()
     for entry in entries:
         try:
-            orders[entry["Id"]] = read(entry, call.who)
+            orders[entry["Id"]] = _change(entry, call.who)
         except SqsError as error:
             failures.add(entry["Id"], error)
-    verdicts = await desk.queues.settle(queue.name, list(orders.values())) if orders else []
+    verdicts = await desk.queues.settle(queue.name, [*orders.values()]) if orders else []
+    return _judged([*orders], [*orders.values()], verdicts, _judge_change, failures)
+
+
+def _judged(ids: list[str], orders: list[Order], verdicts: list[Verdict], judge: Judge, failures: Failures) -> Answer:
     successful = []
-    for (entry_id, order), verdict in zip(orders.items(), verdicts, strict=True):
+    for entry_id, order, verdict in zip(ids, orders, verdicts, strict=True):
         try:
-            if verdict.outcome is not OK or verdict.refusal is not None:
-                judge(order, verdict)
+            judge(order, verdict)
             successful.append({"Id": entry_id})
         except SqsError as error:
             failures.add(entry_id, error)
     return failures.beside(successful)
-
-
-def _deletion(entry: Mapping[str, Any], who: str) -> Order:
-    return Order(entry["ReceiptHandle"], DONE, None, "", who)
 
 
 def _change(entry: Mapping[str, Any], who: str) -> Order:

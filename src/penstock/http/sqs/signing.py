@@ -12,6 +12,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote
 
@@ -31,6 +32,8 @@ _FIELD = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
 _SCOPE_PARTS = 5
 _NEEDED = ("host", "x-amz-target")
 _SPACES = re.compile(r" +")
+_DATE_LENGTH = len("20260101T000000Z")
+_DATES_MAX = 64
 
 
 class Signed(NamedTuple):
@@ -70,7 +73,7 @@ class Keys:
             raise SqsError(UNKNOWN_CLIENT, "The security token included in the request is invalid: this node does not know the access key.")
         request = _canonical(path, query, headers, signed, body)
         to_sign = "\n".join((_ALGORITHM, moment, signed.scope, hashlib.sha256(request.encode()).hexdigest()))
-        expected = hmac.new(self._signing_key(signed, secret), to_sign.encode(), hashlib.sha256).hexdigest()
+        expected = hmac.digest(self._signing_key(signed, secret), to_sign.encode(), "sha256").hex()
         if not hmac.compare_digest(expected.encode(), signed.signature.encode()):
             raise SqsError(
                 WRONG_SIGNATURE,
@@ -86,7 +89,7 @@ class Keys:
                 self._signing_keys.clear()
             known = f"AWS4{secret}".encode()
             for part in (signed.day, signed.region, signed.service, "aws4_request"):
-                known = hmac.new(known, part.encode(), hashlib.sha256).digest()
+                known = hmac.digest(known, part.encode(), "sha256")
             self._signing_keys[(signed.key_id, signed.scope)] = known
         return known
 
@@ -112,24 +115,38 @@ def _check_time(headers: Mapping[str, str], signed: Signed, wall_ms: int) -> str
     """The moment of signing, as it was written."""
     text = headers.get("x-amz-date", "")
     try:
-        moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        moment_s = _seconds(text) if len(text) == _DATE_LENGTH else _seconds.__wrapped__(text)
     except ValueError:
         raise SqsError(INCOMPLETE_SIGNATURE, "The header X-Amz-Date must say when the request was signed: YYYYMMDDTHHMMSSZ.") from None
     if "x-amz-date" not in signed.headers or signed.day != text[:8]:
         raise SqsError(INCOMPLETE_SIGNATURE, "The header X-Amz-Date must be signed, and its day be that of the credential.")
-    if abs(moment.timestamp() - wall_ms / 1000) > SKEW_SECONDS_MAX:
+    if abs(moment_s - wall_ms / 1000) > SKEW_SECONDS_MAX:
         now = datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         raise SqsError(WRONG_SIGNATURE, f"Signature not yet current or expired: it is of {text}, the node's clock says {now}, "
                        f"and they may be {SKEW_SECONDS_MAX} seconds apart.")  # fmt: skip
     return text
 
 
+@lru_cache(_DATES_MAX)
+def _seconds(text: str) -> float:
+    """Since 1970. All requests of a second say the same."""
+    return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
 def _canonical(path: str, query: str, headers: Mapping[str, str], signed: Signed, body: bytes) -> str:
-    pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in parse_qsl(query, keep_blank_values=True))
-    lines = "".join(f"{name}:{_SPACES.sub(' ', headers.get(name, '').strip())}\n" for name in signed.headers)
+    lines = "".join([f"{name}:{_plain(headers.get(name, ''))}\n" for name in signed.headers])
+    where = "/" if path == "/" else quote(path, safe="/-_.~")
     return "\n".join(
-        (
-            "POST", quote(path, safe="/-_.~"), "&".join(f"{name}={value}" for name, value in pairs), lines, ";".join(signed.headers),
-            hashlib.sha256(body).hexdigest(),
-        )
+        ("POST", where, _sorted(query) if query else "", lines, ";".join(signed.headers), hashlib.sha256(body).hexdigest())
     )  # fmt: skip
+
+
+def _plain(value: str) -> str:
+    """Of a header: without spaces around it, and with single ones in it."""
+    value = value.strip()
+    return _SPACES.sub(" ", value) if "  " in value else value
+
+
+def _sorted(query: str) -> str:
+    pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in parse_qsl(query, keep_blank_values=True))
+    return "&".join(f"{name}={value}" for name, value in pairs)

@@ -49,8 +49,7 @@ def is_batch_id(text: str) -> bool:
 
 def are_batch_ids(texts: Sequence[str]) -> bool:
     """All of them, of which there is at least one."""
-    lengths = [len(text) for text in texts]
-    return min(lengths) > 0 and max(lengths) <= BATCH_ID_LENGTH_MAX and _OF_BATCH_IDS.fullmatch("".join(texts)) is not None
+    return all(texts) and max(map(len, texts)) <= BATCH_ID_LENGTH_MAX and _OF_BATCH_IDS.fullmatch("".join(texts)) is not None
 
 
 def number_of(body: Mapping[str, Any], parameter: str, low: int, high: int) -> int | None:
