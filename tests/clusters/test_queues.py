@@ -141,6 +141,33 @@ def test_a_queue_over_several_leaders_is_polled_as_one() -> None:
         assert at(cluster, 2, lambda queues: queues.take(QUEUE, 5, wait_s=1.0)) == []
 
 
+def test_who_asks_again_gets_the_same_from_whichever_partition_and_node() -> None:
+    with Scene() as cluster:
+        made(cluster, partitions=3)
+        leaders = {cluster.leads(QUEUE, index) for index in range(3)}
+        for node in sorted(leaders):
+            sent_to(cluster, node)
+
+        def attempt(node: int, *, is_again: bool = True) -> list[str]:
+            options = {"lease_ms": LONG_MS, "attempt_id": "the same", "is_again": is_again}
+            return [each.id for each in at(cluster, node, lambda queues: queues.take(QUEUE, 1, **options))]
+
+        first = attempt(1, is_again=False)
+        assert len(first) == 1
+        assert [attempt(node) for node in (1, 2, 3, 3, 2, 1)] == [first] * 6
+        (dead,) = {cluster.leads(QUEUE, index) for index in range(3) if first[0] in _ids(cluster, index)}
+        cluster.kill(dead)
+        other = next(node for node in (1, 2, 3) if node != dead)
+        assert attempt(other) == first, "the partition has a leader again, and is waited for"
+        assert at(cluster, other, lambda queues: queues.counts(QUEUE)).leased == 1
+
+
+def _ids(cluster: Scene, index: int) -> list[str]:
+    """Of all messages in a partition."""
+    peeked = at(cluster, 1, lambda queues: queues.peek(QUEUE, count=100))
+    return [each.id for each in peeked if each.partition == index]
+
+
 def test_dead_letters_reach_a_queue_that_another_node_leads_once_across_a_failover() -> None:
     with Scene() as cluster:
         made(cluster, "dead")

@@ -34,7 +34,7 @@ def test_a_node_keeps_its_promises_in_many_more_worlds(first: int) -> None:
     check_promises(first)
 
 
-@pytest.mark.parametrize("seed", [3, 44, 250])
+@pytest.mark.parametrize("seed", [44, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (3, 250))])
 def test_a_seed_is_one_story_in_every_process(seed: int) -> None:
     script = f"from penstock.simulator.run import run_seed; print(run_seed({seed}).trace_hash)"
 

@@ -17,38 +17,48 @@ from penstock.simulator.variants import VARIANTS
 
 SEEDS_MAX = 500
 
-# Where one that the first few seeds miss was caught last: tried first, to save time. When the draw of seeds has changed, all others are
+# Where each was caught last, in the shortest world that does: tried first, to save time. When the draw of seeds has changed, all others are
 # tried as well. Seeds change their stories with the node: of one that few seeds catch, several are known.
 CAUGHT_LAST = {
-    "answers-before-metadata-is-flushed": (256,),
+    "acknowledges-before-the-flush": (41,),
+    "answers-before-metadata-is-flushed": (21, 256),
+    "answers-duplicates-with-the-end-of-the-log": (38,),
     "answers-groups-before-the-flush": (99,),
-    "believes-every-batch": (7,),
-    "believes-the-flush-after-a-failed-one": (11,),
-    "claims-to-know-every-end": (4,),
-    "commits-offsets-before-the-transaction": (7,),
+    "appends-duplicates": (38,),
+    "believes-every-batch": (76, 7),
+    "believes-the-flush-after-a-failed-one": (41, 11),
+    "claims-to-know-every-end": (9, 4),
+    "commits-offsets-before-the-transaction": (44, 7),
     "commits-what-was-aborted-over-its-time-out": (7,),
-    "compacts-without-flushing-the-copy": (48,),
-    "cuts-off-rotten-batches": (24,),
-    "drops-offsets-of-committed-transactions": (20,),
+    "compacts-without-flushing-the-copy": (101, 48),
+    "cuts-off-rotten-batches": (94, 24),
+    "drops-offsets-of-committed-transactions": (102, 20),
     "fences-nobody": (7,),
-    "forgets-aborts-of-the-checkpoint": (7,),
-    "forgets-open-transactions-of-the-checkpoint": (7,),
-    "forgets-producers-of-the-checkpoint": (22,),
+    "forgets-aborts-of-the-checkpoint": (44, 7),
+    "forgets-open-transactions-of-the-checkpoint": (102, 7),
+    "forgets-producers-at-a-restart": (59,),
+    "forgets-producers-of-the-checkpoint": (59, 22),
     "forgets-what-came-after-the-snapshot": (16,),
-    "gives-producer-ids-twice": (25,),
+    "gives-producer-ids-twice": (43, 25),
     "hands-out-old-assignments": (45,),
-    "keeps-the-first-record-of-a-key": (199,),
-    "leaves-half-a-batch-on-a-full-disk": (84,),
+    "keeps-the-first-record-of-a-key": (41, 199),
+    "leaves-deleted-topics-on-the-disk": (17,),
+    "leaves-half-a-batch-on-a-full-disk": (95, 84),
+    "leaves-names-unflushed": (38,),
     "leaves-no-note-of-a-failed-flush": (11,),
     "leaves-out-markers": (20,),
     "lets-anybody-commit": (35,),
     "lets-members-of-the-past-commit": (359, 375, 328, 132, 374, 393),
+    "moves-the-watermark-before-the-flush": (59,),
     "never-times-out": (44, 7),
     "removes-old-segments-before-the-swap-is-durable": (48, 101, 359),
-    "replies-when-ready": (39,),
+    "replies-when-ready": (56, 39),
     "serves-open-transactions": (7,),
+    "serves-past-the-watermark": (38,),
+    "serves-unchecked-bytes": (24,),
+    "takes-batches-after-a-gap": (38,),
     "takes-tombstones-before-their-time": (18,),
-    "tells-of-no-aborts": (7,),
+    "tells-of-no-aborts": (76, 7),
     "trusts-a-stale-index": (15,),
     "verifies-by-the-name-alone": (104,),
 }
@@ -104,9 +114,10 @@ def test_a_broken_node_is_caught_by_a_scenario(variant: str, tmp_path: Path) -> 
 
 
 def test_a_variant_is_gone_when_its_run_is_over() -> None:
-    before = run_seed(3).trace_hash
-    assert run_seed(3, variant="acknowledges-before-the-flush").violations
-    assert run_seed(3).trace_hash == before
+    (seed, *_) = CAUGHT_LAST["acknowledges-before-the-flush"]
+    before = run_seed(seed).trace_hash
+    assert run_seed(seed, variant="acknowledges-before-the-flush").violations
+    assert run_seed(seed).trace_hash == before
 
 
 def test_what_is_not_there_cannot_be_replaced() -> None:

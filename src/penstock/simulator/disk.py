@@ -152,6 +152,16 @@ class SimDisk:
             return _ended_by(cut)
         return self._end_sync([*inodes, *folders], len(inodes), self._platter.next_change)
 
+    def sync_then(self, files: Sequence[File], directories: Sequence[str], ended: Callable[[SyncFailures | BaseException], None]) -> None:
+        def told(flushing: asyncio.Future[SyncFailures]) -> None:
+            try:
+                answer: SyncFailures | BaseException = flushing.result()
+            except BaseException as failure:
+                answer = failure
+            ended(answer)
+
+        asyncio.ensure_future(self.sync(files, directories)).add_done_callback(told)
+
     async def _end_sync(self, nodes: Sequence[tuple[str, Inode | Folder | None]], files: int, until: int) -> SyncFailures:
         """Of the nodes, so many from the first are files."""
         incarnation = self.incarnation

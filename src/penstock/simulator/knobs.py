@@ -4,7 +4,8 @@ They are no settings: nobody would set them. But a stream that begins at 256 KiB
 that is due after 4 MiB would never be met by a workload of a few hundred records. Each is right at any size, and that is tried here.
 """
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -23,6 +24,8 @@ from penstock.broker import (
     quorum_store,
 )
 from penstock.broker.queues import bodies, burying, checkpoints, following, ledgers
+from penstock.broker.queues.exchanges import Exchanges
+from penstock.broker.queues.rounds import Rounds
 from penstock.cluster import controller
 from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
 from penstock.log.walking import Walk
@@ -93,6 +96,25 @@ FAR_KNOBS: dict[str, tuple[Knob, ...]] = {
     ),
 }
 
+
+def _gathering(seconds: float) -> Callable[[Rounds | Exchanges], None]:
+    """Callers of so long a time share a round: in the same turn of the loop hardly two ever come here."""
+
+    def come_later(self: Rounds | Exchanges) -> None:
+        if not self._is_coming:
+            self._is_coming = True
+            asyncio.get_running_loop().call_later(seconds, self._come)
+
+    return come_later
+
+
+ROUND_KNOBS: dict[str, tuple[Knob, ...]] = {
+    "rounds": (
+        (Rounds, "_come_soon", (_gathering(0.02), _gathering(0.1))),
+        (Exchanges, "_come_soon", (_gathering(0.02), _gathering(0.1))),
+    ),
+}
+
 Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
 
 
@@ -116,12 +138,17 @@ def draw_queue_knobs(rng: Random) -> Turned:
     return {**_draw(rng, QUEUE_KNOBS, rng.choice((0.1, 0.3, 0.6))), **_draw(rng, FAR_KNOBS, 0.5)}
 
 
+def draw_rounds(rng: Random) -> Turned:
+    """For worlds in which callers of queues come together."""
+    return _draw(rng, ROUND_KNOBS, 1.0)
+
+
 def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> Turned:
     turned = {name: rng.randrange(min(len(choices) for _, _, choices in several)) for name, several in knobs.items()}
     return {name: choice for name, choice in turned.items() if rng.random() < share}
 
 
-ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS, **FAR_KNOBS}
+ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS, **FAR_KNOBS, **ROUND_KNOBS}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from penstock.errors import BrokenPromise, DiskFailed, Refusal
 from penstock.log.faults import NewerFormat
 from penstock.partition.partition import Partition
 from penstock.settings import NodeSettings
-from penstock.simulator.disk import IO_ERROR, NO_ROOM
+from penstock.simulator.disk import IO_ERROR, NO_ROOM, PowerCut
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.stage import PORT
 
@@ -121,7 +121,7 @@ class Reports(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             text += f": {error!r}"
-            if not isinstance(error, DiskFailed):
+            if not isinstance(error, DiskFailed | PowerCut):  # The last words of a process that loses its power are no defect.
                 self.failures.append(text)
         self.lines.append(text)
 

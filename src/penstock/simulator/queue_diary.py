@@ -102,7 +102,7 @@ class DeliveryTold:
 
 @dataclass(slots=True, eq=False)
 class Decree:
-    """A purge, a pause or its end, a rewind: asked for at `asked`, answered at `ended`."""
+    """A purge, a pause or its end, a rewind, a changed delay, a redrive: asked for at `asked`, answered at `ended`."""
 
     queue: str
     kind: str

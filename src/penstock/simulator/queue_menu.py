@@ -10,13 +10,16 @@ from random import Random
 from typing import Any
 
 from penstock.simulator.clusters.menu import ClusterMenu
-from penstock.simulator.knobs import Turned, draw_queue_knobs
+from penstock.simulator.knobs import Turned, draw_queue_knobs, draw_rounds
 from penstock.simulator.menu import ClientPlan, Menu, TopicPlan
 from penstock.simulator.workloads.queueing import DEEDS
 
 WINDOW_MS = 3_600_000  # In which a dedup id counts: longer than any run.
 DEAD = "dead"
 _SHARED = 0.3  # How many worlds have a share group.
+_REDRIVEN = 0.4  # How many of those with dead letters send them back.
+_DELAYED = 0.4  # How many with FIFO queues change their delay.
+_GATHERED = 0.4  # In how many worlds callers come together.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Drawn:
 
 def with_queues_alone(menu: Menu) -> Menu:
     drawn = _with_groups(Random(f"{menu.seed}/shares"), _draw(Random(f"{menu.seed}/queues"), brokers=1))
+    drawn = _with_keepers(Random(f"{menu.seed}/keepers"), drawn)
+    drawn = _with_rounds(Random(f"{menu.seed}/rounds"), drawn)
     return replace(
         menu, topics=(), queues=drawn.queues, clients=drawn.clients, knobs={**menu.knobs, **drawn.knobs}, rots=False, harms_caches=False,
         offsets_topic=None,
@@ -36,7 +41,8 @@ def with_queues_alone(menu: Menu) -> Menu:
 
 def cluster_with_queues_alone(menu: ClusterMenu) -> ClusterMenu:
     drawn = _draw(Random(f"{menu.seed}/cluster queues"), brokers=len(menu.brokers))
-    drawn = _with_groups(Random(f"{menu.seed}/cluster shares"), drawn)
+    drawn = _with_keepers(Random(f"{menu.seed}/cluster keepers"), _with_groups(Random(f"{menu.seed}/cluster shares"), drawn))
+    drawn = _with_rounds(Random(f"{menu.seed}/cluster rounds"), drawn)
     return replace(
         menu, topics=(), queues=drawn.queues, clients=drawn.clients, knobs={**menu.knobs, **drawn.knobs}, offsets_topic=None,
         may_lose_a_disk=menu.may_lose_a_disk and all(queue.replication_factor > 1 for queue in drawn.queues),
@@ -68,6 +74,30 @@ def _with_groups(rng: Random, drawn: Drawn) -> Drawn:
     }  # fmt: skip
     members = tuple(ClientPlan(f"{queue.name}-member-{number}", "share", queue.name, options) for number in range(rng.randint(1, 3)))
     return replace(drawn, clients=(*drawn.clients, *members))
+
+
+def _with_rounds(rng: Random, drawn: Drawn) -> Drawn:
+    """In some worlds callers come together, and workers ask for the same, by the same name: they share decisions."""
+    if rng.random() >= _GATHERED:
+        return drawn
+    alike = {"lease_ms": rng.choice((500, 2_000, 6_000)), "asks_again": False, "who": "one of us"}
+    clients = tuple(
+        replace(each, options={**each.options, **alike}) if each.kind == "queue work" else each for each in drawn.clients
+    )  # fmt: skip
+    return replace(drawn, clients=clients, knobs={**drawn.knobs, **draw_rounds(rng)})
+
+
+def _with_keepers(rng: Random, drawn: Drawn) -> Drawn:
+    """In some worlds dead letters are sent back, and the delays of FIFO queues are changed."""
+    is_redriven, is_delayed = rng.random() < _REDRIVEN, rng.random() < _DELAYED
+    keepers = list[ClientPlan]()
+    for queue in drawn.queues:
+        if is_redriven and queue.name == DEAD:
+            keepers.append(ClientPlan("redriver", "queue decree", DEAD, {"pause": _between(rng, 0.5, 3.0), "kinds": ("redrive",)}))
+        elif is_delayed and queue.config.get("queue.fifo") == "true":
+            options = {"pause": _between(rng, 0.2, 2.0), "kinds": ("delay",)}
+            keepers.append(ClientPlan(f"{queue.name}-delayer", "queue decree", queue.name, options))
+    return replace(drawn, clients=(*drawn.clients, *keepers))
 
 
 def _draw_queue(rng: Random, name: str, *, is_fifo: bool, brokers: int) -> TopicPlan:

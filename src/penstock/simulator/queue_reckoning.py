@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from penstock.broker.queues.calls import Counts, Peeked, QueueRefusal, Verb
 from penstock.broker.queues.facade import Queues
+from penstock.broker.queues.redrive_notes import ENDED
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import ClientPlan, TopicPlan
 from penstock.simulator.places import Place
@@ -24,7 +25,8 @@ from penstock.vocabulary import TopicPartition
 T = TypeVar("T")
 
 WORKER = "queue reckoning"
-_EMPTY_WITHIN_SECONDS = 90.0
+_EMPTY_WITHIN_SECONDS = 90.0  # After the last message that was given...
+_EMPTY_AT_LAST_SECONDS = 900.0  # ...and in all: disks may be slow, and queues that lend few at a time.
 _SOME_SECONDS = 10.0  # Where clocks were set.
 _LEASE_MS, _COUNT = 5_000, 50
 _TRIES = 20
@@ -80,6 +82,8 @@ class QueueReckoning:
                 self._stage.desk.lost = 0.0
             for name in names:
                 await insist(self._stage, self._env, partial(Queues.resume, queue=name))
+            for name in dict.fromkeys(decree.queue for decree in self._told.decrees if decree.kind == "redrive"):
+                await self._until_redriven(name)
             for name in names:
                 await self._empty(name)
             self._told.left = [left for name in names for left in await self._left(name)]
@@ -90,13 +94,26 @@ class QueueReckoning:
             if self._clocks_are_right and not self._told.shares.emptied[plan.topic]:
                 self._find(plan.topic, "a share group has records left that nobody is given")
 
+    async def _until_redriven(self, name: str) -> None:
+        """What is sent back is there before its queue is emptied."""
+        until = self._env.now() + _EMPTY_WITHIN_SECONDS
+        while self._env.now() < until:
+            tasks = await insist(self._stage, self._env, partial(Queues.tasks, queue=name))
+            if all(task.status in ENDED for task in tasks):
+                return
+            await asyncio.sleep(0.5)
+        self._find(name, f"after {_EMPTY_WITHIN_SECONDS:g} s of calm dead letters are still being sent back")
+
     async def _empty(self, name: str) -> None:
         hand = Hand(self._stage, self._env, name, WORKER, lease_ms=_LEASE_MS, count=_COUNT)
         until = self._env.now() + (_EMPTY_WITHIN_SECONDS if self._clocks_are_right else _SOME_SECONDS)
+        at_last = self._env.now() + _EMPTY_AT_LAST_SECONDS
         counts = Counts()
         while self._env.now() < until:
             if held := await hand.take(1.0):
                 await hand.settle(held, Verb.DONE)
+                if self._clocks_are_right:
+                    until = min(self._env.now() + _EMPTY_WITHIN_SECONDS, at_last)
                 continue
             counts = await insist(self._stage, self._env, partial(Queues.counts, queue=name))
             if not counts.ready + counts.leased + counts.delayed + counts.burying:

@@ -26,16 +26,15 @@ _SHOWN_BYTES_MAX = 40
 
 
 def no_job_is_lost(diary: QueueDiary) -> Findings:
-    """What was acknowledged is left at the end, or somebody may have finished it, or it is a dead letter, or was purged."""
+    """What was acknowledged is left at the end, or somebody may have finished it, wherever it was by then, or it was purged."""
     if diary.left is None:
         return
     by_place = diary.by_place()
-    there = {each.place for each in diary.left}
-    dead = {each.id for each in diary.left} | {each.id for each in diary.deliveries if SOURCE in each.headers}
+    there = {each.id for each in diary.left}
+    finished = {each.id for each in diary.deliveries if _may_have_said(each, _last_words(diary, each.place.queue))}
     for send, place in diary.acknowledged():
         deliveries = by_place.get(place, [])
-        last = (Verb.DONE,) if diary.terms[place.queue].dead_letter else (Verb.DONE, Verb.REJECT)
-        if place in there or send.id in dead or any(_may_have_said(each, last) for each in deliveries):
+        if send.id in there or send.id in finished:
             continue
         if any(send.began < (purge.ended or FOREVER) for purge in diary.of_kind("purge", place.queue)):
             continue
@@ -55,15 +54,16 @@ def what_is_done_stays_done(diary: QueueDiary) -> Findings:
 
 
 def what_is_rewound_comes_again(diary: QueueDiary) -> Findings:
-    """Whatever was sent since the time to which a queue is rewound is lent once more, unless somebody held it meanwhile."""
+    """Whatever was sent since the time to which a queue is rewound is lent once more, unless somebody held it then, or it has moved."""
     if diary.left is None:
         return
-    by_place, there = diary.by_place(), {each.place for each in diary.left}
-    dead = {each.id for each in diary.left} | {each.id for each in diary.deliveries if SOURCE in each.headers}
+    by_place, there, places = diary.by_place(), {each.id for each in diary.left}, defaultdict[str, dict[Place, None]](dict)
+    for each in diary.deliveries:
+        places[each.id][each.place] = None
     for send, place in diary.acknowledged():
         rewinds = [each for each in diary.of_kind("rewind", place.queue) if each.ended is not None and send.ended < each.asked]
         last = next((each for each in reversed(rewinds) if not each.to_ms or _is_since(diary, send, each.to_ms)), None)
-        if last is None or send.is_duplicate or place in there or send.id in dead:
+        if last is None or send.is_duplicate or send.id in there or any(other != place for other in places[send.id]):
             continue
         deliveries = by_place.get(place, [])
         ends = [told for each in deliveries for told in each.settled if _finishes(told) and told.may_have_happened]
@@ -91,11 +91,11 @@ def what_is_lent_was_sent(diary: QueueDiary) -> Findings:
 
 
 def ids_keep(diary: QueueDiary) -> Findings:
-    """A dead letter has the id that the message had."""
+    """A dead letter has the id that the message had, and so has one that was sent back."""
     ids = {send.body: send.id for send in diary.sends if send.outcome is Told.ACKNOWLEDGED and not send.is_duplicate}
     for each in diary.deliveries:
-        if SOURCE in each.headers and ids.get(each.body, each.id) != each.id:
-            yield each.place.where, f"{_short(each.body)} was sent as {ids[each.body]} and is the dead letter {each.id}"
+        if ids.get(each.body, each.id) != each.id:
+            yield each.place.where, f"{_short(each.body)} was sent as {ids[each.body]} and is {each.id} now"
 
 
 # Leases.
@@ -151,7 +151,8 @@ def deliveries_are_counted(diary: QueueDiary) -> Findings:
     that was given back untouched does not count."""
     for place, deliveries in diary.by_place().items():
         unheard, before, asked = diary.unheard.get(place.queue, 0), 0, 0.0
-        is_bounded = not diary.answers_cross_nodes  # There, a node that heard nothing of another goes on without.
+        # A node that heard nothing of another goes on without. A clock that is set ends leases that nobody has heard of yet.
+        is_bounded = not diary.answers_cross_nodes and diary.clocks_are_right
         for number, each in enumerate(deliveries, 1):
             before = 0 if before and diary.is_rewound(place.queue, asked, each.at) else before
             asked = each.asked
@@ -269,12 +270,25 @@ def an_id_is_sent_once(diary: QueueDiary) -> Findings:
 
 
 def dead_letters_are_once(diary: QueueDiary) -> Findings:
-    there: dict[tuple[str, str], Place] = {}
+    """Once more for each time that they may have been sent back."""
+    there: dict[tuple[str, str], dict[Place, None]] = defaultdict(dict)
     for each in diary.deliveries if diary.clocks_are_right else ():
         if SOURCE in each.headers and not diary.is_rewound(each.headers[SOURCE].decode()):
-            name = (each.headers[SOURCE].decode(), each.id)
-            if (other := there.setdefault(name, each.place)) != each.place:
-                yield each.place.where, f"{each.id} is a dead letter at offsets {other.offset} and {each.place.offset}"
+            places = there[each.headers[SOURCE].decode(), each.id]
+            places[each.place] = None
+            if len(places) > 1 + len(diary.of_kind("redrive", each.place.queue)):
+                yield each.place.where, f"{each.id} is a dead letter at offsets {sorted(place.offset for place in places)}"
+
+
+def a_job_is_finished_once(diary: QueueDiary) -> Findings:
+    """Whoever moves a message moves all of it: that it is done is told to nobody at two places."""
+    where: dict[str, Place] = {}
+    if any(diary.is_rewound(queue) for queue in diary.terms):
+        return
+    for each in diary.deliveries:
+        is_done = any(told.verb is Verb.DONE and told.outcome is Outcome.OK for told in each.settled)
+        if is_done and (other := where.setdefault(each.id, each.place)) != each.place:
+            yield each.place.where, f"{each.id} was finished at {other.where} {other.offset}, and here at offset {each.place.offset}"
 
 
 def only_the_failed_are_buried(diary: QueueDiary) -> Findings:
@@ -293,6 +307,8 @@ def only_the_failed_are_buried(diary: QueueDiary) -> Findings:
         if not any(one.verb is Verb.REJECT and one.may_have_happened for one in told) and count != terms.deliveries_max:
             story = f"{_short(letter.body)} is a dead letter after {count} deliveries"
             yield letter.place.where, f"{story}, and {terms.deliveries_max} are the limit"
+        if diary.of_kind("redrive", letter.place.queue):
+            told = [one for one in told if 0 <= one.ended < letter.asked]  # It may have been sent back later.
         if any(one.verb is Verb.DONE and one.outcome is Outcome.OK for one in told) and not diary.is_rewound(terms.name):
             yield letter.place.where, f"{_short(letter.body)} is a dead letter, and a worker was told that it is done"
 
@@ -303,6 +319,11 @@ def only_the_failed_are_buried(diary: QueueDiary) -> Findings:
 def _is_since(diary: QueueDiary, send: SendTold, time_ms: int) -> bool:
     """Whether a message was surely written at this time or later."""
     return diary.clocks_are_right and wall_ms(send.began) >= time_ms
+
+
+def _last_words(diary: QueueDiary, queue: str) -> tuple[Verb, ...]:
+    """After which a message is gone."""
+    return (Verb.DONE,) if diary.terms[queue].dead_letter else (Verb.DONE, Verb.REJECT)
 
 
 def _finishes(told: SettleTold) -> bool:
@@ -360,5 +381,6 @@ QUEUE_RULES: dict[str, Rule] = {
     "what is purged is gone": what_is_purged_is_gone,
     "an id is sent once": an_id_is_sent_once,
     "dead letters are once": dead_letters_are_once,
+    "a job is finished once": a_job_is_finished_once,
     "only the failed are buried": only_the_failed_are_buried,
 }

@@ -8,10 +8,14 @@ from penstock.broker.coordinator import Coordinator
 from penstock.broker.node import Node
 from penstock.broker.queues import burying, carrying, ledgers
 from penstock.broker.queues.bodies import Message
-from penstock.broker.queues.calls import Draft, Lent
+from penstock.broker.queues.calls import Code, Draft, Lent, QueueRefusal
 from penstock.broker.queues.carrying import Carried
+from penstock.broker.queues.finishers import Finishers
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.policies import policy_of
+from penstock.broker.queues.rounds import Rounds
+from penstock.broker.queues.senders import Batch
+from penstock.broker.queues.takers import Takers
 from penstock.queues import settling, taking
 from penstock.queues.commands import Settlement, Verb
 from penstock.queues.headers import ID
@@ -19,7 +23,7 @@ from penstock.queues.ledger import Ledger
 from penstock.queues.messages import Messages
 from penstock.queues.policy import Policy
 from penstock.queues.records import Leased, Turn, Turned
-from penstock.queues.replies import Delivery
+from penstock.queues.replies import Delivery, Settled
 from penstock.queues.rows import Row
 from penstock.queues.state import LedgerState
 from penstock.queues.states import State
@@ -37,7 +41,7 @@ _TOO_EARLY_MS = 400
 
 
 def answers_before_the_ledger_is_durable() -> Patches:
-    return [(Coordinator, "_answer_when_durable", Coordinator.tell)]
+    return [(Coordinator, "_answer_when_durable", lambda self, replies, _: self.tell(replies))]
 
 
 def forgets_leases_at_a_load() -> Patches:
@@ -105,26 +109,67 @@ def undoes_what_somebody_has() -> Patches:
 
 
 def counts_no_deliveries() -> Patches:
-    deliveries = taking._deliveries
+    deliveries = taking.deliveries
 
     def first_ones(draft: Any, record: Leased) -> list[Delivery]:
         return [each._replace(attempt=1) for each in deliveries(draft, record)]
 
-    return [(taking, "_deliveries", first_ones)]
+    return [(taking, "deliveries", first_ones)]
 
 
 def lends_one_message_for_another() -> Patches:
     """The bodies of a take that brings several are mixed up."""
-    lend = QueuePartition.lend
+    lent_of = QueuePartition.lent
 
-    async def lend_mixed(self: QueuePartition, *arguments: Any) -> list[Lent]:
-        lent = await lend(self, *arguments)
+    def lent_mixed(self: QueuePartition, *arguments: Any) -> list[Lent]:
+        lent = lent_of(self, *arguments)
         return [each._replace(body=other.body) for each, other in zip(lent, reversed(lent), strict=True)]
 
-    return [(QueuePartition, "lend", lend_mixed)]
+    return [(QueuePartition, "lent", lent_mixed)]
 
 
 # Time and order.
+
+
+def lends_a_part_to_two() -> Patches:
+    """Takers who share a batch get the first part of it, all of them."""
+    divide = Takers._divide
+
+    def divide_one_part(self: Takers, deliveries: Sequence[Delivery]) -> None:
+        for waiter in self._waiters:
+            divide(Takers(self._queue, [waiter]), deliveries)
+
+    return [(Takers, "_divide", divide_one_part)]
+
+
+def tells_senders_of_each_others_messages() -> Patches:
+    """Those whose messages are one batch hear of the parts of others."""
+
+    def set_mixed(self: Batch, _: None) -> None:
+        sent = self.sent[::-1]
+        for heard, drafts, _size in self._callers:
+            if not heard.done():
+                heard.set_result([sent.pop(0) for _ in drafts])
+
+    return [(Batch, "set_result", set_mixed)]
+
+
+def finishes_for_others() -> Patches:
+    """Of those who finish messages together, only the first one's are done, and all hear the same."""
+    submit = Rounds._submit
+
+    def submit_first(self: Rounds, some: Finishers) -> None:
+        del some.items[some._callers[0][1] :]
+        submit(self, some)
+
+    def answered_alike(self: Finishers, reply: Settled) -> None:
+        at = 0
+        for heard, end in self._callers:
+            if not heard.done():
+                heard.set_result(reply.outcomes[:1] * (end - at))
+            at = end
+
+    return [(Rounds, "_submit", submit_first), (Finishers, "answered", answered_alike)]
 
 
 def lets_delayed_messages_out_early() -> Patches:
@@ -188,6 +233,32 @@ def drops_dead_letters() -> Patches:
     return [(burying, "carry", carry_nothing)]
 
 
+def drops_what_it_sends_back() -> Patches:
+    """Dead letters that are redriven."""
+    right = carrying.carry
+
+    async def carry(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
+        carried = await right(node, queue, [letter for letter in letters if not letter.is_sent_off], target)
+        carried.done.extend(letter.offset for letter in letters if letter.is_sent_off)
+        return carried
+
+    return [(burying, "carry", carry)]
+
+
+def keeps_what_it_sends_back() -> Patches:
+    """It is there and here."""
+    right = carrying.carry
+
+    async def carry(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
+        carried = await right(node, queue, letters, target)
+        for offset in [letter.offset for letter in letters if letter.is_sent_off and letter.offset in carried.done]:
+            carried.done.remove(offset)
+            carried.refused[offset] = QueueRefusal(Code.FULL, "it is said to be full")
+        return carried
+
+    return [(burying, "carry", carry)]
+
+
 def sends_dead_letters_again() -> Patches:
     """They do not name their move: what was moved by a node that died before it could say so is moved once more."""
     return _letters(lambda draft: draft._replace(moved=""))
@@ -219,6 +290,9 @@ QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {
         undoes_what_somebody_has,
         counts_no_deliveries,
         lends_one_message_for_another,
+        lends_a_part_to_two,
+        tells_senders_of_each_others_messages,
+        finishes_for_others,
         lets_delayed_messages_out_early,
         forgets_a_bucket_of_delays,
         keeps_no_order_in_groups,
@@ -228,6 +302,8 @@ QUEUE_VARIANTS: dict[str, Callable[[], Patches]] = {
         does_not_rewind,
         buries_too_early,
         drops_dead_letters,
+        drops_what_it_sends_back,
+        keeps_what_it_sends_back,
         sends_dead_letters_again,
         gives_dead_letters_other_ids,
     )

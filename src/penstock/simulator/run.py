@@ -73,6 +73,7 @@ ACTORS: dict[str, Callable[[ClientPlan, Stage, SimEnv], Any]] = {
 }
 _UP_WITHIN_SECONDS = 60.0
 _FINISHED_WITHIN_SECONDS = 200.0
+_RECKONED_WITHIN_SECONDS = 2_000.0  # Queues may lend one message at a time.
 
 
 @dataclass(slots=True)
@@ -257,7 +258,7 @@ class Play:
 
     def _run_to_its_end(self, name: str, main: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> None:
         self.world.start(name, main)
-        self.world.run_until(lambda: self.world.has_ended(name), within=_FINISHED_WITHIN_SECONDS)
+        self.world.run_until(lambda: self.world.has_ended(name), within=_RECKONED_WITHIN_SECONDS)
         ending = self.world.hosts[name].endings[-1]
         if ending != "returned":
             self.notebook.find("the run goes on", NOWHERE, f"{name}: {ending}")

@@ -305,7 +305,7 @@ def leaves_deleted_topics_on_the_disk() -> Patches:
 
 
 def answers_groups_before_the_flush() -> Patches:
-    return [(Coordinator, "_answer_when_durable", Coordinator.tell)]
+    return [(Coordinator, "_answer_when_durable", lambda self, replies, _: self.tell(replies))]
 
 
 def lets_anybody_commit() -> Patches:

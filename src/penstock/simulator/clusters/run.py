@@ -82,6 +82,7 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
 _FINISHED_WITHIN_SECONDS = 200.0
+_RECKONED_WITHIN_SECONDS = 2_000.0  # Queues may lend one message at a time.
 _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 
@@ -239,7 +240,7 @@ class ClusterPlay:
                 self.notebook.find("in the calm everything works", NOWHERE, f"{name}: {failure.problem}")
 
         self.world.start(name, run)
-        self.world.run_until(lambda: self.world.has_ended(name), within=_FINISHED_WITHIN_SECONDS)
+        self.world.run_until(lambda: self.world.has_ended(name), within=_RECKONED_WITHIN_SECONDS)
         ending = self.world.hosts[name].endings[-1]
         if ending != "returned":
             self.notebook.find("the run goes on", NOWHERE, f"{name}: {ending}")

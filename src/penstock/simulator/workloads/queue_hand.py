@@ -23,7 +23,7 @@ class Held:
 
 class Hand:
     def __init__(
-        self, stage: Stage, env: SimEnv, queue: str, name: str, *, lease_ms: int, count: int, asks_again: bool = False
+        self, stage: Stage, env: SimEnv, queue: str, name: str, *, lease_ms: int, count: int, asks_again: bool = False, who: str = ""
     ) -> None:  # fmt: skip
         assert stage.desk is not None
         self._desk: Desk = stage.desk
@@ -33,6 +33,7 @@ class Hand:
         self._name = name
         self._lease_ms = lease_ms
         self._count = count
+        self._who = who or name  # As the node knows it.
         self._asks_again = asks_again  # With an attempt id, as the Python client does.
 
     async def take(self, wait_s: float) -> list[Held]:
@@ -51,7 +52,7 @@ class Hand:
                 return await self._desk.ask(
                     self._env,
                     lambda queues: queues.take(
-                        self._queue, self._count, lease_ms=self._lease_ms, wait_s=waited, who=self._name, attempt_id=attempt_id
+                        self._queue, self._count, lease_ms=self._lease_ms, wait_s=waited, who=self._who, attempt_id=attempt_id
                     ),
                     patience_s=waited + 8.0,
                 )

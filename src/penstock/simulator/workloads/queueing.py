@@ -1,14 +1,16 @@
 """Senders, workers and keepers of queues, and what each writes into the diary.
 
 A worker finishes, fails, extends, dozes past its lease and then settles all the same, or is never heard of again. A keeper pauses, resumes,
-purges and, now and then, rewinds. When the play is over senders and keepers stop, and workers go on for a little while; what is left is the
-reckoning's.
+purges, changes the delay of a FIFO queue, sends dead letters back and, now and then, rewinds. When the play is over senders and keepers
+stop, and workers go on for a little while; what is left is the reckoning's.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from penstock.broker.queues.calls import Code, Draft, QueueRefusal, Sent, Verb
+from penstock.broker.queues.calls import Code, Draft, QueueRefusal, Redrive, Sent, Verb
+from penstock.broker.queues.facade import Queues
+from penstock.queues.headers import PRIORITY_DEFAULT
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import ClientPlan
 from penstock.simulator.places import Place
@@ -22,6 +24,7 @@ CERTAIN = (Code.INVALID, Code.FULL, Code.TOO_LARGE)
 _WAITED_SECONDS = 2.0
 _REWINDS_MAX = 3  # Of one keeper: each gives workers everything again.
 _REWOUND_MS = (1_000, 5_000)
+_DELAYS_MS = (0, 0, 100, 1_500)
 _ALL_OF_IT = 0.5  # How many rewinds are to the beginning.
 _PARTED = 0.3  # How often a worker is done with some of its messages all the same.
 _SENT_AGAIN = 0.5  # How often a sender that got no answer sends the same message with the same id once more.
@@ -94,14 +97,16 @@ class Sending(_Client):
 
 def _draft(told: SendTold, now_ms: int) -> Draft:
     delay_ms = told.deliver_at_ms - now_ms if told.deliver_at_ms else None
-    return Draft(told.body, priority=told.priority, group=told.group, dedup=told.dedup, delay_ms=delay_ms)
+    priority = None if told.priority == PRIORITY_DEFAULT else told.priority
+    return Draft(told.body, priority=priority, group=told.group, dedup=told.dedup, delay_ms=delay_ms)
 
 
 class Working(_Client):
     async def run(self) -> None:
         lease_ms, count = self._options["lease_ms"], self._options["count"]
         asks_again = self._options["asks_again"]
-        hand = Hand(self._stage, self._env, self._queue, self._name, lease_ms=lease_ms, count=count, asks_again=asks_again)
+        who = self._options.get("who", self._name)
+        hand = Hand(self._stage, self._env, self._queue, self._name, who=who, lease_ms=lease_ms, count=count, asks_again=asks_again)
         while not self._stage.is_over:
             if held := await hand.take(_WAITED_SECONDS):
                 await self._work(hand, held)
@@ -134,8 +139,8 @@ class Decreeing(_Client):
         while not self._stage.is_over:
             await self._stage.breathe(self._env, self._options["pause"])
             kind = self._env.rng.choice(self._options["kinds"])
-            if kind == "rewind":
-                await self._rewind()
+            if kind in ("rewind", "delay", "redrive"):
+                await {"rewind": self._rewind, "delay": self._delay, "redrive": self._redrive}[kind]()
                 continue
             await self._decree(kind)
             if kind == "pause":
@@ -148,11 +153,22 @@ class Decreeing(_Client):
             is_all = self._env.rng.random() < _ALL_OF_IT
             await self._decree("rewind", to_ms=0 if is_all else wall_ms(self._env.now()) - self._env.rng.choice(_REWOUND_MS))
 
+    async def _delay(self) -> None:
+        settings = {"queue.delay.ms": str(self._env.rng.choice(_DELAYS_MS))}
+        await self._tell(Decree(self._queue, "delay", self._env.now()), lambda queues: queues.configure(self._queue, settings))
+
+    async def _redrive(self) -> None:
+        """One that is refused because another one runs was none; it is told all the same, for nobody could tell it from one of several."""
+        wish = Redrive(count_max=self._env.rng.choice((0, 0, 3)), per_second_max=self._env.rng.choice((0, 0, 5)))
+        await self._tell(Decree(self._queue, "redrive", self._env.now()), lambda queues: queues.redrive(self._queue, wish))
+
     async def _decree(self, kind: str, **how: int) -> bool:
-        told = Decree(self._queue, kind, self._env.now(), **how)
+        return await self._tell(Decree(self._queue, kind, self._env.now(), **how), lambda queues: getattr(queues, kind)(self._queue, **how))
+
+    async def _tell(self, told: Decree, work: Callable[[Queues], Awaitable[object]]) -> bool:
         self._told.decrees.append(told)
         try:
-            await self._desk.ask(self._env, lambda queues: getattr(queues, kind)(self._queue, **how), patience_s=20.0)
+            await self._desk.ask(self._env, work, patience_s=20.0)
         except (QueueRefusal, Unanswered):
             return False  # Some partitions may have heard.
         told.ended = self._env.now()
