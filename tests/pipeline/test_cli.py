@@ -130,7 +130,8 @@ def test_what_another_process_runs_is_shown_and_stopped_and_what_was_killed_is_t
     assert left[0] == "orders: killed", "its last word was that it runs, and nobody runs it"
 
 
-@pytest.mark.spark
+@pytest.mark.needs("spark")
+@pytest.mark.paired  # It has a Spark of its own.
 def test_a_run_shows_its_progress_and_ends_cleanly_at_ctrl_c(spark_settings, node, topics, tmp_path: Path) -> None:
     from spark_home import byte_compiled_home
 

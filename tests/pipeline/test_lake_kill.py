@@ -67,7 +67,7 @@ def test_an_archive_that_is_killed_holds_every_record_once(
     job = Killed(archive.JOB, spark, topics, tmp_path / "process", spark_settings)
     for number in range(rounds):
         topics.write_values(topic, ROWS, first=number * ROWS)
-        enough = number * ROWS + rng.randrange(500, 2_500)
+        enough = number * ROWS + rng.randrange(400, 1_200)
         job.at(lambda enough=enough: archived_rows(target) >= enough, rng, **wanted)  # type: ignore[misc]
         assert archived_rows(target) < (number + 1) * ROWS, "it was killed too late"
     job.resumed(**wanted | {"rows": "100000"})

@@ -23,7 +23,7 @@ from penstock.pipeline.examples.orders import OrderBook, Outcome
 from penstock.pipeline.examples.writing import write_customers, write_orders
 from penstock.testing.brokers import Broker
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.serial, pytest.mark.timeout(400)]  # One at a test would hide that of its parameters.
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.paired, pytest.mark.timeout(400)]  # One at a test would hide that of its parameters.
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))

@@ -80,7 +80,7 @@ def test_an_archive_comes_back_in_order_and_a_stopped_replay_goes_on(
     def after_the_first_batch(told: Told) -> bool:
         return told.counts["rows"] > 0
 
-    slowly = wanted | {"rate": "100"}  # So that it is stopped before it is done.
+    slowly = wanted | {"rate": "150"}  # So that it is stopped before it is done.
     first = run_job(replay.JOB, spark, topics.bootstrap, checkpoint, is_stopping=after_the_first_batch, **slowly)
     assert "stopped" in first.lines[-1]
     assert first.counts["rows"] <= len(topics.read(to)) < 1000

@@ -23,7 +23,7 @@ from penstock.pipeline.listening import Listener
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.progress import DONE, FAILED, RUNNING, STOPPED, PipelineProgress, StageProgress
 from penstock.pipeline.stage import Context, Stage
-from penstock.pipeline.topics import make_topics
+from penstock.pipeline.topics import make_topics, topics_written, wait_until_stable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,8 +137,16 @@ class Run:
                 raise complaint
             self._end(name, query, DONE if self.plan.is_once else STOPPED)
             if self._waiting:
-                self._start(self._waiting.pop(0))
+                self._start_next()
         return any(query.isActive for query in self._queries.values())
+
+    def _start_next(self) -> None:
+        """What those before it have written is what it finds. Transactions of others do not hold it up for ever."""
+        stage = self._waiting.pop(0)
+        written = topics_written(self.pipeline)
+        if topics := [topic for topic in stage.topics_read() if topic in written]:
+            wait_until_stable(topics, self.plan.bootstrap)
+        self._start(stage)
 
     def _end(self, name: str, query: "StreamingQuery", state: str) -> None:
         self._listener.hear_out(query)

@@ -3,16 +3,23 @@
 A name that is read and never written is more likely a slip of the pen than a topic that somebody meant to have.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.failures import Refused
+from penstock.peers.offsets import LATEST
 from penstock.pipeline.brokers import brokers
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.stage import FromTopic, ToTopic
+from penstock.vocabulary import TopicPartition
+
+STABLE_SECONDS_MAX = 30.0
+STABLE_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,27 @@ async def _make(client: Client, pipeline: Pipeline) -> list[str]:
     for topic in missing:
         await _create(client, topic, writes[topic])
     return missing
+
+
+def wait_until_stable(topics: Sequence[str], bootstrap: str, seconds: float = STABLE_SECONDS_MAX) -> bool:
+    """Until all that was written is there for readers of what is committed: a commit is answered when it is decided, and its topics show
+    it a moment later. False: somebody's transaction stayed open for so long."""
+    broker = brokers({"kafka.bootstrap.servers": bootstrap})
+    return broker.run(_until_stable(broker.client, topics, seconds), deadline_s=2 * seconds)
+
+
+async def _until_stable(client: Client, topics: Sequence[str], seconds: float) -> bool:
+    views = [await client.describe(topic) for topic in topics]
+    ends = {TopicPartition(view.name, index): LATEST for view in views for index in range(len(view.partitions))}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            written = await client.list_offsets(ends)
+            while True:
+                committed = await client.list_offsets(ends, is_committed_only=True)
+                if all(committed[where].offset >= written[where].offset for where in ends):
+                    return True
+                await asyncio.sleep(STABLE_PAUSE_SECONDS)
+    return False
 
 
 def topics_written(pipeline: Pipeline) -> dict[str, Wanted]:

@@ -1,0 +1,22 @@
+"""What a stage has committed is there for the next one before that begins."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from pipeline_topics import PATIENCE_SECONDS, Topics
+
+from penstock.pipeline.topics import wait_until_stable
+from penstock.testing import Broker
+
+
+def test_what_is_committed_is_waited_for_and_what_stays_open_not_for_ever(node: Broker, topics: Topics) -> None:
+    topic, other = topics.create(partitions=2), topics.create()
+    topics.write_values(topic, 3)
+    assert wait_until_stable([topic, other], node.bootstrap)
+    producer = topics.write_in_transaction(topic, [(b"k", b"v")], partition=1, ends="open")
+    assert wait_until_stable([other], node.bootstrap)
+    assert not wait_until_stable([topic, other], node.bootstrap, seconds=0.2)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(wait_until_stable, [topic], node.bootstrap)
+        producer.commit_transaction(PATIENCE_SECONDS)
+        assert waiting.result(PATIENCE_SECONDS)
+    assert topics.ends(topic) == topics.ends(topic, is_committed_only=False)
