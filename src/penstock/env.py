@@ -56,6 +56,10 @@ class Disk(Protocol):
         The answer, when that has ended: what could not be made durable; empty means all of it is. Never raises for a failed flush.
         """
 
+    def sync_then(self, files: Sequence[File], directories: Sequence[str], ended: Callable[[SyncFailures | BaseException], None]) -> None:
+        """As `sync`, of something, for whoever does that all the time: calls `ended` with the answer, never before this returns.
+        If anything was appended meanwhile, that is when all that is ready by now has run. An exception in its place: the world ends."""
+
     def mkdir(self, path: str) -> None:
         """Makes the directory and its missing parents; no error if it is there."""
 

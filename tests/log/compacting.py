@@ -10,9 +10,11 @@ from penstock.env import Disk
 from penstock.log.compacted_log import Account, CompactedLog
 from penstock.log.config import LogConfig
 from penstock.log.open_files import OpenFiles
+from penstock.simulator.disk import SimDisk
 from penstock.wire.batches import BatchHeader, Record, encode_batch, read_header
 
 KEYS_BYTES = 1 << 16
+VALUE = b"v" * 60
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=200, is_compacted=True, delete_retention_ms=1_000)
 
 
@@ -129,3 +131,18 @@ def keys_of(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]
 
 
 __all__ = ["FIRST_MS", "IDENTITY", "KEYS_BYTES", "SMALL", "Keyed", "Ledger", "keys_of"]
+
+
+async def filled(disk: SimDisk, rounds: int = 12, keys: int = 5, config=SMALL) -> Keyed:
+    """Each round writes every key once: batches of one record, some of them rolled into several segments."""
+    bench = Keyed(disk, config)
+    await bench.open()
+    for number in range(rounds):
+        for key in range(keys):
+            bench.put((b"key-%d" % key, b"%d:" % number + VALUE))
+    await bench.log.flush()
+    return bench
+
+
+def logs_in(disk: SimDisk) -> list[str]:
+    return [path.rpartition("/")[2] for path in disk.files() if path.endswith(".log")]

@@ -111,3 +111,20 @@ def transactional(
     return encode_batch(
         chosen, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=is_transactional, codec=codec
     )
+
+
+async def led(**options: object) -> Held:
+    held = Held(**options)  # type: ignore[arg-type]
+    await held.open()
+    held.lead()
+    return held
+
+
+async def copy(leader: Held, replica: Held) -> None:
+    await leader.flush()
+    await replica.open()
+    content, at = await leader.content(), 0
+    while at < len(content):
+        header = read_header(content, at)
+        replica.partition.replicate(content[at : at + header.size], header, leader.env.wall)
+        at += header.size

@@ -9,19 +9,18 @@ from typing import NamedTuple
 from penstock.env import File, SyncFailures
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.segment import Segment
+from penstock.vocabulary import Offset
 
 
 class FlushTicket(NamedTuple):
     files: tuple[File, ...]
     directories: tuple[str, ...]
-    end_offset: int  # What is durable if the flush of all these files and directories succeeds.
+    end_offset: Offset  # What is durable if the flush of all these files and directories succeeds.
     covered: tuple[tuple[Segment, int], ...]  # How many bytes of each.
     lineage: int  # Bytes that were cut off since make it void.
 
     def failure_among(self, failures: SyncFailures) -> str | None:
         """What failed of this ticket's own; a round flushes many logs."""
-        if not failures:
-            return None
         mine = [file.path for file in self.files] + list(self.directories)
         return next((f"{path}: {reason}" for path, reason in failures if path in mine), None)
 
@@ -47,7 +46,10 @@ class Unflushed:
             held = self.held[segment] = self._files.pin(segment.path, create=True)
         return held
 
-    def begin(self, end_offset: int) -> FlushTicket:
+    def begin(self, end_offset: Offset) -> FlushTicket:
+        if len(self.held) == 1:  # Nearly always.
+            for segment, held in self.held.items():
+                return FlushTicket((held.file,), self.directories, end_offset, ((segment, segment.size),), self.lineage)
         return FlushTicket(
             tuple(held.file for held in self.held.values()),
             self.directories,
@@ -56,14 +58,11 @@ class Unflushed:
             self.lineage,
         )
 
-    def is_void(self, ticket: FlushTicket) -> bool:
-        return ticket.lineage != self.lineage
-
     def settle(self, ticket: FlushTicket) -> None:
         """The ticket's flush succeeded."""
         for segment, size in ticket.covered:
-            if segment.size == size and segment in self.held:
-                self._files.unpin(self.held.pop(segment))
+            if segment.size == size and (held := self.held.pop(segment, None)) is not None:
+                self._files.unpin(held)
         if self.directories is ticket.directories:  # Otherwise a name was added meanwhile: they are flushed once more.
             self.directories = ()
 

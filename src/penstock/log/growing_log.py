@@ -164,13 +164,14 @@ class GrowingLog:
 
     def _prepare(self, header: BatchHeader, size: int) -> tuple[Segment, OpenFile]:
         """All that is not the usual case: the first append after a flush, a new epoch, a new segment, a log that takes no more."""
-        self._check_alive()
+        if self.failure is not None:
+            raise DiskFailed(self.failure)
         require(header.base_offset == self.end_offset, "a batch is appended at the end of its log")
         require(header.leader_epoch >= self.epochs.latest, "leader epochs never go back")
-        segment = self._shelf.active
-        is_old = self._env.wall_ms() - segment.opened_ms >= self._config.segment_ms
+        segment, config = self._shelf.active, self._config
+        is_old = self._env.wall_ms() - segment.opened_ms >= config.segment_ms
         try:
-            if segment.size and (is_old or segment.size + size > self._config.segment_bytes):
+            if segment.size and (is_old or segment.size + size > config.segment_bytes):
                 self._roll()
             segment = self._shelf.active
             self._writing = self._hold(segment)
@@ -237,21 +238,23 @@ class GrowingLog:
 
     def begin_flush(self) -> FlushTicket | None:
         """What must be flushed for everything appended so far to be durable; None when it is, or never will be."""
-        if self.failure is not None or not self._unflushed:
+        unflushed = self._unflushed
+        if self.failure is not None or not (unflushed.held or unflushed.directories):
             return None
-        return self._unflushed.begin(self.end_offset)
+        return unflushed.begin(self.end_offset)
 
     def end_flush(self, ticket: FlushTicket, failures: SyncFailures) -> None:
         """`failures` may be those of a round over many logs."""
         if self.failure is not None:
             return
-        failed = ticket.failure_among(failures)
+        failed = ticket.failure_among(failures) if failures else None
+        unflushed = self._unflushed
         if failed is not None:
             self._fail(failed)
-        elif not self._unflushed.is_void(ticket):
-            self._unflushed.settle(ticket)
-            self._writing = self._unflushed.held.get(self._shelf.active)
-            self.flushed_end = max(self.flushed_end, Offset(ticket.end_offset))
+        elif ticket.lineage == unflushed.lineage:
+            unflushed.settle(ticket)
+            self._writing = unflushed.held.get(self._shelf.active)
+            self.flushed_end = max(self.flushed_end, ticket.end_offset)
 
     async def flush(self) -> None:
         """Flushes this log alone; raises if it cannot be."""

@@ -43,9 +43,12 @@ class OpenFiles:
         """Keeps the file open until `unpin`; pins are counted."""
         held = self._pinned.get(path)
         if held is None:
-            held = self._idle.pop(path, None) or OpenFile(self._disk.open(path, create=create))
-            self._pinned[path] = held
-            self._close_excess()
+            held = self._idle.pop(path, None)
+            if held is not None:
+                self._pinned[path] = held
+            else:
+                held = self._pinned[path] = OpenFile(self._disk.open(path, create=create))
+                self._close_excess()
         held.pins += 1
         return held
 
@@ -59,7 +62,8 @@ class OpenFiles:
         path = held.file.path
         del self._pinned[path]
         self._idle[path] = held
-        self._close_excess()
+        if len(self._pinned) + len(self._idle) > self._limit:
+            self._close_excess()
 
     def forget(self, path: str) -> None:
         """The name is gone, or will mean another file. Who has it pinned may go on reading."""

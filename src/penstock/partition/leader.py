@@ -167,7 +167,7 @@ class Leader(Generic[Token]):
         match event:
             case Reached():
                 if event.replica == self.node_id:
-                    return self._reach_here(event.end_offset)
+                    return self.reach_here(event.end_offset)
                 return self._reached_there(event)
             case InSyncChanged():
                 return self._adopt(event, now)
@@ -192,12 +192,12 @@ class Leader(Generic[Token]):
             case _:
                 assert_never(event)
 
-    def _reach_here(self, end_offset: Offset) -> list[Effect[Token]]:
+    def reach_here(self, end_offset: Offset) -> list[Effect[Token]]:
+        """The leader's own `Reached`."""
         if end_offset <= self.own_end:
             return []
         self.own_end = end_offset
-        released: list[Token] = []
-        parked = self._parked_for_self
+        released, parked = list[Token](), self._parked_for_self
         while parked and parked[0][0] <= end_offset:
             released.append(parked.popleft()[1])
         return self._advance(released)

@@ -23,7 +23,7 @@ from penstock.log.streaming import Stream
 from penstock.partition.aborted import Aborted
 from penstock.partition.admission import plain_rules
 from penstock.partition.guards import Guard, Guards
-from penstock.partition.leader import Effect, Leader, LogFailed, Reached
+from penstock.partition.leader import Effect, Leader, LogFailed
 from penstock.partition.producers import Duplicate, ProducerStates
 from penstock.partition.transactions import Ending
 from penstock.settings import TopicConfig
@@ -323,8 +323,9 @@ class Partition:
 
     def begin_flush(self) -> Flush | None:
         """What must be flushed; None when nothing must be."""
-        ticket = self.log.begin_flush()
-        return None if ticket is None else Flush(ticket, self.log.appended_bytes)
+        log = self.log
+        ticket = log.begin_flush()
+        return None if ticket is None else Flush(ticket, log.appended_bytes)
 
     def end_flush(self, flush: Flush, failures: SyncFailures) -> None:
         self.log.end_flush(flush.ticket, failures)
@@ -332,13 +333,14 @@ class Partition:
 
     def take_growth(self) -> int:
         """How many bytes have come below the watermark since this was last asked."""
-        readable_bytes = self.log.appended_bytes if self.high_watermark == self.log.end_offset else self._flushed_bytes
+        log = self.log
+        readable_bytes = log.appended_bytes if self.high_watermark == log.end_offset else self._flushed_bytes
         grown_bytes, self._readable_bytes = readable_bytes - self._readable_bytes, readable_bytes
-        return max(0, grown_bytes)  # A follower's log may have been cut.
+        return grown_bytes if grown_bytes > 0 else 0  # A follower's log may have been cut.
 
     def reached(self, end_offset: Offset, now: Instant) -> list[Effect[ProduceToken]]:
         """This node, which leads, has everything below the offset as durable as the topic promises."""
-        return [] if self.leader is None else self.leader.step(Reached(self.leader.node_id, end_offset), now)
+        return [] if self.leader is None else self.leader.reach_here(end_offset)
 
     def failed(self, reason: str, now: Instant) -> list[Effect[ProduceToken]]:
         return [] if self.leader is None else self.leader.step(LogFailed(reason), now)
@@ -359,7 +361,7 @@ class Partition:
         return self.last_stable_offset if reads_committed else self.high_watermark
 
     def _append_time(self, wall_ms: int) -> int:
-        return wall_ms if self.config.message_timestamp_type == "LogAppendTime" else APPEND_TIME_UNSET
+        return wall_ms if self._config.message_timestamp_type == "LogAppendTime" else APPEND_TIME_UNSET
 
 
 def _refusal(code: ErrorCode, producer_id: int) -> Refusal:

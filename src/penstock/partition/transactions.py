@@ -89,6 +89,8 @@ class OpenTransactions:
 
     def first_unstable(self, watermark: int) -> int | None:
         """The first offset whose fate a reader below this watermark cannot know; None where there is none."""
+        if not self._ended and not self.by_producer:
+            return None
         self.settle(watermark)
         first_open = self.first_open
         if not self._ended:

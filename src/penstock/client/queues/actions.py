@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import count as count_up
 from typing import Any
 from uuid import uuid4
 
@@ -82,8 +83,11 @@ class Actions:
         same: dict[str, Any] = {"Queue": self.queue, "Max": count, "Who": worker}
         same |= ({} if lease_ms is None else {"LeaseMs": lease_ms}) | ({"AttemptId": uuid4().hex} if count <= REPEATED_MAX else {})
 
+        tries = count_up()
+
         def wish() -> Wish:
-            return {**same, "WaitMs": max(0, round(min(WAIT_SECONDS_MAX, wait_seconds()) * 1000))}
+            again = {"IsAgain": True} if next(tries) else {}
+            return {**same, **again, "WaitMs": max(0, round(min(WAIT_SECONDS_MAX, wait_seconds()) * 1000))}
 
         told = await self._caller.call("Penstock.Receive", wish, queue=self.queue, wait_seconds=WAIT_SECONDS_MAX)
         return [delivery_of(each, lease_ms) for each in told.answer.get("Messages") or ()]
