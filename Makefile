@@ -23,7 +23,7 @@ setup: $(STAMP) ## Make .venv with the locked dependencies and the project in it
 $(BIN)/python:
 	$(PYTHON) scripts/make_venv.py $(VENV)
 
-$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/wire/*.pyx src/penstock/wire/*.pxi) | $(BIN)/python
+$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/*/*.pyx src/penstock/wire/*.pxi) | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements/dev.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@$(PYTHON) scripts/java.py

@@ -2,6 +2,8 @@
 
     python scripts/suite.py [--soak] [paths...]
 
+What runs side by side is dealt out by whole files, because tests of a file share a node or a JVM: three workers with a part of it
+each would start three. The files of all rooms come in turn, so that those that wait run beside those that reckon.
 Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
 Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
 Tests on Spark carry the marker `spark` and run in one process, because they share a session, which takes seconds to start; clusters wait
@@ -19,14 +21,15 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
 NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
 SLOWEST_FILES = 15
 WORKERS = "3"  # On two cores: many tests wait for clients and clocks. A fourth saves a minute, and some clients run out of time.
-# In the order of their names: those with many tests first, as xdist would have it, leaves those with one long test for the end.
-FILE_BY_FILE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+# In the order given: those with many tests first, as xdist would have it, leaves those with one long test for the end.
+FILE_BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 
 
 Part = tuple[list[str], list[str] | None]  # Arguments, and the paths; None where there is nothing to run.
@@ -45,12 +48,12 @@ def main() -> int:
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
     rounds: list[list[Part]] = [
-        [(["-n", WORKERS, "--dist", "worksteal", "-m", "not serial and not paired and not spark"], asked.paths)],
+        [(["-n", WORKERS, *FILE_BY_FILE, "-m", "not serial and not paired and not spark"], files(asked.paths))],
         [
-            (["-m", "spark and not serial"], files_with("spark", asked.paths)),
-            ([*FILE_BY_FILE, "-m", "paired"], files_with("paired", asked.paths)),
+            (["-m", "spark and not serial"], files(asked.paths, "spark")),
+            (["-n", "2", *FILE_BY_FILE, "-m", "paired"], files(asked.paths, "paired")),
         ],
-        [(["-m", "serial"], files_with("serial", asked.paths))],
+        [(["-m", "serial"], files(asked.paths, "serial"))],
     ]
     if asked.soak:
         rounds = [[(["--soak", "--timeout", "7200"], asked.paths)]]
@@ -62,14 +65,19 @@ def main() -> int:
     return max((code for code in codes if code != NO_TESTS), default=0)
 
 
-def files_with(marker: str, paths: list[str]) -> list[str] | None:
-    """The files with such tests, so that no worker collects thousands of others to leave them out; None where there are none.
+def files(paths: list[str], marker: str = "") -> list[str] | None:
+    """All of them, one of each room after the other, until the largest room is through; None where there are none.
 
-    Where single tests are asked for, whoever asked knows best."""
+    With a marker those that have such tests, so that no worker collects thousands of others to leave them out. Where single tests are asked
+    for, whoever asked knows best."""
     if any("::" in path for path in paths):
         return paths
-    files = [file for path in map(Path, paths or ["tests"]) for file in ([path] if path.is_file() else sorted(path.rglob("test_*.py")))]
-    return [str(file) for file in files if f"mark.{marker}" in file.read_text()] or None
+    rooms: dict[Path, list[str]] = {}
+    for path in map(Path, paths or ["tests"]):
+        for file in [path] if path.is_file() else sorted(path.rglob("test_*.py")):
+            if not marker or f"mark.{marker}" in file.read_text():
+                rooms.setdefault(file.parent, []).append(str(file))
+    return [file for turn in zip_longest(*rooms.values()) for file in turn if file is not None] or None
 
 
 def run_round(parts: list[Part], account: Account) -> list[int]:

@@ -12,6 +12,7 @@ from serving import Line, Serving
 from penstock.wire.api_keys import ApiKey
 
 EAGER = (("range", b"subscription"),)
+QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4, "group_min_session_timeout_ms": 100}
 
 
 class Member:
@@ -201,3 +202,12 @@ async def offsets_of(line: Line, group: str, topic: str = "a", partitions: Seque
     (found,) = answer.groups
     assert found.error_code == 0, found.error_code
     return {row.partition_index: int(row.committed_offset) for row in found.topics[0].partitions}
+
+
+async def opened(serving: Serving, **changes: Any) -> Line:
+    """A node that is quick with groups, and has a topic for them."""
+    await serving.open(**(QUICK | changes))
+    line = await serving.line()
+    await coordinated(line)
+    await line.create("a", 3)
+    return line

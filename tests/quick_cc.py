@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows", "_messages", "_posts", "_many"}  # What it builds.
+
 
 def quick_cc(directory: Path) -> str:
     """Its path, for CC."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from penstock.broker.node import Node
 from penstock.env import Env, File, SyncFailures
+from penstock.errors import DiskFailed
 from penstock.server.disk import RealDisk
 from penstock.server.env import RealEnv
 from penstock.settings import NodeSettings
@@ -76,17 +77,23 @@ class DoorDisk(RealDisk):
         super().__init__(root)
         self.flushes, self.cold_reads = Door(), Door()
         self.is_cold = False  # Nothing is in memory.
+        self.is_unreadable = False  # Neither can anything be read from the disk.
         self.free_bytes_shown: int | None = None
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> SyncFailures:
         await self.flushes.pass_through()
         return await super().sync(files, directories)
 
+    def sync_then(self, files: Sequence[File], directories: Sequence[str], ended: Callable[[SyncFailures | BaseException], None]) -> None:
+        asyncio.ensure_future(self.sync(files, directories)).add_done_callback(lambda flushing: ended(flushing.result()))
+
     def read_now(self, file: File, position: int, size: int) -> bytes | None:
         return None if self.is_cold else super().read_now(file, position, size)
 
     async def read_later(self, file: File, position: int, size: int) -> bytes:
         await self.cold_reads.pass_through()
+        if self.is_unreadable:
+            raise DiskFailed("it cannot be read now")
         return await super().read_later(file, position, size)
 
     def free_bytes(self) -> int:

@@ -20,7 +20,7 @@ from penstock.testing.topics import create_topic
 EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
 PEER = os.environ.get("PENSTOCK_PEER")
 COUNT = 10
-IDLE_SECONDS = "10" if PEER else "4"  # Apache Kafka makes a new group wait three seconds for more members.
+IDLE_SECONDS = "10" if PEER else "3"  # Apache Kafka makes a new group wait three seconds for more members.
 CRASHED = 1
 # What librdkafka says of its own accord while the broker aborts what the first life left open.
 WAITS_FOR_AN_ABORT = re.compile(r"GETPID .* another concurrent operation on the same transaction was ongoing: retrying$")

@@ -44,7 +44,7 @@ def test_an_unchanged_client_writes_and_reads(node: harness.Node):
 def test_the_python_producer_writes_and_a_group_reads_each_order_once(penstock_broker: Broker):
     penstock_broker.create_topic("orders", partitions=3)
     assert len(run("producer.py", penstock_broker.bootstrap).splitlines()) == 6
-    first, second = run("consumer.py", penstock_broker.bootstrap, "5"), run("consumer.py", penstock_broker.bootstrap, "5")
+    first, second = run("consumer.py", penstock_broker.bootstrap, "3"), run("consumer.py", penstock_broker.bootstrap, "3")
     assert sorted(re.findall(r"(\w+) had (.+)", first)) == sorted([
         ("alice", "2 coffees"), ("alice", "1 water"), ("alice", "the bill"),
         ("bob", "1 tea"), ("bob", "1 scone"), ("carol", "3 croissants"),

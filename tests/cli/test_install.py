@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 from urllib.request import urlopen
+from zipfile import ZipFile
 
 import pytest
 from cli.running import clean_environment
-from quick_cc import quick_cc
+from machine import missing
+from quick_cc import COMPILED, quick_cc
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,6 +67,9 @@ def test_the_wheel_works_in_an_empty_environment_outside_the_checkout(tmp_path: 
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source]
     run(*pip, cwd=tmp_path, CC=quick_cc(tmp_path))
     (wheel,) = tmp_path.glob("penstock-*.whl")
+    with ZipFile(wheel) as packed:
+        compiled = {Path(name).name.split(".")[0] for name in packed.namelist() if name.endswith(".so")}
+    assert compiled == (set() if missing("cc") else COMPILED)
     place = tmp_path / "elsewhere"
     place.mkdir()
     run(sys.executable, ROOT / "scripts" / "make_venv.py", place / "venv", cwd=place)

@@ -11,12 +11,22 @@ from penstock.client import Consumer, Message, Producer
 from penstock.testing import Broker
 
 SECONDS_MAX = 30.0
+NIMBLE = {"fetch.wait.max.ms": 50}  # librdkafka asks for nothing else of a broker before the fetch that it waits for has come back.
+
+
+writers: dict[str, Producer] = {}  # One for each broker and all tests of a process: to start one takes longer than most of them.
 
 
 def write(broker: Broker, topic: str, *values: bytes, partition: int | None = None, key: str | None = None) -> None:
-    with Producer(broker.bootstrap) as producer:
-        for value in values:
-            producer.send(topic=topic, value=value, key=key, partition=partition)
+    write_to(broker.bootstrap, topic, *values, partition=partition, key=key)
+
+
+def write_to(bootstrap: str, topic: str, *values: bytes, partition: int | None = None, key: str | None = None) -> None:
+    if bootstrap not in writers:
+        writers[bootstrap] = Producer(bootstrap)
+    for value in values:
+        writers[bootstrap].send(topic=topic, value=value, key=key, partition=partition)
+    writers[bootstrap].flush(SECONDS_MAX)
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""For the tests of transactions: a broker that has them, and names that are nobody else's.
+"""For the tests of transactions: a broker that has them, and names that are nobody else's. For those of queues: an empty one.
 
 With PENSTOCK_PEER=host:port they talk to that broker instead: Apache Kafka must pass them too.
 """
@@ -9,7 +9,19 @@ from uuid import uuid4
 
 import pytest
 from announced import needs_announced
+from client.client_side import writers
 from client.transaction_side import new_topic
+
+from penstock.client import Queue
+from penstock.testing import Broker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_writer_is_left() -> Iterator[None]:
+    """They would go on looking for brokers that are gone."""
+    yield
+    while writers:
+        writers.popitem()[1].close()
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +41,8 @@ def name() -> str:
 @pytest.fixture
 def topic(bootstrap: str) -> str:
     return new_topic(bootstrap)
+
+
+@pytest.fixture
+def jobs(penstock_broker: Broker) -> Queue:
+    return penstock_broker.queue(backoff=0)

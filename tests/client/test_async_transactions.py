@@ -113,7 +113,7 @@ def test_offsets_of_a_consumer_go_with_the_records(bootstrap: str, topic: str, n
                         await producer.send(topic=out, value=message.value)
                     if not is_kept:
                         await transaction.abort()
-            assert await consumer.poll(timeout=0.5) == []
+            assert await consumer.poll(timeout=0.3) == []
         async with AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer:
             assert await consumer.position(topic, 0) == 10
 
@@ -125,8 +125,11 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, topic: str, 
     out = new_topic(bootstrap)
     write(bootstrap, topic, numbered(100))
 
+    seen: set[bytes | None] = set()
+
     async def step(message: Message) -> list[Outgoing]:
         await asyncio.sleep(0)
+        seen.add(message.value)
         return [Outgoing(out, value=message.value)]
 
     async def scenario() -> int:
@@ -134,7 +137,10 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, topic: str, 
             AsyncProducer(bootstrap, transactional_id=name) as producer,
             AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer,
         ):
-            return await async_read_process_write(consumer, producer, step, max_records=30, idle_seconds=5)
+            count = 0
+            while len(seen) < 100:
+                count += await async_read_process_write(consumer, producer, step, max_records=30, idle_seconds=0.3)
+            return count
 
     assert asyncio.run(scenario()) == 100
     assert read(bootstrap, out) == numbered(100)

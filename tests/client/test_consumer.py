@@ -7,12 +7,12 @@ from threading import Event
 from uuid import uuid4
 
 import pytest
-from client.client_side import SECONDS_MAX, numbered, poll_count, silent_address, values, write
+from client.client_side import NIMBLE, SECONDS_MAX, numbered, poll_count, silent_address, values, write
 
 from penstock.client import Closed, CommitFailed, Consumer, Message, Producer, ReadFailed
 from penstock.testing import Broker, broker
 
-ATTENTIVE = {"heartbeat.interval.ms": 200}  # How soon a member hears that the others have changed.
+ATTENTIVE = {"heartbeat.interval.ms": 100, **NIMBLE}  # How soon a member hears that the others have changed.
 
 
 @pytest.fixture
@@ -78,15 +78,15 @@ def test_poll_gives_nothing_when_nothing_comes(penstock_broker: Broker, penstock
 
 def test_latest_begins_at_what_comes_next(penstock_broker: Broker, penstock_topic: str):
     write(penstock_broker, penstock_topic, b"old")
-    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest") as consumer:
-        assert consumer.poll(timeout=1.0) == []
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest", settings=NIMBLE) as consumer:
+        assert consumer.poll(timeout=0.3) == []
         write(penstock_broker, penstock_topic, b"new")
         assert values(poll_count(consumer, 1)) == [b"new"]
 
 
 def test_seek_goes_to_an_offset_the_start_or_the_end(penstock_broker: Broker, penstock_topic: str):
     write(penstock_broker, penstock_topic, *numbered(10))
-    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, settings=NIMBLE) as consumer:
         assert len(poll_count(consumer, 10)) == 10
         assert consumer.position(penstock_topic, 0) == 10
         consumer.seek(penstock_topic, 0, 6)
@@ -109,7 +109,7 @@ def test_seek_works_before_the_first_poll(penstock_broker: Broker, penstock_topi
 def test_seek_inside_a_loop_forgets_what_was_fetched_ahead(penstock_broker: Broker, penstock_topic: str):
     write(penstock_broker, penstock_topic, *numbered(10))
     seen: list[int] = []
-    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, settings=NIMBLE) as consumer:
         for message in consumer:
             seen.append(message.offset)
             if seen == [0, 1, 2]:
@@ -132,7 +132,8 @@ def test_a_topic_that_is_not_there_is_told(penstock_broker: Broker, group: str):
             poll_count(consumer, 1)
 
 
-def test_where_nobody_listens_it_says_so():
+def test_where_nobody_listens_it_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("penstock.client.source.ASKING_SECONDS", 1.0)
     with silent_address() as address, Consumer(topics=["t"], bootstrap=address) as consumer, pytest.raises(ReadFailed, match="bootstrap="):
         consumer.poll()
 
@@ -167,9 +168,9 @@ def test_a_group_goes_on_where_it_committed(penstock_broker: Broker, penstock_to
 
 
 def test_a_broker_that_went_away_is_told_by_commit_but_not_by_poll(tmp_path: Path, group: str):
-    with broker(directory=tmp_path) as node:
+    with broker(directory=tmp_path, group_min_session_timeout_ms=1_000) as node:
         write(node, "t", b"v")
-        consumer = Consumer(group=group, topics=["t"], bootstrap=node.bootstrap, session_seconds=6)
+        consumer = Consumer(group=group, topics=["t"], bootstrap=node.bootstrap, session_seconds=1, settings=ATTENTIVE)
         assert values(poll_count(consumer, 1)) == [b"v"]
     with consumer:
         assert consumer.poll(timeout=0.1) == []
@@ -305,7 +306,7 @@ def test_a_slow_loop_stays_in_its_group(group: str):
     hasty = {"max.poll.interval.ms": 1_500, "heartbeat.interval.ms": 200}
     with broker(group_min_session_timeout_ms=1_000) as node:
         topic = node.create_topic()
-        write(node, topic, *numbered(25))
+        write(node, topic, *numbered(14))
         options = {"group": group, "topics": [topic], "bootstrap": node.bootstrap, "session_seconds": 1, "settings": hasty}
         seen: list[int] = []
         with Consumer(**options) as consumer:
@@ -313,9 +314,9 @@ def test_a_slow_loop_stays_in_its_group(group: str):
                 time.sleep(0.15)
                 seen.append(message.offset)
                 consumer.commit()
-                if len(seen) == 25:
+                if len(seen) == 14:
                     break
-        assert seen == list(range(25)), "what is delivered twice tells of a member that was thrown out and came back"
+        assert seen == list(range(14)), "what is delivered twice tells of a member that was thrown out and came back"
 
 
 def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(penstock_broker: Broker, group: str):

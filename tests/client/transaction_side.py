@@ -5,9 +5,9 @@ Not here: claims.
 
 from uuid import uuid4
 
-from client.client_side import SECONDS_MAX, values
+from client.client_side import SECONDS_MAX, values, write_to
 
-from penstock.client import Consumer, Producer
+from penstock.client import Consumer
 from penstock.testing.topics import create_topic
 
 
@@ -18,9 +18,7 @@ def new_topic(bootstrap: str, partitions: int = 1) -> str:
 
 
 def write(bootstrap: str, topic: str, contents: list[bytes], partition: int | None = None) -> None:
-    with Producer(bootstrap) as producer:
-        for content in contents:
-            producer.send(topic=topic, value=content, partition=partition)
+    write_to(bootstrap, topic, *contents, partition=partition)
 
 
 def read(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool = True) -> list[bytes | None]:

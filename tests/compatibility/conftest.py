@@ -10,8 +10,12 @@ import pytest
 from system import harness
 from system.conftest import Broker
 
-# Members that are killed are missed soon, and a group of several settles in one rebalance or two.
-SETTINGS = {"group.initial.rebalance.delay.ms": 200, "group.min.session.timeout.ms": 500}
+# Members that are killed are missed soon, and a group of several settles in one rebalance or two; who takes too long is noticed soon.
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 200,
+    "group.min.session.timeout.ms": 500,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+}
 
 
 @pytest.fixture(scope="module")

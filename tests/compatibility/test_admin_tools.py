@@ -1,13 +1,12 @@
 """Apache Kafka's command-line tools, as operators type them: kafka-topics, kafka-configs, kafka-delete-records, kafka-log-dirs."""
 
 import json
-import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from system.conftest import Broker
-from system.java_clients import QUICK, tools_class_path
+from system.java_clients import Tool, kafka_tools
 from system.librdkafka import produce_all, unique, watermarks
 
 pytestmark = pytest.mark.needs("java")
@@ -15,24 +14,11 @@ pytestmark = pytest.mark.needs("java")
 TOPICS, CONFIGS = "org.apache.kafka.tools.TopicCommand", "kafka.admin.ConfigCommand"
 DELETE_RECORDS, LOG_DIRS = "org.apache.kafka.tools.DeleteRecordsCommand", "org.apache.kafka.tools.LogDirsCommand"
 
-Tool = Callable[..., str]
-
 
 @pytest.fixture(scope="module")
-def tool(broker: Broker) -> Tool:
-    """Runs a tool and returns what it printed. Several at a time would only take each other's processor."""
-    try:
-        jars = tools_class_path()
-    except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's tools: {reason}")
-
-    def run(program: str, *arguments: str) -> str:
-        command = ["java", *QUICK, "-cp", jars, program, "--bootstrap-server", broker.bootstrap, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
-
-    return run
+def tool(broker: Broker) -> Iterator[Tool]:
+    with kafka_tools() as run:
+        yield lambda program, *arguments: run(program, "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def test_kafka_topics_makes_widens_and_describes_a_topic(tool: Tool) -> None:

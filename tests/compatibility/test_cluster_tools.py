@@ -3,13 +3,12 @@ kafka-cluster. What kafka-topics prints is compared in system/test_cluster_docum
 
 import json
 import re
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from system.clusters import Cluster, until
-from system.java_clients import QUICK, tools_class_path
+from system.java_clients import Tool, kafka_tools
 from system.raw import Line
 
 from penstock.wire.api_keys import ApiKey
@@ -18,8 +17,6 @@ pytestmark = [pytest.mark.needs("java"), pytest.mark.paired]
 
 QUORUM, REASSIGN = "org.apache.kafka.tools.MetadataQuorumCommand", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT, CLUSTER = "org.apache.kafka.tools.LeaderElectionCommand", "org.apache.kafka.tools.ClusterTool"
-
-Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +32,9 @@ def cluster(started: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def tool() -> Tool:
-    try:
-        jars = tools_class_path()
-    except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's tools: {reason}")
-
-    def run(program: str, *arguments: str) -> str:
-        command = ["java", *QUICK, "-cp", jars, program, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
-
-    return run
+def tool() -> Iterator[Tool]:
+    with kafka_tools() as run:
+        yield run
 
 
 def create(cluster: Cluster, topic: str, *replicas: tuple[int, ...]) -> None:

@@ -21,7 +21,7 @@ from system.librdkafka import SECONDS_MAX, admin, make_topic, unique, watermarks
 
 pytestmark = pytest.mark.paired
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "8"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "200"))
 MEMBERS = 3
 PARTITIONS = 6

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaError
-from compatibility.transaction_scenarios import PATIENCE_SECONDS, Place, TransactionScenarios, Writer
+from compatibility.transaction_scenarios import PATIENCE_SECONDS, QUIET_SECONDS, Place, TransactionScenarios, Writer
 
 T = TypeVar("T")
 
@@ -107,7 +107,8 @@ class TestAiokafka(TransactionScenarios):
                 consumer.assign([TopicPartition(topic, 0)])
                 found: list[str] = []
                 while len(found) < count:
-                    batch = await consumer.getmany(timeout_ms=2_000, max_records=count - len(found))
+                    quiet_ms = int(1000 * (QUIET_SECONDS if found else PATIENCE_SECONDS))
+                    batch = await consumer.getmany(timeout_ms=quiet_ms, max_records=count - len(found))
                     if not batch:
                         break
                     found += [message.value.decode() for messages in batch.values() for message in messages]

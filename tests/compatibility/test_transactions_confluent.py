@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 from compatibility.transaction_scenarios import (
+    NIMBLE,
     PATIENCE_SECONDS,
+    QUIET_SECONDS,
     Place,
     TransactionScenarios,
     Writer,
@@ -78,11 +80,11 @@ class TestConfluent(TransactionScenarios):
         return ConfluentWriter(bootstrap, transactional_id, timeout_ms)
 
     def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
-        consumer = Library({"bootstrap.servers": bootstrap, "group.id": "-", "isolation.level": isolation})
+        consumer = Library({"bootstrap.servers": bootstrap, "group.id": "-", "isolation.level": isolation} | NIMBLE)
         consumer.assign([TopicPartition(topic, 0, 0)])
         try:
             found: list[str] = []
-            while len(found) < count and (message := consumer.poll(2.0)) is not None:
+            while len(found) < count and (message := consumer.poll(QUIET_SECONDS if found else PATIENCE_SECONDS)) is not None:
                 assert message.error() is None, message.error()
                 found.append(message.value().decode())
             return found
@@ -180,7 +182,7 @@ class TestConfluent(TransactionScenarios):
         kept = [f"{number}" for number in range(60) if number % 3]
         eventually_visible(bootstrap, topic, kept)
         for start in range(0, 120, 17):
-            consumer = Library({"bootstrap.servers": bootstrap, "group.id": "-", "enable.partition.eof": True})
+            consumer = Library({"bootstrap.servers": bootstrap, "group.id": "-", "enable.partition.eof": True} | NIMBLE)
             consumer.assign([TopicPartition(topic, 0, start)])
             found = []
             while (message := consumer.poll(PATIENCE_SECONDS)) is not None and message.error() is None:

@@ -9,6 +9,7 @@ import pytest
 from announced import needs_announced
 from compatibility.transaction_scenarios import (
     PATIENCE_SECONDS,
+    QUIET_SECONDS,
     Place,
     TransactionScenarios,
     Writer,
@@ -73,15 +74,16 @@ class TestKafkaPython(TransactionScenarios):
         return KafkaPythonWriter(bootstrap, transactional_id, timeout_ms)
 
     def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, consumer_timeout_ms=2_000)
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
         with closing(consumer):
             found: list[str] = []
-            for message in consumer:
-                found.append(message.value.decode())
-                if len(found) == count:
+            while len(found) < count:
+                batch = consumer.poll(int(1000 * (QUIET_SECONDS if found else PATIENCE_SECONDS)), max_records=count - len(found))
+                if not batch:
                     break
+                found += [message.value.decode() for messages in batch.values() for message in messages]
             return found
 
     def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:

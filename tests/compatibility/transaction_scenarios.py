@@ -17,6 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from system.conftest import Broker
 
 PATIENCE_SECONDS = 40.0
+QUIET_SECONDS = 0.7  # After the first record: no more will come.
+NIMBLE = {"fetch.wait.max.ms": 20}  # How long librdkafka waits before it tells of an end.
 
 Place = tuple[str, int]
 
@@ -45,7 +47,7 @@ def write(bootstrap: str, topic: str, *contents: str, partition: int = 0) -> Non
 def visible(bootstrap: str, topic: str, partitions: int = 1, *, isolation: str = "read_committed") -> list[str]:
     """What a reader finds now, up to where it must wait."""
     config = {"bootstrap.servers": bootstrap, "group.id": "-", "enable.partition.eof": True, "isolation.level": isolation}
-    consumer = Consumer(config)
+    consumer = Consumer(config | NIMBLE)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
     found, ends = [], 0
     try:
@@ -119,7 +121,7 @@ class TransactionScenarios(ABC):
 
     @abstractmethod
     def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
-        """The first `count` records that the library's own consumer is given, or fewer when no more come for two seconds."""
+        """The first `count` records that the library's own consumer is given, or fewer when no more come for a while."""
 
     @abstractmethod
     def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:
@@ -313,7 +315,7 @@ class TransactionScenarios(ABC):
 def unstable(bootstrap: str, group: str, topic: str) -> bool:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=1.5)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=QUIET_SECONDS)
         return found.error is not None
     except Exception as failure:
         error = failure.args[0]

@@ -1,4 +1,4 @@
-"""What the system tests share: one node per file for tests that only talk to it, and the node's own words beside a failure."""
+"""What the system tests share: one node or one cluster per file, and the node's own words beside a failure."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from system import harness
+from system.clusters import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,20 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield Broker(node.bootstrap, node)
         assert node.is_alive(), f"the node ended with code {node.wait()}"
         assert node.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of this file's own, with its SETTINGS."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), settings=request.module.SETTINGS) as cluster:
+        yield cluster
+        assert cluster.complaints() == []
+
+
+@pytest.fixture
+def cluster(started: Cluster) -> Cluster:
+    """The same, all of it up again, whatever the test before did to it."""
+    return started.bring_back()
 
 
 @pytest.hookimpl(wrapper=True)

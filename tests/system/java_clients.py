@@ -1,11 +1,16 @@
 """Apache Kafka's Java clients on this machine: found in PENSTOCK_KAFKA_JARS, or fetched once into the user's cache with Maven.
 
-So are its command-line tools, which need ninety jars more: found in PENSTOCK_KAFKA_TOOLS_JARS, or fetched.
+So are its command-line tools, which need ninety jars more: found in PENSTOCK_KAFKA_TOOLS_JARS, or fetched. Programs that play scenes with
+the clients stand on java/Scenes.java; they are compiled once, into the same cache.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,9 @@ import pytest
 VERSION = "4.3.0"
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # Such programs end before the better compiler and collector pay.
 PLAY_SECONDS_MAX = 170
+JAVA = Path(__file__).parent / "java"
+SCENES, TOOLS = JAVA / "Scenes.java", JAVA / "Tools.java"
+COMPILER = "jdk.compiler/com.sun.tools.javac.Main"  # By its name in Java: `java` may be on the path without `javac`.
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>penstock.tests</groupId><artifactId>java-clients</artifactId><version>1</version>
@@ -22,6 +30,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+Tool = Callable[..., str]
 DEPENDENCY = "<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
 
 
@@ -35,23 +44,71 @@ def tools_class_path() -> str:
     return _found("PENSTOCK_KAFKA_TOOLS_JARS", "kafka-tools", "kafka_2.13")
 
 
+@contextmanager
+def kafka_tools() -> Iterator[Tool]:
+    """Runs a tool, by its class, with arguments as an operator types them; what it printed. All of them run in one process."""
+    try:
+        jars = tools_class_path()
+    except LookupError as reason:
+        pytest.skip(f"needs Apache Kafka's tools: {reason}")
+    command = ["java", *QUICK, "-cp", f"{_compiled([TOOLS], jars)}{os.pathsep}{jars}", TOOLS.stem]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    asked, answers = process.stdin, process.stdout
+
+    def run(program: str, *arguments: str) -> str:
+        asked.write("\t".join([program, *arguments]) + "\n")
+        asked.flush()
+        code, size = answers.readline().split()
+        told = answers.read(int(size))
+        assert code == "0", told
+        return told
+
+    with process:
+        try:
+            yield run
+        finally:
+            process.kill()
+
+
 def play(program: Path, *arguments: str) -> dict[str, str]:
-    """What became of each scenario of a program. One process plays them all: starting it costs more than they do."""
+    """What became of each scene of a program. One process plays them all: starting it costs more than they do."""
     try:
         jars = class_path()
     except LookupError as reason:
         pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
-    command = ["java", *QUICK, "-cp", jars, str(program), *arguments]
+    command = ["java", *QUICK, "-cp", f"{_compiled([SCENES, program], jars)}{os.pathsep}{jars}", program.stem, *arguments]
     played = subprocess.run(command, capture_output=True, text=True, timeout=PLAY_SECONDS_MAX, check=False)
     print(played.stdout, played.stderr)
     return dict(line.split("\t", 1) for line in played.stdout.splitlines() if "\t" in line)
+
+
+def _compiled(sources: list[Path], jars: str) -> Path:
+    """Where the classes are. They go by what they were made of; of two who make them at once, the first wins."""
+    mark = hashlib.sha256(b"".join([jars.encode(), *(source.read_bytes() for source in sources)])).hexdigest()[:16]
+    home = _cache() / f"{sources[-1].stem}-{mark}"
+    if not home.exists():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=home.parent))
+        every = os.pathsep.join(map(str, Path(jars).parent.glob("*.jar")))  # The compiler itself knows no stars.
+        command = ["java", *QUICK, "--module", COMPILER, "-proc:none", "-cp", every, "-d", str(made), *map(str, sources)]
+        subprocess.run(command, check=True, timeout=PLAY_SECONDS_MAX)
+        try:
+            made.rename(home)
+        except OSError:
+            shutil.rmtree(made)
+    return home
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock"
 
 
 def _found(variable: str, *artifacts: str) -> str:
     given = os.environ.get(variable)
     if given:
         return f"{given}/*"
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock" / f"{artifacts[0]}-{VERSION}"
+    cache = _cache() / f"{artifacts[0]}-{VERSION}"
     if not (cache / "complete").exists():
         _fetch(cache, variable, artifacts)
     return f"{cache}/*"

@@ -4,7 +4,6 @@ Our own command prints what Kafka's kafka-topics prints, to the letter; and the 
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from cli.running import succeed
 from system.clusters import BOTH, CONTROLLER, Cluster, until
 from system.harness import ROOT
-from system.java_clients import QUICK, tools_class_path
+from system.java_clients import kafka_tools
 
 pytestmark = pytest.mark.paired
 
@@ -41,17 +40,6 @@ def penstock(cluster: Cluster, *arguments: str) -> str:
     return succeed(*arguments, "--bootstrap", cluster.bootstrap)
 
 
-def kafka_topics(cluster: Cluster, *arguments: str) -> str:
-    try:
-        jars = tools_class_path()
-    except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's tools: {reason}")
-    command = ["java", *QUICK, "-cp", jars, KAFKA_TOPICS, "--bootstrap-server", cluster.bootstrap, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
 def make_orders(cluster: Cluster) -> None:
     penstock(cluster, "topics", "create", "orders", "--replica-assignment", "1:2,1:2,2:1")
     cluster.wait_until_full("orders")
@@ -74,14 +62,16 @@ def test_our_command_describes_a_topic_before_and_after_a_broker_is_stopped(clus
 
 @pytest.mark.needs("java")
 def test_kafka_topics_prints_the_same_before_and_after(cluster: Cluster) -> None:
+    asked = (KAFKA_TOPICS, "--bootstrap-server", cluster.bootstrap, "--describe", "--topic", "orders")
     make_orders(cluster)
-    told = kafka_topics(cluster, "--describe", "--topic", "orders")
-    assert told.splitlines()[1:] == BEFORE
-    assert told == penstock(cluster, "topics", "describe", "orders")
-    stop_the_first(cluster)
-    told = kafka_topics(cluster, "--describe", "--topic", "orders")
-    assert told.splitlines()[1:] == AFTER
-    assert told == penstock(cluster, "topics", "describe", "orders")
+    with kafka_tools() as tool:
+        told = tool(*asked)
+        assert told.splitlines()[1:] == BEFORE
+        assert told == penstock(cluster, "topics", "describe", "orders")
+        stop_the_first(cluster)
+        told = tool(*asked)
+        assert told.splitlines()[1:] == AFTER
+        assert told == penstock(cluster, "topics", "describe", "orders")
 
 
 def test_the_guide_shows_what_is_printed() -> None:

@@ -1,7 +1,6 @@
 """What a cluster goes on doing while parts of it are away: its quorum, a slow follower, each node in its turn, a group's coordinator."""
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -25,18 +24,6 @@ SETTINGS = {
     "replica.lag.time.max.ms": 1_000, "broker.session.timeout.ms": 60_000,
     "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500, "offsets.topic.num.partitions": 3,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
-        yield cluster
-        assert cluster.complaints() == []
-
-
-@pytest.fixture
-def cluster(started: Cluster) -> Cluster:
-    return started.bring_back()
 
 
 def test_nodes_that_are_restarted_in_turn_cost_no_client_an_error(cluster: Cluster) -> None:

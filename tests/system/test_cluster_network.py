@@ -38,11 +38,6 @@ def started(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert cluster.complaints() == []
 
 
-@pytest.fixture
-def cluster(started: Cluster) -> Cluster:
-    return started.bring_back()
-
-
 def others_than(member: Member) -> tuple[int, ...]:
     return tuple(number for number in (1, 2, 3) if number != member.node_id)
 

@@ -42,6 +42,7 @@ SETTINGS = {
 STOPPED_SECONDS = 1.5  # Longer than a node's session.
 PER_SECOND = 200
 PATIENCE_SECONDS = 60.0
+SESSION_SECONDS = 6.0  # Of a mover.
 
 
 class Mover:
@@ -80,6 +81,12 @@ class Mover:
         self._process.kill()
         self._process.wait()
 
+    def rest(self) -> None:
+        """Until its session is over, and the group is divided anew. A static member that dies between the two steps of a cooperative
+        rebalance comes back to what it had in the first: perhaps nothing, while what it gave up is nobody's."""
+        self.kill()
+        time.sleep(SESSION_SECONDS + 1)
+
 
 @contextmanager
 def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
@@ -105,7 +112,7 @@ def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
 def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[list[int]]:
     """By partition what a reader of committed records finds: so many, and whatever comes within two seconds more."""
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline, has_rested = time.monotonic() + PATIENCE_SECONDS, False
     with Consumer(topics=[topic], bootstrap=bootstrap) as consumer:
         while True:
             is_all = sum(map(len, found)) >= count
@@ -116,6 +123,9 @@ def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[l
                 deadline = time.monotonic() + PATIENCE_SECONDS  # They come nearer; after many rounds there is a lot to catch up with.
             if is_all and not messages:
                 return found
+            if not has_rested and time.monotonic() > deadline - PATIENCE_SECONDS / 2:
+                has_rested = True
+                movers[0].rest()
             for mover in movers:
                 mover.look_after()
             assert time.monotonic() < deadline, f"{[len(each) for each in found]} of {count} came\n{story(bootstrap, movers)}"

@@ -1,4 +1,4 @@
-"""Ten thousand spoilt requests of every announced API and version: the node answers or hangs up, and nobody else notices."""
+"""Thousands of spoilt requests of every announced API and version: the node answers or hangs up, and nobody else notices."""
 
 import asyncio
 import threading

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -14,6 +15,8 @@ from system import crowds, librdkafka
 from system.harness import Node
 from system.raw import Line, fetch_frame, good_batch
 
+from penstock.client import Queue
+from penstock.http.sqs.addresses import queue_url
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import write_request
 
@@ -68,7 +71,7 @@ class GoodConsumer(threading.Thread):
         self.join()
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
 def test_500_consumers_that_never_read_and_100_producers_at_full_speed_fit_under_the_cap(node: Node, seconds: int) -> None:
     librdkafka.make_topic(node.bootstrap, "library", PARTITIONS)  # It keeps what the greedy ask for.
     asyncio.run(crowds.FullSpeed(address_of(node), "library", PARTITIONS).run(producers=4, seconds=1.0))
@@ -101,7 +104,7 @@ def test_requests_whose_replies_nobody_reads_fit_under_the_cap(node: Node) -> No
         loop = asyncio.get_running_loop()
         async with crowds.silent_callers(address_of(node), 50) as lines:
             tasks = [loop.create_task(loop.sock_sendall(line, question * 20_000)) for line in lines]
-            await asyncio.sleep(4)
+            await asyncio.sleep(2)
             for task in tasks:
                 task.cancel()
 
@@ -113,18 +116,17 @@ def test_requests_whose_replies_nobody_reads_fit_under_the_cap(node: Node) -> No
 
 def test_half_requests_hold_no_memory_and_are_given_up(tmp_path: Path) -> None:
     """Each caller announces 90 MB, sends a few bytes and falls silent."""
-    settings = SETTINGS | {"connections.max.stalled.ms": 2_000}
+    settings = SETTINGS | {"connections.max.stalled.ms": 1_500}
     with Node(tmp_path / "data", settings=settings, is_warm=False) as node:
         librdkafka.make_topic(node.bootstrap, "crowded", PARTITIONS)
         before = node.resident_bytes()
 
         async def fall_silent() -> int:
             async with crowds.silent_callers(address_of(node), 300, HALF_A_REQUEST) as lines:
-                await asyncio.sleep(1)
+                await asyncio.sleep(0.5)
                 assert node.resident_bytes() - before < 32 * MIB
                 served_meanwhile(node)
-                await asyncio.sleep(4)
-                return await count_closed(lines)
+                return await count_closed(lines, within=10)
 
         assert asyncio.run(fall_silent()) == 300, "callers who stopped in the middle of a request are still connected"
         assert node.complaints() == []
@@ -155,13 +157,13 @@ def served_meanwhile(node: Node) -> None:
     assert time.monotonic() - began < 5, "those who behave had to wait for those who do not"
 
 
-async def count_closed(lines: list[socket.socket]) -> int:
-    return sum(await asyncio.gather(*[is_closed(line) for line in lines]))
+async def count_closed(lines: list[socket.socket], within: float = 0.5) -> int:
+    return sum(await asyncio.gather(*[is_closed(line, within) for line in lines]))
 
 
-async def is_closed(line: socket.socket) -> bool:
+async def is_closed(line: socket.socket, within: float) -> bool:
     try:
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(within):
             return await asyncio.get_running_loop().sock_recv(line, 1) == b""
     except ConnectionError:
         return True
@@ -169,14 +171,53 @@ async def is_closed(line: socket.socket) -> bool:
         return False
 
 
+def test_large_requests_to_a_queue_fit_under_the_cap(node: Node) -> None:
+    """Many at once, some of which are made to take as much memory as they can once they are read."""
+    with Queue("large", url=f"http://127.0.0.1:{node.http_port}") as queue:
+        queue.create()
+        url = queue_url("localhost", "large")
+        entries = [{"Id": str(number), "MessageBody": "\u00e9" * 50_000} for number in range(10)]
+        escaped = _http("AmazonSQS.SendMessageBatch", json.dumps({"QueueUrl": url, "Entries": entries}).encode())
+        pieces = _http("AmazonSQS.SendMessageBatch", b'{"Entries": [' + b"{}," * 2_600_000 + b"{}]}")
+        wide = json.dumps({"Queue": "large", "Messages": [{"Body": "x" * 700_000 + "\U0001f600"}] * 10}, ensure_ascii=False)
+        requests = [escaped] * 30 + [pieces] * 6 + [_http("Penstock.Send", wide.encode())] * 6
+
+        async def crowd() -> list[int]:
+            lines = [await asyncio.open_connection("127.0.0.1", node.http_port) for _ in requests]
+            statuses = await asyncio.gather(*[_until_done(*line, request) for line, request in zip(lines, requests, strict=True)])
+            for _, writer in lines:  # All of them stay as long as there is one left: an idle connection must hold nothing.
+                writer.close()
+            return statuses
+
+        assert asyncio.run(crowd()) == [200] * 30 + [413] * 6 + [200] * 6
+        assert queue.counts().ready == 360
+        print(f"peak {node.peak_resident_bytes() / MIB:.0f} MiB")
+        assert node.peak_resident_bytes() < CAP_BYTES, f"{node.peak_resident_bytes() / MIB:.0f} MiB"
+
+
+def _http(action: str, body: bytes) -> bytes:
+    return f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: {action}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def _until_done(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+    """Asks again for as long as it hears that there is no room."""
+    while True:
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        told = await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+        if b"too many large requests" not in told:
+            return int(head.split(b" ", 2)[1])
+        await asyncio.sleep(0.05)
+
+
 def test_thousands_of_idle_connections_cost_little(node: Node) -> None:
     before_bytes, connections = node.resident_bytes(), 4_000
 
     async def idle() -> tuple[float, float]:
         async with crowds.silent_callers(address_of(node), connections):
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
             cpu, began = node.cpu_seconds(), time.monotonic()
-            await asyncio.sleep(2)
+            await asyncio.sleep(1)
             busy = (node.cpu_seconds() - cpu) / (time.monotonic() - began)
             with Line(address_of(node)) as line:
                 assert line.produce("crowded", good_batch(b"served")) == 0

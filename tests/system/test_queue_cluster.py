@@ -28,18 +28,6 @@ MIB = 1 << 20
 BOTO3_TRIES = 5  # Its own default.
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
-        yield cluster
-        assert cluster.complaints() == []
-
-
-@pytest.fixture
-def cluster(started: Cluster) -> Cluster:
-    return started.bring_back()
-
-
 def url_of(*members: Member) -> str:
     return ",".join(f"http://{member.host}:{member.http_port}" for member in members)
 

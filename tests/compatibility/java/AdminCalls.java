@@ -1,5 +1,5 @@
-// Apache Kafka's own admin client against a broker: one scenario after the other, one line of outcome each.
-// Usage: java -cp JARS AdminCalls.java HOST:PORT NODE. Prints "scenario<TAB>ok" or "scenario<TAB>what went wrong".
+// Apache Kafka's own admin client against a broker. Usage: AdminCalls HOST:PORT NODE
+// One scene after the other: some look at settings that others change.
 
 import java.time.Duration;
 import java.util.*;
@@ -14,47 +14,25 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class AdminCalls {
-    interface Scenario { void run() throws Exception; }
-
-    static String bootstrap;
+public class AdminCalls extends Scenes {
     static String node;
-    static Admin admin;
 
     public static void main(String[] arguments) throws Exception {
-        bootstrap = arguments[0];
+        begin(arguments[0]);
         node = arguments[1];
-        admin = Admin.create(Map.<String, Object>of("bootstrap.servers", bootstrap));
-        Map<String, Scenario> scenarios = new LinkedHashMap<>();
-        scenarios.put("settings of a topic", AdminCalls::topicSettings);
-        scenarios.put("settings that cannot be", AdminCalls::refusedSettings);
-        scenarios.put("settings of a node", AdminCalls::nodeSettings);
-        scenarios.put("settings of every node", AdminCalls::everyNodeSettings);
-        scenarios.put("more partitions", AdminCalls::morePartitions);
-        scenarios.put("deleted records", AdminCalls::deletedRecords);
-        scenarios.put("log directories", AdminCalls::logDirectories);
-        scenarios.put("producers", AdminCalls::producers);
-        scenarios.put("reassignments", AdminCalls::reassignments);
-        scenarios.put("config resources", AdminCalls::configResources);
-        scenarios.put("many topics described", AdminCalls::manyTopics);
-        scenarios.put("a position with its epoch", AdminCalls::validatedPosition);
-        scenarios.forEach(AdminCalls::report);
-        admin.close(Duration.ofSeconds(1));
-        System.exit(0);
-    }
-
-    static void report(String name, Scenario scenario) {
-        try {
-            scenario.run();
-            System.out.println(name + "\tok");
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            System.out.println(name + "\t" + failure);
-        }
-    }
-
-    static void require(boolean claim, Object what) {
-        if (!claim) throw new IllegalStateException(String.valueOf(what));
+        scene("settings of a topic", AdminCalls::topicSettings);
+        scene("settings that cannot be", AdminCalls::refusedSettings);
+        scene("settings of a node", AdminCalls::nodeSettings);
+        scene("settings of every node", AdminCalls::everyNodeSettings);
+        scene("more partitions", AdminCalls::morePartitions);
+        scene("deleted records", AdminCalls::deletedRecords);
+        scene("log directories", AdminCalls::logDirectories);
+        scene("producers", AdminCalls::producers);
+        scene("reassignments", AdminCalls::reassignments);
+        scene("config resources", AdminCalls::configResources);
+        scene("many topics described", AdminCalls::manyTopics);
+        scene("a position with its epoch", AdminCalls::validatedPosition);
+        playAll(1);
     }
 
     /** Apache Kafka's brokers hear of a change a little after the answer that it was made. */
@@ -66,7 +44,7 @@ public class AdminCalls {
             } catch (ExecutionException | NullPointerException notYet) {
                 if (System.nanoTime() > until) throw notYet;
             }
-            require(System.nanoTime() < until, what);
+            claim(System.nanoTime() < until, what);
             Thread.sleep(50);
         }
     }
@@ -76,7 +54,7 @@ public class AdminCalls {
             call.call().get(30, TimeUnit.SECONDS);
             throw new IllegalStateException("taken instead of refused with " + kind.getSimpleName());
         } catch (ExecutionException failure) {
-            require(kind.isInstance(failure.getCause()), failure.getCause());
+            claim(kind.isInstance(failure.getCause()), failure.getCause());
         }
     }
 
@@ -117,22 +95,22 @@ public class AdminCalls {
     static void topicSettings() throws Exception {
         ConfigResource resource = of(topic(1, Map.of("retention.ms", "60000", "index.interval.bytes", "8192")));
         until(() -> described(resource).entries().size() > 10, "never described");
-        require(described(resource).get("retention.ms").type() == ConfigEntry.ConfigType.LONG, described(resource).get("retention.ms"));
+        claim(described(resource).get("retention.ms").type() == ConfigEntry.ConfigType.LONG, described(resource).get("retention.ms"));
         ConfigEntry entry = described(resource).get("index.interval.bytes");
-        require(entry.value().equals("8192") && entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, entry);
-        require(entry.type() == ConfigEntry.ConfigType.INT && entry.documentation() != null && !entry.isReadOnly(), entry);
+        claim(entry.value().equals("8192") && entry.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, entry);
+        claim(entry.type() == ConfigEntry.ConfigType.INT && entry.documentation() != null && !entry.isReadOnly(), entry);
         List<ConfigEntry.ConfigSynonym> synonyms = entry.synonyms();
-        require(synonyms.get(0).value().equals("8192"), synonyms);
-        require(synonyms.get(synonyms.size() - 1).source() == ConfigEntry.ConfigSource.DEFAULT_CONFIG, synonyms);
-        require(described(resource).entries().stream().allMatch(each -> each.source() != ConfigEntry.ConfigSource.UNKNOWN), "unknown source");
+        claim(synonyms.get(0).value().equals("8192"), synonyms);
+        claim(synonyms.get(synonyms.size() - 1).source() == ConfigEntry.ConfigSource.DEFAULT_CONFIG, synonyms);
+        claim(described(resource).entries().stream().allMatch(each -> each.source() != ConfigEntry.ConfigSource.UNKNOWN), "unknown source");
         change(resource, true, set("segment.ms", "5000")).get();
-        require(described(resource).get("segment.ms").isDefault(), "a trial changed it");
+        claim(described(resource).get("segment.ms").isDefault(), "a trial changed it");
         var append = new AlterConfigOp(new ConfigEntry("cleanup.policy", "compact"), OpType.APPEND);
         change(resource, false, set("segment.ms", "5000"), delete("retention.ms"), append).get();
         until(() -> described(resource).get("retention.ms").isDefault(), "retention.ms stays");
         Config after = described(resource);
-        require(after.get("segment.ms").value().equals("5000") && after.get("retention.ms").isDefault(), after);
-        require(after.get("cleanup.policy").value().equals("delete,compact"), after.get("cleanup.policy"));
+        claim(after.get("segment.ms").value().equals("5000") && after.get("retention.ms").isDefault(), after);
+        claim(after.get("cleanup.policy").value().equals("delete,compact"), after.get("cleanup.policy"));
         change(resource, false, new AlterConfigOp(new ConfigEntry("cleanup.policy", "delete"), OpType.SUBTRACT)).get();
         until(() -> described(resource).get("cleanup.policy").value().equals("compact"), "not subtracted");
     }
@@ -142,7 +120,7 @@ public class AdminCalls {
         refused(InvalidConfigurationException.class, () -> change(resource, false, set("retention.ms", "soon")));
         refused(InvalidConfigurationException.class, () -> change(resource, false, set("no.such.setting", "1")));
         refused(InvalidConfigurationException.class, () -> change(resource, false, set("max.message.bytes", "2000"), set("segment.ms", "0")));
-        require(described(resource).get("max.message.bytes").isDefault(), "half of it was stored");
+        claim(described(resource).get("max.message.bytes").isDefault(), "half of it was stored");
         refused(UnknownTopicOrPartitionException.class, () -> change(of("java-nowhere"), false, set("retention.ms", "1")));
         refused(UnknownTopicOrPartitionException.class, () -> admin.describeConfigs(List.of(of("java-nowhere"))).all());
         ConfigResource own = new ConfigResource(ConfigResource.Type.BROKER, node);
@@ -152,8 +130,8 @@ public class AdminCalls {
     static void nodeSettings() throws Exception {
         ConfigResource own = new ConfigResource(ConfigResource.Type.BROKER, node);
         ConfigEntry id = described(own).get("node.id");
-        require(id.value().equals(node) && id.isReadOnly(), id);
-        require(described(own).get("num.partitions").type() == ConfigEntry.ConfigType.INT, described(own).get("num.partitions"));
+        claim(id.value().equals(node) && id.isReadOnly(), id);
+        claim(described(own).get("num.partitions").type() == ConfigEntry.ConfigType.INT, described(own).get("num.partitions"));
     }
 
     /** A setting that Apache Kafka changes while it runs, too. */
@@ -164,7 +142,7 @@ public class AdminCalls {
         until(() -> described(every).get("producer.id.expiration.ms").value().equals("70000000"), "every node");
         until(() -> described(own).get("producer.id.expiration.ms").value().equals("70000000"), "this node");
         ConfigEntry entry = described(own).get("producer.id.expiration.ms");
-        require(entry.source() == ConfigEntry.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, entry);
+        claim(entry.source() == ConfigEntry.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, entry);
         change(every, false, delete("producer.id.expiration.ms")).get(30, TimeUnit.SECONDS);
         until(() -> described(own).get("producer.id.expiration.ms").isDefault(), "not taken back");
     }
@@ -177,7 +155,7 @@ public class AdminCalls {
         until(() -> admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size() == 4, "not grown");
         Map<String, Object> config = Map.of("bootstrap.servers", bootstrap);
         try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
-            require(producer.send(new ProducerRecord<>(topic, 3, null, "v")).get().offset() == 0, "offset");
+            claim(producer.send(new ProducerRecord<>(topic, 3, null, "v")).get().offset() == 0, "offset");
         }
         refused(InvalidPartitionsException.class, () -> admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(4))).all());
         refused(InvalidPartitionsException.class, () -> admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(1))).all());
@@ -190,9 +168,9 @@ public class AdminCalls {
         String topic = topic(1, Map.of());
         produce(topic, 6);
         var where = new TopicPartition(topic, 0);
-        require(admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(4))).lowWatermarks().get(where).get().lowWatermark() == 4, "low");
-        require(admin.listOffsets(Map.of(where, OffsetSpec.earliest())).partitionResult(where).get().offset() == 4, "earliest");
-        require(admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(-1))).lowWatermarks().get(where).get().lowWatermark() == 6, "all");
+        claim(admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(4))).lowWatermarks().get(where).get().lowWatermark() == 4, "low");
+        claim(admin.listOffsets(Map.of(where, OffsetSpec.earliest())).partitionResult(where).get().offset() == 4, "earliest");
+        claim(admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(-1))).lowWatermarks().get(where).get().lowWatermark() == 6, "all");
         refused(org.apache.kafka.common.errors.OffsetOutOfRangeException.class, () -> admin.deleteRecords(Map.of(where, RecordsToDelete.beforeOffset(7))).all());
         var kept = new TopicPartition(topic(1, Map.of("cleanup.policy", "compact")), 0);
         refused(PolicyViolationException.class, () -> admin.deleteRecords(Map.of(kept, RecordsToDelete.beforeOffset(0))).all());
@@ -203,12 +181,12 @@ public class AdminCalls {
         produce(topic, 3);
         int id = Integer.parseInt(node);
         var directories = admin.describeLogDirs(List.of(id)).allDescriptions().get().get(id);
-        require(directories.size() == 1, directories);
+        claim(directories.size() == 1, directories);
         var directory = directories.values().iterator().next();
-        require(directory.error() == null && directory.usableBytes().isPresent(), directory);
-        require(directory.replicaInfos().get(new TopicPartition(topic, 0)).size() > 0, directory);
+        claim(directory.error() == null && directory.usableBytes().isPresent(), directory);
+        claim(directory.replicaInfos().get(new TopicPartition(topic, 0)).size() > 0, directory);
         var replica = new TopicPartitionReplica(topic, 0, id);
-        require(admin.describeReplicaLogDirs(List.of(replica)).all().get().get(replica).getCurrentReplicaLogDir() != null, "replica");
+        claim(admin.describeReplicaLogDirs(List.of(replica)).all().get().get(replica).getCurrentReplicaLogDir() != null, "replica");
     }
 
     static void producers() throws Exception {
@@ -216,19 +194,19 @@ public class AdminCalls {
         produce(topic, 3);
         var where = new TopicPartition(topic, 0);
         var states = admin.describeProducers(List.of(where)).partitionResult(where).get().activeProducers();
-        require(states.size() == 1 && states.get(0).lastSequence() == 2, states);
-        require(states.get(0).currentTransactionStartOffset().isEmpty(), states);
+        claim(states.size() == 1 && states.get(0).lastSequence() == 2, states);
+        claim(states.get(0).currentTransactionStartOffset().isEmpty(), states);
     }
 
     static void reassignments() throws Exception {
-        require(admin.listPartitionReassignments().reassignments().get().isEmpty(), "something moves");
+        claim(admin.listPartitionReassignments().reassignments().get().isEmpty(), "something moves");
     }
 
     static void configResources() throws Exception {
         String topic = topic(1, Map.of());
         var types = Set.of(ConfigResource.Type.TOPIC, ConfigResource.Type.BROKER);
         Collection<ConfigResource> listed = admin.listConfigResources(types, new ListConfigResourcesOptions()).all().get();
-        require(listed.contains(of(topic)) && listed.contains(new ConfigResource(ConfigResource.Type.BROKER, node)), listed);
+        claim(listed.contains(of(topic)) && listed.contains(new ConfigResource(ConfigResource.Type.BROKER, node)), listed);
     }
 
     /** More partitions than fit one answer: the client follows the cursor. */
@@ -257,7 +235,7 @@ public class AdminCalls {
             while (values.size() < 3 && System.nanoTime() < until) {
                 consumer.poll(Duration.ofMillis(200)).forEach(record -> values.add(record.value()));
             }
-            require(values.equals(List.of("v2", "v3", "v4")), values);
+            claim(values.equals(List.of("v2", "v3", "v4")), values);
         }
     }
 }

@@ -1,5 +1,4 @@
-// The new consumer group protocol (KIP-848) through Apache Kafka's Java clients.
-// Usage: java -cp JARS ConsumerProtocol.java HOST:PORT. Prints one line for each scenario: its name, a tab, and "ok" or what went wrong.
+// The new consumer group protocol (KIP-848) through Apache Kafka's Java clients. Usage: ConsumerProtocol HOST:PORT
 
 import java.time.Duration;
 import java.util.*;
@@ -12,48 +11,24 @@ import org.apache.kafka.common.*;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class ConsumerProtocol {
-    interface Scenario { void play() throws Exception; }
-
-    static String bootstrap;
-    static Admin admin;
-
-    public static void main(String[] arguments) {
-        bootstrap = arguments[0];
-        admin = Admin.create(Map.<String, Object>of("bootstrap.servers", bootstrap));
-        play("shares partitions and takes over", ConsumerProtocol::sharesAndTakesOver);
-        play("only what must move moves", ConsumerProtocol::onlyWhatMustMove);
-        play("the range assignor", ConsumerProtocol::rangeAssignor);
-        play("an assignor that is not there", ConsumerProtocol::unknownAssignor);
-        play("a regular expression", ConsumerProtocol::regularExpression);
-        play("a topic that grows", ConsumerProtocol::growingTopic);
-        play("a subscription that changes", ConsumerProtocol::changedSubscription);
-        play("static restart", ConsumerProtocol::staticRestart);
-        play("second holder of an instance id", ConsumerProtocol::secondHolder);
-        play("commit and resume", ConsumerProtocol::commitAndResume);
-        play("a transaction with its offsets", ConsumerProtocol::transaction);
-        play("described with epochs", ConsumerProtocol::described);
-        play("a classic group is upgraded while it runs", ConsumerProtocol::upgrade);
-        play("and downgraded again", ConsumerProtocol::downgrade);
-        System.exit(0);
-    }
-
-    static void play(String name, Scenario scenario) {
-        try {
-            scenario.play();
-            System.out.println(name + "\tok");
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            System.out.println(name + "\t" + failure);
-        }
-    }
-
-    static void claim(boolean holds, Object what) {
-        if (!holds) throw new IllegalStateException("not so: " + what);
-    }
-
-    static String unique(String name) {
-        return name + "-" + UUID.randomUUID().toString().substring(0, 8);
+public class ConsumerProtocol extends Scenes {
+    public static void main(String[] arguments) throws Exception {
+        begin(arguments[0]);
+        scene("shares partitions and takes over", ConsumerProtocol::sharesAndTakesOver);
+        scene("only what must move moves", ConsumerProtocol::onlyWhatMustMove);
+        scene("the range assignor", ConsumerProtocol::rangeAssignor);
+        scene("an assignor that is not there", ConsumerProtocol::unknownAssignor);
+        scene("a regular expression", ConsumerProtocol::regularExpression);
+        scene("a topic that grows", ConsumerProtocol::growingTopic);
+        scene("a subscription that changes", ConsumerProtocol::changedSubscription);
+        scene("static restart", ConsumerProtocol::staticRestart);
+        scene("second holder of an instance id", ConsumerProtocol::secondHolder);
+        scene("commit and resume", ConsumerProtocol::commitAndResume);
+        scene("a transaction with its offsets", ConsumerProtocol::transaction);
+        scene("described with epochs", ConsumerProtocol::described);
+        scene("a classic group is upgraded while it runs", ConsumerProtocol::upgrade);
+        scene("and downgraded again", ConsumerProtocol::downgrade);
+        playAll(3);
     }
 
     static void create(String name, int partitions) throws Exception {

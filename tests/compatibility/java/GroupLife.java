@@ -1,4 +1,4 @@
-// Consumer groups through Apache Kafka's Java clients. Prints one line for each scenario: its name, a tab, and "ok" or what went wrong.
+// Consumer groups through Apache Kafka's Java clients. Usage: GroupLife HOST:PORT
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -9,7 +9,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
-import java.util.UUID;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -26,40 +25,16 @@ import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-public class GroupLife {
-    static String bootstrap;
-
-    interface Scenario {
-        void play() throws Exception;
-    }
-
-    public static void main(String[] arguments) {
-        bootstrap = arguments[0];
-        play("shares partitions and takes over", GroupLife::sharesAndTakesOver);
-        play("cooperative moves only what must move", GroupLife::cooperative);
-        play("static restart without rebalance", GroupLife::staticRestart);
-        play("second holder fences the first", GroupLife::fenced);
-        play("commit, fetch, seek", GroupLife::offsets);
-        play("admin", GroupLife::admin);
-        System.exit(0);
-    }
-
-    static void play(String name, Scenario scenario) {
-        try {
-            scenario.play();
-            System.out.println(name + "\tok");
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            System.out.println(name + "\t" + failure);
-        }
-    }
-
-    static void claim(boolean holds, String what) {
-        if (!holds) throw new IllegalStateException("not so: " + what);
-    }
-
-    static String unique(String name) {
-        return name + "-" + UUID.randomUUID().toString().substring(0, 8);
+public class GroupLife extends Scenes {
+    public static void main(String[] arguments) throws Exception {
+        begin(arguments[0]);
+        scene("shares partitions and takes over", GroupLife::sharesAndTakesOver);
+        scene("cooperative moves only what must move", GroupLife::cooperative);
+        scene("static restart without rebalance", GroupLife::staticRestart);
+        scene("second holder fences the first", GroupLife::fenced);
+        scene("commit, fetch, seek", GroupLife::offsets);
+        scene("admin", GroupLife::admin);
+        playAll(3);
     }
 
     static String topic(int partitions, int records) throws Exception {

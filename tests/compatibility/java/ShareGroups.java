@@ -1,5 +1,4 @@
-// Share groups (KIP-932) through Apache Kafka's Java clients.
-// Usage: java -cp JARS ShareGroups.java HOST:PORT. Prints one line for each scenario: its name, a tab, and "ok" or what went wrong.
+// Share groups (KIP-932) through Apache Kafka's Java clients. Usage: ShareGroups HOST:PORT
 
 import java.time.Duration;
 import java.util.*;
@@ -13,45 +12,21 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class ShareGroups {
-    interface Scenario { void play() throws Exception; }
-
-    static String bootstrap;
-    static Admin admin;
-
-    public static void main(String[] arguments) {
-        bootstrap = arguments[0];
-        admin = Admin.create(Map.<String, Object>of("bootstrap.servers", bootstrap));
-        play("accepted by the next poll", ShareGroups::implicit);
-        play("two share one partition", ShareGroups::twoShare);
-        play("accept, release, reject", ShareGroups::explicit);
-        play("renewed while it works", ShareGroups::renewed);
-        play("lapsed and given to another", ShareGroups::lapsed);
-        play("delivered so often and no more", ShareGroups::deliveryLimit);
-        play("no more records than asked for", ShareGroups::recordLimit);
-        play("closed and given to another", ShareGroups::closed);
-        play("compressed batches", ShareGroups::compressed);
-        play("listed and described", ShareGroups::described);
-        play("offsets listed, altered and deleted", ShareGroups::offsets);
-        System.exit(0);
-    }
-
-    static void play(String name, Scenario scenario) {
-        try {
-            scenario.play();
-            System.out.println(name + "\tok");
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            System.out.println(name + "\t" + failure);
-        }
-    }
-
-    static void claim(boolean holds, Object what) {
-        if (!holds) throw new IllegalStateException("not so: " + what);
-    }
-
-    static String unique(String name) {
-        return name + "-" + UUID.randomUUID().toString().substring(0, 8);
+public class ShareGroups extends Scenes {
+    public static void main(String[] arguments) throws Exception {
+        begin(arguments[0]);
+        scene("accepted by the next poll", ShareGroups::implicit);
+        scene("two share one partition", ShareGroups::twoShare);
+        scene("accept, release, reject", ShareGroups::explicit);
+        scene("renewed while it works", ShareGroups::renewed);
+        scene("lapsed and given to another", ShareGroups::lapsed);
+        scene("delivered so often and no more", ShareGroups::deliveryLimit);
+        scene("no more records than asked for", ShareGroups::recordLimit);
+        scene("closed and given to another", ShareGroups::closed);
+        scene("compressed batches", ShareGroups::compressed);
+        scene("listed and described", ShareGroups::described);
+        scene("offsets listed, altered and deleted", ShareGroups::offsets);
+        playAll(3);
     }
 
     static String topic(int partitions, int records) throws Exception {

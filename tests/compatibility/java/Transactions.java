@@ -1,5 +1,4 @@
-// Transactions through Apache Kafka's Java clients. Prints one line for each scenario: its name, a tab, and "ok" or what went wrong.
-// Usage: java -cp JARS Transactions.java HOST:PORT
+// Transactions through Apache Kafka's Java clients. Usage: Transactions HOST:PORT
 
 import java.time.Duration;
 import java.util.*;
@@ -11,46 +10,26 @@ import org.apache.kafka.common.*;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class Transactions {
-    interface Scenario { void play() throws Exception; }
-
-    static String bootstrap;
-    static Admin admin;
-
-    public static void main(String[] arguments) {
-        bootstrap = arguments[0];
-        admin = Admin.create(Map.<String, Object>of("bootstrap.servers", bootstrap));
-        play("committed and aborted", Transactions::committedAndAborted);
-        play("readers wait", Transactions::readersWait);
-        play("several partitions", Transactions::severalPartitions);
-        play("offsets with the records", Transactions::offsets);
-        play("offsets that are not stable", Transactions::unstableOffsets);
-        play("offsets of one who left", Transactions::offsetsOfOneWhoLeft);
-        play("second producer fences the first", Transactions::fenced);
-        play("fenced by an admin", Transactions::fencedByAdmin);
-        play("terminated by an admin", Transactions::terminatedByAdmin);
-        play("too slow", Transactions::tooSlow);
-        play("time-out too long", Transactions::timeoutTooLong);
-        play("out of turn", Transactions::outOfTurn);
-        play("listed and described", Transactions::listedAndDescribed);
-        play("aborted in a partition", Transactions::abortedInPartition);
-        play("a producer goes on after an error", Transactions::goesOnAfterError);
-        play("the feature is announced", Transactions::announced);
-        System.exit(0);
-    }
-
-    static void play(String name, Scenario scenario) {
-        try {
-            scenario.play();
-            System.out.println(name + "\tok");
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            System.out.println(name + "\t" + failure);
-        }
-    }
-
-    static void claim(boolean holds, Object what) {
-        if (!holds) throw new IllegalStateException("not so: " + what);
+public class Transactions extends Scenes {
+    public static void main(String[] arguments) throws Exception {
+        begin(arguments[0]);
+        scene("committed and aborted", Transactions::committedAndAborted);
+        scene("readers wait", Transactions::readersWait);
+        scene("several partitions", Transactions::severalPartitions);
+        scene("offsets with the records", Transactions::offsets);
+        scene("offsets that are not stable", Transactions::unstableOffsets);
+        scene("offsets of one who left", Transactions::offsetsOfOneWhoLeft);
+        scene("second producer fences the first", Transactions::fenced);
+        scene("fenced by an admin", Transactions::fencedByAdmin);
+        scene("terminated by an admin", Transactions::terminatedByAdmin);
+        scene("too slow", Transactions::tooSlow);
+        scene("time-out too long", Transactions::timeoutTooLong);
+        scene("out of turn", Transactions::outOfTurn);
+        scene("listed and described", Transactions::listedAndDescribed);
+        scene("aborted in a partition", Transactions::abortedInPartition);
+        scene("a producer goes on after an error", Transactions::goesOnAfterError);
+        scene("the feature is announced", Transactions::announced);
+        playAll(3);
     }
 
     static void until(String what, Callable<Boolean> holds) throws Exception {
@@ -61,19 +40,15 @@ public class Transactions {
         }
     }
 
-    static Throwable refusal(Scenario scenario) throws Exception {
+    static Throwable refusal(Scene scene) throws Exception {
         try {
-            scenario.play();
+            scene.play();
         } catch (ExecutionException failure) {
             return failure.getCause();
         } catch (Exception failure) {
             return failure;
         }
         throw new IllegalStateException("taken instead of refused");
-    }
-
-    static String unique(String name) {
-        return name + "-" + UUID.randomUUID().toString().substring(0, 8);
     }
 
     static String topic(int partitions) throws Exception {

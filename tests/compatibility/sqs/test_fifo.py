@@ -128,12 +128,21 @@ def test_a_delay_of_zero_is_the_queues_delay(sqs):
 
 
 def test_a_delayed_message_does_not_lock_its_group(sqs):
-    url = sqs.fifo(DelaySeconds=900)
-    sqs.send_to(url, "a", "delayed")
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "0"})
+    url = sqs.fifo()
     sqs.send_to(url, "a", "now")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "900"})
+    sqs.send_to(url, "a", "delayed")
     assert sqs.bodies(url) == ["now"]
     assert sqs.counts(url) == (0, 1, 1)
+
+
+def test_a_changed_delay_holds_for_those_that_wait_and_the_order_holds(sqs):
+    url = sqs.fifo(DelaySeconds=900)
+    sqs.send_to(url, "a", "first")
+    assert sqs.bodies(url) == []
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "0"})
+    sqs.send_to(url, "a", "second")
+    assert sqs.bodies(url) == ["first", "second"]
 
 
 # Deduplication

@@ -1,5 +1,4 @@
-// Apache Kafka's own Java clients against a broker: one scenario after the other, one line of outcome each.
-// Usage: java -cp JARS RoundTrip.java HOST:PORT. Prints "scenario<TAB>ok" or "scenario<TAB>what went wrong".
+// Apache Kafka's own Java clients against a broker. Usage: RoundTrip HOST:PORT
 
 import java.time.Duration;
 import java.util.*;
@@ -14,43 +13,20 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.serialization.*;
 
-public class RoundTrip {
-    interface Scenario { void run() throws Exception; }
-
-    static String bootstrap;
-    static Admin admin;
-
+public class RoundTrip extends Scenes {
     public static void main(String[] arguments) throws Exception {
-        bootstrap = arguments[0];
-        admin = Admin.create(Map.<String, Object>of("bootstrap.servers", bootstrap));
-        Map<String, Scenario> scenarios = new LinkedHashMap<>();
-        scenarios.put("whole record", RoundTrip::wholeRecord);
-        for (String codec : List.of("none", "gzip", "snappy", "lz4", "zstd")) scenarios.put("codec " + codec, () -> codec(codec));
-        scenarios.put("fetch sessions over many partitions", RoundTrip::fetchSessions);
-        scenarios.put("two consumers with sessions of their own", RoundTrip::twoSessions);
-        scenarios.put("seek by time", RoundTrip::seekByTime);
-        scenarios.put("log append time", RoundTrip::logAppendTime);
-        scenarios.put("too large", RoundTrip::tooLarge);
-        scenarios.put("self-made topic", RoundTrip::selfMadeTopic);
-        scenarios.put("admin", RoundTrip::adminCalls);
-        scenarios.put("topic made again", RoundTrip::topicMadeAgain);
-        scenarios.forEach(RoundTrip::report);
-        admin.close(Duration.ofSeconds(1));
-        System.exit(0);
-    }
-
-    static void report(String name, Scenario scenario) {
-        try {
-            scenario.run();
-            System.out.println(name + "\tok");
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            System.out.println(name + "\t" + failure);
-        }
-    }
-
-    static void require(boolean claim, Object what) {
-        if (!claim) throw new IllegalStateException(String.valueOf(what));
+        begin(arguments[0]);
+        scene("whole record", RoundTrip::wholeRecord);
+        for (String codec : List.of("none", "gzip", "snappy", "lz4", "zstd")) scene("codec " + codec, () -> codec(codec));
+        scene("fetch sessions over many partitions", RoundTrip::fetchSessions);
+        scene("two consumers with sessions of their own", RoundTrip::twoSessions);
+        scene("seek by time", RoundTrip::seekByTime);
+        scene("log append time", RoundTrip::logAppendTime);
+        scene("too large", RoundTrip::tooLarge);
+        scene("self-made topic", RoundTrip::selfMadeTopic);
+        scene("admin", RoundTrip::adminCalls);
+        scene("topic made again", RoundTrip::topicMadeAgain);
+        playAll(3);
     }
 
     static String topic(int partitions, Map<String, String> settings) throws Exception {
@@ -80,10 +56,10 @@ public class RoundTrip {
         List<ConsumerRecord<String, String>> found = new ArrayList<>();
         long deadline = System.nanoTime() + 30_000_000_000L;
         while (found.size() < count) {
-            require(System.nanoTime() < deadline, "only " + found.size() + " of " + count + " records came");
+            claim(System.nanoTime() < deadline, "only " + found.size() + " of " + count + " records came");
             consumer.poll(Duration.ofMillis(200)).forEach(found::add);
         }
-        require(found.size() == count, found.size() + " records instead of " + count);
+        claim(found.size() == count, found.size() + " records instead of " + count);
         return found;
     }
 
@@ -93,12 +69,12 @@ public class RoundTrip {
         try (var producer = producer(Map.of()); var consumer = consumer(partitions(topic, 2))) {
             var record = new ProducerRecord<>(topic, 1, sent, "key", "value", List.of(new RecordHeader("h", new byte[] {1}), new RecordHeader("n", null)));
             RecordMetadata place = producer.send(record).get();
-            require(place.partition() == 1 && place.offset() == 0 && place.timestamp() == sent, place);
+            claim(place.partition() == 1 && place.offset() == 0 && place.timestamp() == sent, place);
             producer.send(new ProducerRecord<>(topic, 1, "key", null)).get();
             var found = read(consumer, 2);
-            require(found.get(0).value().equals("value") && found.get(0).timestamp() == sent, found.get(0));
-            require(found.get(0).headers().toArray().length == 2 && found.get(0).headers().lastHeader("n").value() == null, found.get(0).headers());
-            require(found.get(1).value() == null, found.get(1));
+            claim(found.get(0).value().equals("value") && found.get(0).timestamp() == sent, found.get(0));
+            claim(found.get(0).headers().toArray().length == 2 && found.get(0).headers().lastHeader("n").value() == null, found.get(0).headers());
+            claim(found.get(1).value() == null, found.get(1));
         }
     }
 
@@ -109,7 +85,7 @@ public class RoundTrip {
             producer.flush();
             var found = read(consumer, 3000);
             for (int number = 0; number < 3000; number++) {
-                require(found.get(number).value().equals("value " + number) && found.get(number).offset() == number, found.get(number));
+                claim(found.get(number).value().equals("value " + number) && found.get(number).offset() == number, found.get(number));
             }
         }
     }
@@ -127,10 +103,10 @@ public class RoundTrip {
                     producer.send(new ProducerRecord<>(topic, (round * 13 + number * 5) % count, "k", value)).get();
                 }
                 var found = read(consumer, expected.size()).stream().map(ConsumerRecord::value).collect(Collectors.toSet());
-                require(found.equals(expected), found + " instead of " + expected);
+                claim(found.equals(expected), found + " instead of " + expected);
                 if (round % 5 == 4) {  // Partitions leave the session and come back.
                     consumer.pause(partitions(topic, 3));
-                    require(consumer.poll(Duration.ofMillis(100)).isEmpty(), "a record came twice");
+                    claim(consumer.poll(Duration.ofMillis(100)).isEmpty(), "a record came twice");
                     consumer.resume(consumer.paused());
                 }
             }
@@ -161,14 +137,14 @@ public class RoundTrip {
             for (int number = 0; number < 100; number++) producer.send(new ProducerRecord<>(topic, 0, start + number * 1000, "k", "" + number));
             producer.flush();
             var found = consumer.offsetsForTimes(Map.of(where, start + 41_500)).get(where);
-            require(found.offset() == 42 && found.timestamp() == start + 42_000, found);
-            require(consumer.offsetsForTimes(Map.of(where, start + 500_000)).get(where) == null, "a time past the end");
+            claim(found.offset() == 42 && found.timestamp() == start + 42_000, found);
+            claim(consumer.offsetsForTimes(Map.of(where, start + 500_000)).get(where) == null, "a time past the end");
             consumer.seek(where, found.offset());
-            require(read(consumer, 58).get(0).value().equals("42"), "the first after the seek");
-            require(consumer.beginningOffsets(List.of(where)).get(where) == 0 && consumer.endOffsets(List.of(where)).get(where) == 100, "ends");
+            claim(read(consumer, 58).get(0).value().equals("42"), "the first after the seek");
+            claim(consumer.beginningOffsets(List.of(where)).get(where) == 0 && consumer.endOffsets(List.of(where)).get(where) == 100, "ends");
         }
         var newest = admin.listOffsets(Map.of(where, OffsetSpec.maxTimestamp())).partitionResult(where).get();
-        require(newest.offset() == 99 && newest.timestamp() == start + 99_000, newest);
+        claim(newest.offset() == 99 && newest.timestamp() == start + 99_000, newest);
     }
 
     static void logAppendTime() throws Exception {
@@ -177,8 +153,8 @@ public class RoundTrip {
         try (var producer = producer(Map.of()); var consumer = consumer(partitions(topic, 1))) {
             var place = producer.send(new ProducerRecord<>(topic, 0, 1000L, "k", "v")).get();
             var record = read(consumer, 1).get(0);
-            require(record.timestampType() == TimestampType.LOG_APPEND_TIME && record.timestamp() >= before, record);
-            require(place.timestamp() == record.timestamp(), place.timestamp());
+            claim(record.timestampType() == TimestampType.LOG_APPEND_TIME && record.timestamp() >= before, record);
+            claim(place.timestamp() == record.timestamp(), place.timestamp());
         }
     }
 
@@ -188,9 +164,9 @@ public class RoundTrip {
             producer.send(new ProducerRecord<>(topic, "x".repeat(1_000_000))).get();
             try {
                 producer.send(new ProducerRecord<>(topic, "x".repeat(2_000_000))).get();
-                require(false, "it was taken");
+                claim(false, "it was taken");
             } catch (ExecutionException refused) {
-                require(refused.getCause() instanceof RecordTooLargeException, refused.getCause());
+                claim(refused.getCause() instanceof RecordTooLargeException, refused.getCause());
             }
         }
     }
@@ -205,19 +181,19 @@ public class RoundTrip {
 
     static void adminCalls() throws Exception {
         String topic = topic(3, Map.of("retention.ms", "3600000"));
-        require(admin.listTopics().names().get().contains(topic), "not listed");
+        claim(admin.listTopics().names().get().contains(topic), "not listed");
         TopicDescription described = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
-        require(described.partitions().size() == 3 && !described.topicId().equals(Uuid.ZERO_UUID), described);
-        require(admin.describeTopics(TopicCollection.ofTopicIds(List.of(described.topicId()))).allTopicIds().get().size() == 1, "not found by id");
-        require(admin.describeCluster().nodes().get().size() == 1 && admin.describeCluster().clusterId().get() != null, "cluster");
+        claim(described.partitions().size() == 3 && !described.topicId().equals(Uuid.ZERO_UUID), described);
+        claim(admin.describeTopics(TopicCollection.ofTopicIds(List.of(described.topicId()))).allTopicIds().get().size() == 1, "not found by id");
+        claim(admin.describeCluster().nodes().get().size() == 1 && admin.describeCluster().clusterId().get() != null, "cluster");
         try {
             admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get();
-            require(false, "made twice");
+            claim(false, "made twice");
         } catch (ExecutionException refused) {
-            require(refused.getCause() instanceof TopicExistsException, refused.getCause());
+            claim(refused.getCause() instanceof TopicExistsException, refused.getCause());
         }
         admin.deleteTopics(TopicCollection.ofTopicIds(List.of(described.topicId()))).all().get();
-        require(!admin.listTopics().names().get().contains(topic), "still listed");
+        claim(!admin.listTopics().names().get().contains(topic), "still listed");
     }
 
     /** A producer and a consumer that know the old topic find the new one of the same name by themselves. */
@@ -225,12 +201,12 @@ public class RoundTrip {
         String topic = topic(1, Map.of());
         try (var producer = producer(Map.of("metadata.max.age.ms", 500)); var consumer = consumer(partitions(topic, 1))) {
             producer.send(new ProducerRecord<>(topic, "old")).get();
-            require(read(consumer, 1).get(0).value().equals("old"), "old");
+            claim(read(consumer, 1).get(0).value().equals("old"), "old");
             admin.deleteTopics(List.of(topic)).all().get();
             admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get();
             producer.send(new ProducerRecord<>(topic, "new")).get();
             try (var another = consumer(partitions(topic, 1))) {
-                require(read(another, 1).get(0).value().equals("new"), "new");
+                claim(read(another, 1).get(0).value().equals("new"), "new");
             }
         }
     }
