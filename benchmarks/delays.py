@@ -40,6 +40,7 @@ class Host:
 
     def __init__(self, env: RealEnv) -> None:
         self.env = env
+        self.disk_is_low = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks import ledger, moto
 from benchmarks.elasticmq import peer as elasticmq
 from benchmarks.figures import Goal, Measure, Ratio
+from benchmarks.flush_probe import FlushProbe
 from benchmarks.kafka.peer import PeerMissing
 from benchmarks.processes import START_S_MAX, Broker, Command, free_port, settle
 from benchmarks.queue_load.talk import answers_http
@@ -67,6 +68,7 @@ def main() -> None:
     extra: list[tuple[str, dict[str, object]]] = [
         ("--alone", {"action": "store_true", "help": "only Penstock: nothing foreign is fetched or started"}),
         ("--rounds", {"type": int, "default": 2, "help": "turns of each server per shape"}),
+        ("--paces", {"type": int, "default": 3, "help": "turns of each door at each fixed rate"}),
     ]
     arguments = arguments_of(__doc__, extra)
     plan = QUICK if arguments.quick else Plan()
@@ -80,10 +82,11 @@ def main() -> None:
                 for server in servers:
                     report.take(server.name, _rates(server, plan, *shape))
         for rate in plan.rates:
-            for server in servers:
-                report.take(server.name, _pace(server, plan, "sqs", rate))
-            for door in ("python", "share"):
-                report.take(PENSTOCK, _pace(servers[0], plan, door, rate))
+            for _ in range(1 if arguments.quick else arguments.paces):
+                for server in servers:
+                    report.take(server.name, _pace(server, plan, "sqs", rate, directory))
+                for door in ("python", "share"):
+                    report.take(PENSTOCK, _pace(servers[0], plan, door, rate, directory))
         for shape in plan.share_shapes:
             report.take(PENSTOCK, _shares(servers[0], plan, *shape))
         report.take(PENSTOCK, iter([(Measure("memory, highest", "MB"), servers[0].broker.memory_peak_bytes() / 1e6)]))
@@ -93,7 +96,8 @@ def main() -> None:
 
 
 def goals(plan: Plan) -> list[Goal]:
-    measures = [Measure(_title(verb, *shape), "msg/s") for shape in plan.shapes for verb in VERBS]
+    """With several connections: over a single one, a server that flushes each answer is measured by its disk."""
+    measures = [Measure(_title(verb, *shape), "msg/s") for shape in plan.shapes if shape[1] > 1 for verb in VERBS]
     return [Goal(each, pair, bound, True) for pair, bound in ((BESIDE_MOTO, 10.0), (BESIDE_ELASTICMQ, 1.0)) for each in measures]
 
 
@@ -141,11 +145,14 @@ def _rates(server: Server, plan: Plan, batch: int, connections: int) -> Pairs:
     yield from _shares_of_cpu(_title("life", batch, connections), answer["life_generator_cpu"], answer["life_broker_cpu"])
 
 
-def _pace(server: Server, plan: Plan, door: str, rate: int) -> Pairs:
-    answer = server.load("pace", warm_up_s=1.0, seconds=plan.pace_s, is_kafka=door == "share", door=door, rate=rate)
+def _pace(server: Server, plan: Plan, door: str, rate: int, directory: Path) -> Pairs:
+    with FlushProbe(directory) as probe:
+        answer = server.load("pace", warm_up_s=1.0, seconds=plan.pace_s, is_kafka=door == "share", door=door, rate=rate)
     title = f"{DOORS[door]} at {rate:,}/s"
     for name in ("p50", "p99"):
         yield Measure(f"{title}, {name}", "ms"), answer[f"{name}_s"] * 1e3
+    if server.name == PENSTOCK:
+        yield Measure(f"{title}, bare flush beside it, p99", "ms"), probe.quantile_s(0.99) * 1e3
     yield from _shares_of_cpu(title, answer["generator_cpu"], answer["broker_cpu"])
 
 

@@ -7,21 +7,20 @@ import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from benchmarks.load import frames
 from benchmarks.load.frames import UnexpectedReply
 from benchmarks.load.pipeline import Timing
 from benchmarks.load.stopwatch import Stopwatch
 from benchmarks.load.topics import Admin
+from benchmarks.queue_load.share_frames import Ranges, ShareFetchFrames
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import read_response, write_request
 
-FETCH_VERSION = 2
-ACCEPT = 1
 GROUP_RESOURCE = 32
 RECORDS_IN_A_BATCH = 10
-
-Ranges = list[tuple[int, int]]  # First and last offset.
+FIRST_WAIT_MS = 10_000  # Until a member has its first records: a group that has just begun must look at the log first.
 
 
 class Line:
@@ -53,35 +52,22 @@ class ShareMember:
 
     def __init__(self, line: Line, topic_id: bytes, group: str, member_id: str = "member-0") -> None:
         self.line = line
-        self._topic_id = topic_id
-        self._names = {"group_id": group, "member_id": member_id}
+        self._frames = ShareFetchFrames(topic_id, group, member_id)
         self._epoch = 0
         self._held: Ranges = []
 
     async def fetch(self, *, records_max: int, wait_ms: int) -> Ranges:
         """Accepts what the last fetch brought, and takes more."""
-        said = [{"first_offset": first, "last_offset": last, "acknowledge_types": [ACCEPT]} for first, last in self._held]
-        rows = [{"partition_index": 0, "acknowledgement_batches": said}] if said or not self._epoch else []
-        topics = [{"topic_id": self._topic_id, "partitions": rows}] if rows else []
-        answer = await self.line.ask(
-            ApiKey.SHARE_FETCH, FETCH_VERSION, **self._names, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, max_records=records_max,
-            batch_size=records_max, share_session_epoch=self._epoch, topics=topics,
-        )  # fmt: skip
-        if answer.error_code:
-            raise UnexpectedReply(f"share fetch: error {answer.error_code} {answer.error_message}")
+        self.line.write(self._frames.request(self._epoch, self._held, records_max=records_max, wait_ms=wait_ms))
+        self._held = self._frames.acquired(await self.line.read())
         self._epoch += 1
-        self._held = []
-        for row in (row for topic in answer.responses for row in topic.partitions):
-            if row.error_code or row.acknowledge_error_code:
-                raise UnexpectedReply(f"share fetch: errors {row.error_code}, {row.acknowledge_error_code}")
-            self._held += [(each.first_offset, each.last_offset) for each in row.acquired_records]
         return self._held
 
 
 async def topic_id_of(line: Line, topic: str) -> bytes:
     answer = await line.ask(ApiKey.METADATA, 12, topics=[{"topic_id": None, "name": topic}], allow_auto_topic_creation=False)
-    found: bytes = answer.topics[0].topic_id
-    return found
+    found: UUID = answer.topics[0].topic_id
+    return found.bytes
 
 
 async def begin_at_the_start(line: Line, group: str) -> None:
@@ -108,6 +94,8 @@ class ShareLoad:
         topic_id = await topic_id_of(lines[0], topic)
         members = [ShareMember(line, topic_id, topic, f"member-{number}") for number, line in enumerate(lines)]
         await self._fill(lines[0], topic, timing)
+        for member in members:  # Else one that comes too early finds nothing, and is measured as one that does nothing.
+            await member.fetch(records_max=self.batch, wait_ms=FIRST_WAIT_MS)
         watch = Stopwatch(timing.broker_pids)
         until = watch.began_s + timing.seconds
 
@@ -133,7 +121,7 @@ class ShareLoad:
     async def _fill(self, line: Line, topic: str, timing: Timing) -> None:
         """More than can be taken in the time."""
         batch = frames.one_batch(RECORDS_IN_A_BATCH, time.time_ns() // 1_000_000)
-        parts = 500 * max(1, round(timing.seconds)) * (10 if self.batch > RECORDS_IN_A_BATCH else 5)
+        parts = 500 * max(1, round(timing.seconds)) * (20 if self.batch > RECORDS_IN_A_BATCH else 10)
         frame = frames.produce(topic, [0], batch, correlation_id=0)
         in_flight = 0
         for _ in range(parts):
