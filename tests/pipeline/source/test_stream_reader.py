@@ -250,6 +250,28 @@ def test_a_topic_that_is_deleted_ends_the_stream_or_is_left_out(topics: "Topics"
     assert lenient.values() == numbers(20, 22), "should it come back, it is read from its beginning"
 
 
+def test_a_topic_that_is_deleted_after_it_was_seen_is_told_all_the_same(
+    topics: "Topics", asking: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic may go between two questions of one batch: which topics there are, and where they end."""
+    monkeypatch.setattr("penstock.pipeline.source.lookup.GONE_S", 0.2)
+    topic, other = topics.create(), topics.create()
+    topics.write_values(topic, 3)
+    topics.write_values(other, 3, first=10)
+    both = asking | {"subscribe": f"{topic},{other}", "partition.metadata.cache.ttl.ms": "3600000"}
+    strict, lenient = Stream(both), Stream(both | {"failOnDataLoss": "false"})
+    assert sorted(strict.values()) == sorted(lenient.values())
+    topics.delete(topic)
+    with pytest.raises(DataLost, match=rf"{topic}-0: what follows offset 3 is gone: the topic or the partition was deleted"):
+        strict.next()
+    topics.write_values(other, 2, first=13)
+    assert lenient.values() == numbers(13, 15)
+    assert topic not in lenient.at
+    topics.create(topic)
+    topics.write_values(topic, 2, first=20)
+    assert lenient.values() == numbers(20, 22), "what was remembered is asked for again"
+
+
 def test_a_batch_whose_topic_was_deleted_since_it_was_written_down(
     topics: "Topics", asking: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

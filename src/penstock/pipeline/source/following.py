@@ -36,16 +36,18 @@ class Following:
     def latest_of_all(self) -> Offsets:
         """Where everything ends now; what is gone is told of when the next batch is made."""
         subscribed = self.lookup.subscribed(leaves_out_missing=self._goes_on)
-        return Offsets(self.lookup.latest(subscribed.partitions), subscribed.topic_ids)
+        return Offsets(self.lookup.latest_left(subscribed.partitions), subscribed.topic_ids)
 
     def latest(self, begun: Offsets) -> Offsets:
         """Where everything ends now. What was begun and is gone is reported, and left out."""
         subscribed = self._subscribed(begun)
         now = Offsets({}, subscribed.topic_ids)
         known = {where: offset for where, offset in begun.next.items() if begun.is_same_topic(now, where.topic)}
-        ends = self.lookup.latest(subscribed.partitions, known=known)
+        ends = self.lookup.latest_left(subscribed.partitions, known=known)
         for where, offset in known.items():
-            if where in ends and ends[where] < offset:
+            if where not in ends and where in subscribed.partitions:  # Of others it is told already.
+                self._losses.report(Gap(where, offset, offset, DELETED))
+            elif where in ends and ends[where] < offset:
                 self._losses.report(Gap(where, ends[where], offset, CUT_OFF))
         self._record_losses()
         return Offsets(ends, subscribed.topic_ids)

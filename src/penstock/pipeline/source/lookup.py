@@ -41,22 +41,25 @@ class Lookup:
 
     def earliest_left(self, partitions: Sequence[TopicPartition]) -> Positions:
         """As `earliest`, without those partitions that are not there any more."""
-        wishes = {where: EARLIEST for where in partitions}
-        try:
-            return self._list(wishes, deadline_s=GONE_S)
-        except PeerFailure:  # Deleted, or away for a moment: that is waited for.
-            left = self._left(partitions)
-        return self._list({where: EARLIEST for where in left})
+        return self._list_left({where: EARLIEST for where in partitions})
 
-    def latest(self, partitions: Sequence[TopicPartition], *, known: Mapping[TopicPartition, int] | None = None) -> Positions:
-        """Where the partitions end for a reader. Asked again while one ends before an offset that is known to have been there."""
+    def latest(self, partitions: Sequence[TopicPartition]) -> Positions:
+        return self._list({where: LATEST for where in partitions})
+
+    def latest_left(self, partitions: Sequence[TopicPartition], *, known: Mapping[TopicPartition, int] | None = None) -> Positions:
+        """Where the partitions end for a reader, without those that are not there any more.
+
+        Asked again while one ends before an offset that is known to have been there.
+        """
         for tries_left in reversed(range(self._options.lookup_tries)):
-            found = self._list({where: LATEST for where in partitions})
+            found = self._list_left({where: LATEST for where in partitions})
             short = {where: known[where] for where, end in found.items() if end < known.get(where, 0)} if known else {}
             found |= self._held_back(short)
             if tries_left == 0 or all(found[where] >= offset for where, offset in short.items()):
                 break
             time.sleep(self._options.lookup_pause_s)
+        if len(found) < len(partitions):
+            self._subscribed = None  # However young it is.
         return found
 
     def _held_back(self, known: Mapping[TopicPartition, int]) -> Positions:
@@ -80,6 +83,14 @@ class Lookup:
         """The first record not older than this, a time after 1970; None where there is none. Other numbers are words to brokers."""
         found = self._list({where: timestamp_ms for where in partitions})
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
+
+    def _list_left(self, wishes: Mapping[TopicPartition, int]) -> Positions:
+        """A topic may go between the question which there are and this one."""
+        try:
+            return self._list(wishes, deadline_s=GONE_S)
+        except PeerFailure:  # Deleted, or away for a moment: that is waited for.
+            left = self._left(list(wishes))
+        return self._list({where: wishes[where] for where in left})
 
     def _left(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         """Those that are there. Asked again while one seems to be missing."""
