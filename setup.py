@@ -1,4 +1,5 @@
-"""Builds the compiled parts, where that can be done: some modules of `penstock.wire`, and `penstock.queues._many`.
+"""Builds the compiled parts, where that can be done: some modules of `penstock.wire`, `penstock.queues._many`, and on Linux
+`penstock.server._flush_threads`.
 
 Everything else about the package is said in pyproject.toml. Each extension is a faster twin of code in Python, so that a machine without a
 C compiler (or with Cython missing) still gets a working install, and is told what it lost.
@@ -71,6 +72,8 @@ def extensions() -> list[Extension]:
         extension("wire._posts"),
         extension("queues._many"),
     ]
+    if sys.platform.startswith("linux"):
+        wanted.append(extension("server._flush_threads"))
     built: list[Extension] = []
     for each in wanted:
         try:

@@ -1,6 +1,6 @@
 """Which way makes many files durable the soonest? One round: append to each of N files, then wait until all of it is on the disk.
 
-Ways: fdatasync one after another, handed to a thread as a loop must do it, by a pool of threads, by the kernel itself (Linux AIO), one
+Ways: fdatasync one after another, handed to a thread as a loop must do it, by a pool of threads, by compiled threads, one
 syncfs for the whole file system, and one shared journal file that takes every append (the price of that last one, a second write of every
 byte and a second reader, is not in the table).
 Only the flush is timed, not the appends. Everything else that writes to the same disk meanwhile shows in the figures.
@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.tables import ms, quantile, ratio, table
-from penstock.server import kernel
-from penstock.server.kernel_flushes import FILES_MAX, KernelFlushes
+from penstock.server import flush_threads, kernel
+from penstock.server.flush_threads import FILES_MAX, FlushThreads
 
 Flush = Callable[[Sequence[int]], None]
 
@@ -49,7 +49,7 @@ def _measure_all(directory: str, root: int, arguments: argparse.Namespace) -> st
         cells = [f"{files:,} files"]
         for name, flush in ways.items():
             targets = 1 if name == "journal" else files
-            if name == "kernel" and targets > FILES_MAX:
+            if name == "compiled threads" and targets > FILES_MAX:
                 cells.append("")
                 continue
             p50, p99 = _measure(directory, targets, arguments.append_bytes * files // targets, flush, arguments.seconds)
@@ -74,21 +74,22 @@ def _ways(root: int, pools: Sequence[int]) -> dict[str, Flush]:
         return flush
 
     ways: dict[str, Flush] = {"fdatasync": each, "thread": pooled(1)}
-    if (flushes := KernelFlushes.open()) is not None:
-        ways["kernel"] = _by_kernel(flushes)
+    if (threads := flush_threads.start()) is not None:
+        ways["compiled threads"] = _by_compiled(threads)
     ways |= {f"pool of {threads}": pooled(threads) for threads in pools}
     return ways | {"syncfs": lambda fds: kernel.flush_file_system(root), "journal": each}
 
 
-def _by_kernel(flushes: KernelFlushes) -> Flush:
+def _by_compiled(threads: FlushThreads) -> Flush:
     poll = select.epoll()
-    poll.register(flushes.told, select.EPOLLIN)
+    poll.register(threads.told, select.EPOLLIN)
 
     def flush(fds: Sequence[int]) -> None:
-        left = flushes.begin(fds)
+        threads.begin(fds)
+        left = len(fds)
         while left:
             poll.poll()
-            left -= len(flushes.ended())
+            left -= len(threads.ended())
 
     return flush
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows", "_messages", "_posts", "_many"}  # What it builds.
+COMPILED = {"_records", "_requests", "_sieve", "_columns", "_rows", "_messages", "_posts", "_many", "_flush_threads"}  # What it builds.
 
 
 def quick_cc(directory: Path) -> str:

@@ -7,7 +7,7 @@ import threading
 import pytest
 from server.flush_rounds import files_with_bytes, flush
 
-from penstock.server import kernel
+from penstock.server import flush_threads, kernel
 from penstock.server.disk import RealDisk, RealFile
 from penstock.server.flushing import Chooser, Way
 
@@ -15,7 +15,7 @@ from penstock.server.flushing import Chooser, Way
 @pytest.fixture
 def disk(tmp_path):
     disk = RealDisk(str(tmp_path / "data"))
-    disk._flusher.chooser.can_use_kernel = False  # That has tests of its own (test_kernel_flushes.py).
+    disk._flusher.few_max = 0  # Those who flush a few files have tests of their own (test_flush_threads.py).
     yield disk
     disk.shut()
 
@@ -199,16 +199,16 @@ def told_of(disk, *, is_appended_meanwhile):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("can_use_kernel", [True, False])
-def test_who_asks_to_be_told_hears_in_the_turn_that_learns_of_it(disk, can_use_kernel):
-    disk._flusher.chooser.can_use_kernel = can_use_kernel and disk._flusher._kernel is not None
+@pytest.mark.parametrize("few_max", [0, flush_threads.FILES_MAX])
+def test_who_asks_to_be_told_hears_in_the_turn_that_learns_of_it(disk, few_max):
+    disk._flusher.few_max = few_max
     assert told_of(disk, is_appended_meanwhile=False) == ["told", "the turn is over"]
 
 
-@pytest.mark.parametrize("can_use_kernel", [True, False])
-def test_where_more_was_appended_meanwhile_the_turn_is_let_end_first(disk, can_use_kernel):
+@pytest.mark.parametrize("few_max", [0, flush_threads.FILES_MAX])
+def test_where_more_was_appended_meanwhile_the_turn_is_let_end_first(disk, few_max):
     """What else it appends is then covered by the round that follows, too."""
-    disk._flusher.chooser.can_use_kernel = can_use_kernel and disk._flusher._kernel is not None
+    disk._flusher.few_max = few_max
     assert told_of(disk, is_appended_meanwhile=True) == ["the turn is over", "told"]
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def checkout(tmp_path):
     """What a build looks at, without anything that was built before."""
     ignored = shutil.ignore_patterns("*.so", *(f"{name}.c" for name in COMPILED), "__pycache__")
-    for room in ("queues", "wire"):
+    for room in ("queues", "server", "wire"):
         shutil.copytree(ROOT / "src" / "penstock" / room, tmp_path / "src" / "penstock" / room, ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)

@@ -1,8 +1,8 @@
 """Flush rounds: how a set of dirty files becomes durable, and which of four ways is quickest.
 
 One round at a time. What is asked for during a round is gathered into the next one, however many ask.
-- A few files: fdatasync of each, side by side, by the kernel itself (kernel_flushes.py), where it does that; no thread takes part.
-- A single file or directory, elsewhere: fdatasync in a thread.
+- A few files: fdatasync of each, side by side, by threads that never take the interpreter (flush_threads.py), where there are such.
+- A single file or directory, otherwise: fdatasync in a thread.
 - More, on a file system that honours it: one syncfs. It costs the same few disk operations for ten files as for a hundred.
 - Otherwise: fdatasync of each, by a small pool of threads.
 
@@ -28,11 +28,9 @@ from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
 from penstock.env import SyncFailures
-from penstock.server import kernel
-from penstock.server.kernel_flushes import KernelFlushes
+from penstock.server import flush_threads, kernel
 
 POOL_THREADS = 8  # Measured with 4, 8 and 16: more than 8 gain nothing until many hundreds of files.
-KERNEL_FILES_MAX = 4  # Measured: with more, syncfs is quicker.
 
 
 class Way(Enum):
@@ -73,16 +71,11 @@ class Chooser:
     PAUSE_S = 0.25  # How long syncfs is put aside the first time; each bad trial doubles it.
     PAUSE_S_MAX = 30.0
 
-    def __init__(self, *, can_use_syncfs: bool, can_use_kernel: bool = False) -> None:
+    def __init__(self, *, can_use_syncfs: bool) -> None:
         self.can_use_syncfs = can_use_syncfs
-        self.can_use_kernel = can_use_kernel
         self._pool_s_per_target = 0.000_1  # A guess until a pool round was measured.
         self._resume_at_s = 0.0
         self._pause_s = self.PAUSE_S
-
-    def is_for_kernel(self, files: int) -> bool:
-        """Whether so many files, and no directories, are left to the kernel; otherwise `choose`."""
-        return self.can_use_kernel and files <= KERNEL_FILES_MAX
 
     def choose(self, targets: int, now_s: float) -> Way:
         if targets == 1:
@@ -116,7 +109,7 @@ class _Wish(NamedTuple):
 
 
 class _Round:
-    __slots__ = ("begun", "directories", "failures", "files", "loop", "under_way", "wishes")
+    __slots__ = ("directories", "failures", "files", "loop", "under_way", "wishes")
 
     def __init__(self, wishes: list[_Wish], loop: asyncio.AbstractEventLoop) -> None:
         self.wishes = wishes
@@ -128,8 +121,7 @@ class _Round:
             directories = [directory for wish in wishes for directory in wish.directories]
         self.files: Sequence[Held] = files if len(files) == 1 else list(dict.fromkeys(files))
         self.directories: Sequence[Directory] = list(dict.fromkeys(directories)) if directories else ()
-        self.begun = 0  # So many of the files, from the first, are the kernel's own to flush,
-        self.under_way = 0  # and so many of those it has not reported yet.
+        self.under_way = 0  # So many files are not reported yet by those who flush them side by side.
         self.failures: dict[str, str] = {}
 
     def answer(self) -> None:
@@ -145,16 +137,17 @@ class _Round:
 
 
 class Flusher:
-    """Runs rounds, in the kernel or in one worker thread, for one event loop."""
+    """Runs rounds, in threads, for one event loop."""
 
     def __init__(self, root: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
         # Open for as long as the flusher lives: syncfs reports the failures since its descriptor was opened.
         self._root_fd = os.open(root, os.O_RDONLY)
-        self._kernel = KernelFlushes.open()
-        self._kernels_loop: asyncio.AbstractEventLoop | None = None  # Where it is listened to.
-        self.chooser = Chooser(can_use_syncfs=kernel.can_flush_file_system(self._root_fd), can_use_kernel=self._kernel is not None)
+        self._few = flush_threads.start()  # For a few files.
+        self._fews_loop: asyncio.AbstractEventLoop | None = None  # Where they are listened to.
+        self.few_max = 0 if self._few is None else flush_threads.FILES_MAX
+        self.chooser = Chooser(can_use_syncfs=kernel.can_flush_file_system(self._root_fd))
         self._waiting: list[_Wish] = []
         self._running: _Round | None = None
         # A plain thread and queue: an executor's futures would lengthen a small flush by a fifth.
@@ -177,25 +170,21 @@ class Flusher:
         self._rounds.put(None)
         self._worker.join()
         self._pool.shutdown()
-        if self._kernel is not None:
-            if self._kernels_loop is not None and not self._kernels_loop.is_closed():
-                self._kernels_loop.remove_reader(self._kernel.told)
-            self._kernel.close()
+        if self._few is not None:
+            if self._fews_loop is not None and not self._fews_loop.is_closed():
+                self._fews_loop.remove_reader(self._few.told)
+            self._few.close()
         os.close(self._root_fd)
         self._root_fd = -1
 
     def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
         gathered = _Round(self._waiting, loop)
         self._running, self._waiting = gathered, []
-        if not gathered.directories and self.chooser.is_for_kernel(len(gathered.files)):
-            self._begin_in_kernel(gathered)
+        if not gathered.directories and len(gathered.files) <= self.few_max:
+            self._begin_few(gathered)
         else:
-            self._begin_in_thread(gathered, gathered.files)
-
-    def _begin_in_thread(self, gathered: _Round, files: Sequence[Held]) -> None:
-        """These files of the round, and its directories."""
-        targets: list[Target] = [*files, *gathered.directories]
-        self._rounds.put((gathered, self.chooser.choose(len(targets), self._clock()), targets))
+            targets: list[Target] = [*gathered.files, *gathered.directories]
+            self._rounds.put((gathered, self.chooser.choose(len(targets), self._clock()), targets))
 
     def _end_round(self, gathered: _Round) -> None:
         self._running = None
@@ -205,23 +194,20 @@ class Flusher:
             self._begin_round(gathered.loop)
         gathered.answer()
 
-    # In the kernel
+    # A few files
 
-    def _begin_in_kernel(self, gathered: _Round) -> None:
-        assert self._kernel is not None
-        if self._kernels_loop is not gathered.loop:
-            self._kernels_loop = gathered.loop
-            gathered.loop.add_reader(self._kernel.told, self._kernel_told)
-        gathered.begun = gathered.under_way = self._kernel.begin([file.fd for file in gathered.files])
-        if gathered.begun < len(gathered.files):
-            self.chooser.can_use_kernel = False  # Not on this kernel, or not for this file system.
-            if not gathered.under_way:
-                self._kernel_is_through(gathered)
+    def _begin_few(self, gathered: _Round) -> None:
+        assert self._few is not None
+        if self._fews_loop is not gathered.loop:
+            self._fews_loop = gathered.loop
+            gathered.loop.add_reader(self._few.told, self._few_told)
+        gathered.under_way = len(gathered.files)
+        self._few.begin([file.fd for file in gathered.files])
 
-    def _kernel_told(self) -> None:
+    def _few_told(self) -> None:
         gathered = self._running
-        assert self._kernel is not None
-        reports = self._kernel.ended()
+        assert self._few is not None
+        reports = self._few.ended()
         if not reports or gathered is None:
             return
         gathered.under_way -= len(reports)
@@ -229,13 +215,6 @@ class Flusher:
             if code:
                 gathered.failures[gathered.files[place].path] = str(OSError(code, os.strerror(code)))
         if not gathered.under_way:
-            self._kernel_is_through(gathered)
-
-    def _kernel_is_through(self, gathered: _Round) -> None:
-        """What it did not take is flushed as it always was."""
-        if gathered.begun < len(gathered.files):
-            self._begin_in_thread(gathered, gathered.files[gathered.begun :])
-        else:
             self._end_round(gathered)
 
     # In the worker thread

@@ -1,0 +1,9 @@
+from collections.abc import Sequence
+
+FILES_MAX: int
+
+class FlushThreads:
+    told: int
+    def begin(self, fds: Sequence[int]) -> None: ...
+    def ended(self) -> list[tuple[int, int]]: ...
+    def close(self) -> None: ...
