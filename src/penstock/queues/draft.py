@@ -44,9 +44,14 @@ class Draft:
     def finish_held(self, offsets: list[int]) -> None:
         """Messages that somebody has, and of which nothing was decided here."""
         require((State.LEASED, State.DONE) in MOVES, "a message of a queue makes legal moves only")
+        self.settled.update(dict.fromkeys(offsets, State.DONE))
+        start = end = offsets[0]
         for offset in offsets:
-            self.settled[offset] = State.DONE
-            self.finish_run(offset, offset + 1)
+            if offset != end:
+                self.finish_run(start, end)
+                start = offset
+            end = offset + 1
+        self.finish_run(start, end)
 
     def finish_run(self, start: int, end: int) -> None:
         if self._done and self._done[-1][1] == start:

@@ -62,18 +62,15 @@ class Ready:
 
     def leased(self, offset: int, deadline_ms: int) -> None:
         self.leases.add(deadline_ms, offset)
-        if self.is_grouped and (name := self._messages.options(offset).group):
-            group = self.groups.setdefault(name, MessageGroup())
-            group.in_flight += 1
-            self._hold(group, offset)
-            self._list(group)
+        if self.is_grouped:
+            self._hold_of_group(offset)
 
     def all_leased(self, offsets: Sequence[int], deadline_ms: int) -> None:
-        if self.is_grouped:
-            for offset in offsets:
-                self.leased(offset, deadline_ms)
-        elif offsets:
+        if offsets:
             self.leases.add_all(deadline_ms, offsets)
+        if self.is_grouped and self._messages.kept:  # Only those with options may have a group.
+            for offset in offsets:
+                self._hold_of_group(offset)
 
     def leased_again(self, offset: int, deadline_ms: int) -> None:
         """By whoever had it last."""
@@ -192,6 +189,14 @@ class Ready:
             return None
         name = self._messages.options(offset).group
         return self.groups.get(name) if name else None
+
+    def _hold_of_group(self, offset: int) -> None:
+        name = self._messages.options(offset).group
+        if name:
+            group = self.groups.setdefault(name, MessageGroup())
+            group.in_flight += 1
+            self._hold(group, offset)
+            self._list(group)
 
     def _hold(self, group: MessageGroup, offset: int) -> None:
         if self.policy.is_fifo:
