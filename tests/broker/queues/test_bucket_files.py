@@ -1,5 +1,6 @@
 """Delays that are far away, in files of the node: caches that may be damaged, lost or impossible to write, and nothing comes of it."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,10 +10,13 @@ import pytest
 from serving import Serving, until
 
 from penstock.broker.queues import bucket_files
+from penstock.broker.queues.bucket_files import BucketFiles, Place
 from penstock.broker.queues.calls import Code, Draft, Order, QueueRefusal, Sent, Verb
 from penstock.broker.queues.facade import Queues
+from penstock.broker.queues.following import Following
 from penstock.broker.queues.leading import QueuePartition
 from penstock.queues import pages, timetable
+from penstock.queues.state import LedgerState
 from penstock.settings import DAY_MS
 from penstock.simulator.knobs import replaced
 
@@ -126,6 +130,34 @@ async def test_pages_that_are_cold_are_fetched_beside_everything_else(serving: S
     await until(lambda: not ledger_of(serving).state.messages.waiting.count)
     counts = await serving.node.queues.counts(QUEUE)
     assert (counts.ready + counts.leased, counts.delayed) == (COUNT, 0)
+
+
+async def test_a_load_ends_with_its_queue(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by simulation: a node that lost a queue while it loaded it asked for ever for pages that nobody had any more, and did nothing
+    else."""
+    may_fetch, fetch, catch_up = asyncio.Event(), BucketFiles._fetch, Following.catch_up
+
+    async def catch_up_for_a_week(following: Following, state: LedgerState) -> int:
+        read_bytes = await catch_up(following, state)
+        serving.env.wall_ahead_ms += WEEK_MS
+        return read_bytes
+
+    async def fetch_later(pages: BucketFiles, place: Place) -> None:
+        await may_fetch.wait()
+        await fetch(pages, place)
+
+    monkeypatch.setattr(Following, "catch_up", catch_up_for_a_week)
+    monkeypatch.setattr(BucketFiles, "_fetch", fetch_later)
+    await sent(serving)
+    serving.env.disk.is_cold = True
+    ledger, ledgers = ledger_of(serving), serving.node.ledgers
+    ledger.coordinator.reload("a test")
+    await until(lambda: bool(ledger.pages._fetching))
+    assert ledgers._loading == 1
+    ledger.close()
+    may_fetch.set()
+    await until(lambda: ledgers._loading == 0)
+    assert ledger.coordinator.state is None
 
 
 async def test_a_checkpoint_is_drawn_from_pages_that_are_cold(serving: Serving) -> None:

@@ -68,7 +68,7 @@ class BucketFiles:
         self._fetching: dict[Place, None] = {}
         self._fetched: dict[Place, bytes] = {}
         self._has_news = asyncio.Event()
-        self._is_made = self._is_closed = False
+        self._is_made = self.is_closed = False
 
     @property
     def is_full(self) -> bool:
@@ -90,7 +90,7 @@ class BucketFiles:
             return place.content
         if (fetched := self._fetched.pop(place, None)) is not None:
             return fetched
-        if self.failure or self._is_closed or place in self._fetching:
+        if self.failure or self.is_closed or place in self._fetching:
             return None
         content = self._read_now(place)
         if content is None and not self.failure:
@@ -121,8 +121,8 @@ class BucketFiles:
 
     def close(self) -> None:
         """Nobody needs any of it."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             self._has_news.set()
             if self._is_made:
                 self._node.spawn(self._remove(self._directory))
@@ -198,7 +198,7 @@ class BucketFiles:
         finally:
             self._fetching.pop(place, None)
             self._has_news.set()
-        if not self._is_closed and not self.failure:
+        if not self.is_closed and not self.failure:
             self._on_news()
 
     def _checked(self, place: Place, content: bytes) -> bytes | None:
@@ -208,7 +208,7 @@ class BucketFiles:
         return None
 
     def _lost(self, failure: object) -> None:
-        if not self.failure and not self._is_closed:
+        if not self.failure and not self.is_closed:
             self.failure = str(failure) or "a file is gone"
             self._node.report(f"delays of {self._whose} cannot be read back: {failure}; its ledger is loaded again from its log")
             asyncio.get_running_loop().call_soon(self._on_lost, self.failure)  # Not in the middle of a decision.

@@ -188,7 +188,8 @@ class Ledgers:
                 raise DiskFailed(failed)
             state, loaded = await checkpoints.load(node.env, companion.log, queue.new_state)
             data_bytes = await queue.following.catch_up(state)
-            await self._prepare(queue, state)
+            if not await self._prepare(queue, state):
+                return
         except (DiskFailed, NewerFormat, UnknownRecord, MalformedInput, BrokenPromise) as failure:
             if self._is_here(queue):
                 node.report(f"the ledger of {name} cannot be loaded: {failure}")
@@ -207,12 +208,17 @@ class Ledgers:
             self._answer(queue, state)
             log.debug("loaded the ledger of %s: %d bytes in %.2f s", name, loaded.log_bytes, node.env.now() - began)
 
-    async def _prepare(self, queue: QueuePartition, state: LedgerState) -> None:
-        """Opens the delays that are due. Raises DiskFailed where what was put aside for that does not come back."""
-        while not state.prepare(self._node.env.wall_ms()):
-            await queue.pages.fetched()
-            if queue.pages.failure:
-                raise DiskFailed(queue.pages.failure)
+    async def _prepare(self, queue: QueuePartition, state: LedgerState) -> bool:
+        """Opens the delays that are due. Raises DiskFailed where what was put aside for that does not come back. False: nobody needs the
+        state any more, for another node leads or another load has begun; what was put aside went with that, and never comes back."""
+        pages = queue.pages
+        while state.pages is pages and not pages.is_closed:
+            if state.prepare(self._node.env.wall_ms()):
+                return True
+            await pages.fetched()
+            if pages.failure:
+                raise DiskFailed(pages.failure)
+        return False
 
     def _answer(self, queue: QueuePartition, state: LedgerState) -> None:
         """The state is whole: it answers from here on."""
