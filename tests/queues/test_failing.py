@@ -6,7 +6,8 @@ from queues.scene import Scene
 from penstock.queues.commands import QUEUE_GROUP, Buried, Purge, Verb
 from penstock.queues.history import FAILURES_MAX
 from penstock.queues.policy import Backoff, Policy
-from penstock.queues.replies import Code
+from penstock.queues.records import Changed
+from penstock.queues.replies import Code, Delivery
 from penstock.queues.states import State
 
 RETRIES = Policy(lease_ms=10_000, deliveries_max=3, dead_letter="dead")
@@ -215,3 +216,22 @@ def test_an_older_backoff_does_not_end_a_later_one() -> None:
     assert (scene.offsets(), scene.stands(offset), scene.counts().delayed) == ([], State.DELAYED, 1)
     scene.wait(30_000)
     assert scene.offsets() == [offset]
+
+
+@pytest.mark.parametrize("verb", [Verb.DONE, Verb.EXTEND, Verb.RELEASE])
+def test_what_is_said_of_a_lease_that_was_never_given_is_recorded(verb: Verb) -> None:
+    """Found by simulation: a node that led no more, and did not know it, told workers of leases of its successor that nobody held them."""
+    scene = Scene(Policy(lease_ms=10_000))
+    scene.send(2)
+    (taken,) = scene.take()
+    before = len(scene.records)
+    assert scene.settle(Delivery(1, 1, taken.lease + 1, 0, 0), verb).code is Code.UNKNOWN
+    assert scene.settle(Delivery(0, 1, taken.lease + 1, 0, 0), verb).code is Code.LOST
+    assert scene.records[before:] == [Changed(QUEUE_GROUP, scene.now)] * 2, "they say nothing, but wait for the others"
+    assert (scene.stands(0), scene.stands(1)) == (State.LEASED, State.READY)
+    scene.wait(10_000)
+    (again,) = scene.take()
+    before = len(scene.records)
+    assert scene.settle(taken, Verb.RELEASE).code is Code.LOST
+    assert len(scene.records) == before, "that lease was given here"
+    assert scene.done(again) is Code.OK

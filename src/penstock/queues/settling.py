@@ -20,6 +20,7 @@ from penstock.queues.finishing import finish_runs
 from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.history import cut
 from penstock.queues.policy import LEASE_MS_MAX
+from penstock.queues.records import Changed
 from penstock.queues.replies import Code, Done, Fault, Outcome, Settled
 from penstock.queues.rows import HEARD, LET_GO, Row, read
 from penstock.queues.states import State
@@ -41,6 +42,15 @@ def settle(draft: Draft, command: Settle) -> Settled:
     if command.is_whole and any(outcome.code is not Code.OK for outcome in outcomes):
         draft.drop()
     return Settled(outcomes)
+
+
+def proof(draft: Draft, command: Settle, reply: Settled) -> list[Changed]:
+    """A record that says nothing, where the command changes nothing and names a lease that was never given here. Whoever gave that lease
+    was ahead of this ledger: most likely another node leads by now, and this one has yet to hear of it. What is said of such a lease is
+    told when the record is committed, which it never is then; so the asker hears from the other."""
+    next_lease = draft.ledger.next_lease
+    is_ahead = reply.fault is Fault.NONE and any([item.lease >= next_lease for item in command.items])
+    return [Changed(draft.ledger.group, draft.wall_ms)] if is_ahead else []
 
 
 def _finish_held(draft: Draft, items: tuple[Settlement, ...]) -> bool:

@@ -40,7 +40,7 @@ from penstock.queues.policy import Policy
 from penstock.queues.records import Bound, Changed, CheckpointPiece, Leased, Noted, Record, Turn, Turned
 from penstock.queues.replies import Done, Exchanged, Fault, Reply, Settled, Taken
 from penstock.queues.rows import read
-from penstock.queues.settling import release_all, settle
+from penstock.queues.settling import proof, release_all, settle
 from penstock.queues.states import State
 from penstock.queues.taking import take
 from penstock.queues.views import Counts, LetterOwed, MessageView
@@ -174,7 +174,7 @@ class LedgerState:
                 return take(draft, command)
             case commands.Settle():
                 reply = settle(draft, command)
-                return [*draft.record(is_dropped=command.is_dropped)], reply
+                return [*(draft.record(is_dropped=command.is_dropped) or proof(draft, command, reply))], reply
             case commands.Exchange():
                 return exchange(draft, command)
             case commands.ReleaseAll():
