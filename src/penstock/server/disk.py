@@ -22,6 +22,7 @@ from penstock.env import File, SyncFailures
 from penstock.errors import DiskFailed, DiskFull, OutOfHandles
 from penstock.server import kernel
 from penstock.server.flushing import Flusher
+from penstock.server.vigil import Vigil
 from penstock.vocabulary import Buffer
 
 WRITE_BACK_BYTES = 4 << 20  # Large enough to be one efficient write, small against the kernel's dirty limits.
@@ -71,10 +72,12 @@ class RealFile:
 class RealDisk:
     """`env.Disk` over one directory, which is made if it is not there. For the loop's thread; `read_at` and `unlink` may be offloaded."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, vigil: Vigil | None = None) -> None:
+        """Without a vigil the loop sleeps while it waits for flushes."""
         self._root = os.path.abspath(root)
         _make_durably(self._root)
-        self._flusher = Flusher(self._root)
+        self._vigil = vigil or Vigil(0)
+        self._flusher = Flusher(self._root, self._vigil)
         self._readers = ThreadPoolExecutor(READ_THREADS, "read")
         self._write_back = ThreadPoolExecutor(1, "write-back")
         self._write_back_slots = threading.Semaphore(WRITE_BACKS_MAX)
@@ -136,8 +139,14 @@ class RealDisk:
     async def read_later(self, file: File, position: int, size: int) -> bytes:
         real = _real(file)
         real.hold()
+        self._vigil.threads += 1
+
+        def ended(_: object) -> None:  # Also when nobody waits for the answer any more.
+            self._vigil.threads -= 1
+            real.release()
+
         reading = asyncio.get_running_loop().run_in_executor(self._readers, self.read_at, real, position, size)
-        reading.add_done_callback(lambda _: real.release())  # Also when nobody waits for the answer any more.
+        reading.add_done_callback(ended)
         return await asyncio.shield(reading)
 
     def size(self, file: File) -> int:

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 from penstock.server import kernel
 from penstock.server.disk import RealDisk
+from penstock.server.vigil import PROCESSORS_MIN, Vigil, processors
 from penstock.vocabulary import Instant
 
 T = TypeVar("T")
@@ -24,10 +25,12 @@ class RealEnv:
     # The same clock that both event loops count in; asked directly because uvloop's own answer is rounded to a millisecond.
     now = staticmethod(cast("Callable[[], Instant]", time.monotonic))
 
-    def __init__(self, data_dir: str) -> None:
+    def __init__(self, data_dir: str, *, awake_s: float = 0.0) -> None:
+        """`awake_s`: for how long at most the loop stays awake for a flush."""
         kernel.keep_freed_memory(KEPT_MEMORY_BYTES_MAX)
         self.rng = Random()  # Seeded by the system.
-        self.disk = RealDisk(data_dir)
+        self._vigil = Vigil(awake_s if processors() >= PROCESSORS_MIN else 0)
+        self.disk = RealDisk(data_dir, self._vigil)
         self._threads = ThreadPoolExecutor(OFFLOAD_THREADS, "offload")
 
     def nonce(self, size: int) -> bytes:
@@ -37,7 +40,11 @@ class RealEnv:
         return time.time_ns() // 1_000_000
 
     async def offload(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        self._vigil.threads += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        finally:
+            self._vigil.threads -= 1
 
     def shut(self) -> None:
         """Ends the threads. The last thing a node's process does."""

@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.env import SyncFailures
 from penstock.server import flush_threads, kernel
+from penstock.server.vigil import Vigil
 
 POOL_THREADS = 8  # Measured with 4, 8 and 16: more than 8 gain nothing until many hundreds of files.
 
@@ -139,8 +140,9 @@ class _Round:
 class Flusher:
     """Runs rounds, in threads, for one event loop."""
 
-    def __init__(self, root: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: str, vigil: Vigil, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
+        self._vigil = vigil
         self._clock = clock
         # Open for as long as the flusher lives: syncfs reports the failures since its descriptor was opened.
         self._root_fd = os.open(root, os.O_RDONLY)
@@ -203,6 +205,7 @@ class Flusher:
             gathered.loop.add_reader(self._few.told, self._few_told)
         gathered.under_way = len(gathered.files)
         self._few.begin([file.fd for file in gathered.files])
+        self._vigil.begin(gathered.loop)
 
     def _few_told(self) -> None:
         gathered = self._running
@@ -215,6 +218,7 @@ class Flusher:
             if code:
                 gathered.failures[gathered.files[place].path] = str(OSError(code, os.strerror(code)))
         if not gathered.under_way:
+            self._vigil.end()
             self._end_round(gathered)
 
     # In the worker thread

@@ -146,7 +146,7 @@ async def _stop(node: Node, door: HttpDoor | None) -> bool:
 
 def _open_world(configuration: Configuration) -> RealEnv:
     try:
-        return RealEnv(str(configuration.data_dir))
+        return RealEnv(str(configuration.data_dir), awake_s=configuration.node.flush_awake_us / 1_000_000)
     except OSError as failure:
         what = f"the data directory {configuration.data_dir} cannot be used: {failure.strerror}"
         raise CannotStart(what, "choose another with --data-dir") from None

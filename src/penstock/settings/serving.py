@@ -89,6 +89,13 @@ class ServingSettings:
         dynamic=True,
         reason="Requests of one connection that may be under way; past it the node stops reading from it.",
     )
+    flush_awake_us: int = setting(
+        "flush.awake.us",
+        500,
+        bounds=(0, 10_000),
+        reason="For so many microseconds the node stays awake for a flush, where nobody else wants the processor: one that has slept comes late. 0: it sleeps. "
+        "With fewer than two processors it always does.",
+    )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         55 * MIB,
