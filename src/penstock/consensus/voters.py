@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.consensus.nouns import ANY_DIRECTORY, DirectoryId, Replica
 from penstock.errors import require
+from penstock.packed import rows_of
 from penstock.vocabulary import NodeId, Offset
 
 _FORMAT_VERSION = 1
@@ -70,7 +71,7 @@ class Voters:
         version, count = _HEAD.unpack_from(payload)
         require(version == _FORMAT_VERSION, f"voters are written in format {_FORMAT_VERSION}, not {version}")
         require(len(payload) == _HEAD.size + count * _VOTER.size, "an entry of voters ends where its last voter ends")
-        found = _VOTER.iter_unpack(payload[_HEAD.size :])
+        found = rows_of(_VOTER, payload[_HEAD.size :])
         return cls(tuple(Replica(NodeId(node), DirectoryId(directory)) for node, directory in found))
 
 

@@ -13,6 +13,7 @@ from penstock.consensus.messages import Append, AppendReply, Chunk, ChunkReply, 
 from penstock.consensus.nouns import DirectoryId, Entry, Kind, Replica, Term
 from penstock.consensus.voters import Voters
 from penstock.errors import MalformedInput
+from penstock.packed import rows_of
 from penstock.vocabulary import NodeId, Offset
 
 _NUMBER_OF = {VoteRequest: 1, VoteReply: 2, Append: 3, AppendReply: 4, Chunk: 5, ChunkReply: 6, TakeOver: 7, Knock: 8}
@@ -113,7 +114,7 @@ def _read_chunk(sender: Replica, term: Term, body: memoryview, at: int) -> Chunk
     voters_end = at + count * _VOTER.size
     if voters_end > len(body):
         raise MalformedInput("a snapshot's voters are cut off")
-    voters = tuple(Replica(NodeId(node), DirectoryId(directory)) for node, directory in _VOTER.iter_unpack(body[at:voters_end]))
+    voters = tuple(Replica(NodeId(node), DirectoryId(directory)) for node, directory in rows_of(_VOTER, body[at:voters_end]))
     if len({voter.node for voter in voters}) != count:
         raise MalformedInput("a node votes once")
     head = SnapshotHead(Offset(end), Term(last_term), Voters(voters), size)

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from penstock.errors import MalformedInput
+from penstock.packed import rows_of
 from penstock.vocabulary import Buffer, Offset, TopicId
 
 ROWS_MAX = 100_000  # In one message: some ten milliseconds of the loop for each ten thousand, and more than a node has partitions.
@@ -91,8 +92,8 @@ def read_fetch(body: memoryview) -> ReplicaFetch:
     wishes_end = at + _size(_WISH, wish_count)
     if len(body) != wishes_end + _size(_DROPPED, dropped_count):
         raise MalformedInput("a replica's fetch does not end where its last row ends")
-    wishes = list(map(Wish._make, _WISH.iter_unpack(body[at:wishes_end])))
-    return ReplicaFetch._make((*numbers, wishes, list(_DROPPED.iter_unpack(body[wishes_end:]))))
+    wishes = list(map(Wish._make, rows_of(_WISH, body[at:wishes_end])))
+    return ReplicaFetch._make((*numbers, wishes, list(rows_of(_DROPPED, body[wishes_end:]))))
 
 
 def write_fetched(session: int, rows: Sequence[Fetched], *, is_unknown: bool = False) -> list[Buffer]:
@@ -113,7 +114,7 @@ def read_fetched(body: memoryview) -> Answer:
     if at > end:
         raise MalformedInput("the rows of an answer are cut off")
     rows, new_row = [], tuple.__new__  # Half the cost of calling the class.
-    for *front, epoch, epoch_end, size in _ROW.iter_unpack(body[_FETCHED.size : at]):
+    for *front, epoch, epoch_end, size in rows_of(_ROW, body[_FETCHED.size : at]):
         diverging = None if epoch == _NOT_DIVERGING else (epoch, epoch_end)
         records = body[at : at + size] if size else NO_RECORDS
         at += size
@@ -132,7 +133,7 @@ def read_reached(body: memoryview) -> tuple[int, Iterable[ReachedRow]]:
     node_epoch, count = _front(_REACHED, body)
     if len(body) != _REACHED.size + _size(_REACHED_ROW, count):
         raise MalformedInput("a report of what was reached does not end where its last row ends")
-    return node_epoch, _REACHED_ROW.iter_unpack(body[_REACHED.size :])
+    return node_epoch, rows_of(_REACHED_ROW, body[_REACHED.size :])
 
 
 def _front(shape: Struct, body: memoryview) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from struct import Struct
 
+from penstock.packed import rows_of
 from penstock.vocabulary import Buffer
 
 NO_EPOCH = -1
@@ -97,7 +98,7 @@ class Epochs:
         if len(content) < end:
             raise ValueError("the epochs are cut off")
         epochs = cls()
-        for epoch, start_offset in _ENTRY.iter_unpack(memoryview(content)[at:end]):
+        for epoch, start_offset in rows_of(_ENTRY, content[at:end]):
             epochs.begin(epoch, start_offset)
         return epochs, end
 

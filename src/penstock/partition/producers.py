@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.errors import ErrorCode, require
+from penstock.packed import rows_of
 from penstock.partition.aborted import AbortedIndex
 from penstock.partition.guards import Guard
 from penstock.partition.transactions import NO_OFFSET, Ending, OpenTransactions
@@ -306,7 +307,7 @@ def _last_offset(state: bytes) -> int:
 
 
 def _seen_before(state: bytes, first: int, last: int) -> Duplicate | None:
-    for first_sequence, last_sequence, base_offset, timestamp in _BATCH.iter_unpack(state[_HEAD.size :]):
+    for first_sequence, last_sequence, base_offset, timestamp in rows_of(_BATCH, state[_HEAD.size :]):
         if first_sequence == first and last_sequence == last:
             return Duplicate(Offset(base_offset), timestamp)
     return None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Any, NamedTuple
 
+from penstock.packed import rows_of
 from penstock.wire.markers import NO_COORDINATOR_EPOCH, NO_NUMBER
 
 NO_OFFSET = -1
@@ -130,4 +131,4 @@ def _rows(snapshot: bytes, at: int, row: Struct) -> tuple[Iterator[tuple[Any, ..
     (count,) = _COUNT.unpack_from(snapshot, at)
     begin = at + _COUNT.size
     end = begin + count * row.size
-    return row.iter_unpack(snapshot[begin:end]), end
+    return rows_of(row, snapshot[begin:end]), end

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise
+from penstock.packed import rows_of
 from penstock.queues.bits import FULL, SHIFT, Bits
 from penstock.queues.ledger import Ledger
 from penstock.queues.messages import unpack
@@ -208,7 +209,7 @@ class _Reader:
         messages.learned_end, self._state.dedup_from, messages.exempt.base = _STATE.unpack(content)
 
     def marks(self, content: bytes) -> None:
-        for end, written_ms in _PAIR.iter_unpack(content):
+        for end, written_ms in rows_of(_PAIR, content):
             self._state.messages.mark(end, written_ms)
 
     def options(self, content: bytes) -> None:
@@ -224,11 +225,11 @@ class _Reader:
         self._state.messages.delays.restore(_CUT.unpack_from(content)[0], content[_CUT.size :])
 
     def common_delays(self, content: bytes) -> None:
-        for start, span_ms in _PAIR.iter_unpack(content):
+        for start, span_ms in rows_of(_PAIR, content):
             self._state.messages.common_delay.tell(start, span_ms)
 
     def in_order(self, content: bytes) -> None:
-        for offset, written_ms in _PAIR.iter_unpack(content):
+        for offset, written_ms in rows_of(_PAIR, content):
             self._state.messages.common_delay.add(offset, written_ms)
 
     def near_expiries(self, content: bytes) -> None:
@@ -246,11 +247,11 @@ class _Reader:
                 messages.expiries.add(expires_at, offset)
 
     def delays(self, content: bytes) -> None:
-        for until_ms, offset in _PAIR.iter_unpack(content):
+        for until_ms, offset in rows_of(_PAIR, content):
             self._state.messages.delay(offset, until_ms)
 
     def duplicates(self, content: bytes) -> None:
-        for offset, _ in _PAIR.iter_unpack(content):
+        for offset, _ in rows_of(_PAIR, content):
             self._state.messages.duplicates[offset] = None
 
     def dedup(self, content: bytes) -> None:
@@ -290,7 +291,7 @@ class _Reader:
             self.ledger.failures_bytes += len(packed)
 
     def burying(self, content: bytes) -> None:
-        for offset, _ in _PAIR.iter_unpack(content):
+        for offset, _ in rows_of(_PAIR, content):
             self.ledger.burying[offset] = None
 
     def bound(self, content: bytes) -> None:
@@ -317,7 +318,7 @@ _READERS = {
 
 
 def _read_near(table: Timetable, content: bytes) -> None:
-    for when_ms, offset in _PAIR.iter_unpack(content):
+    for when_ms, offset in rows_of(_PAIR, content):
         table.near.add(when_ms, offset)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, assert_never
 
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise
+from penstock.packed import rows_of
 
 VERSION = 1
 _KEYS_MAX = 1_000  # That are remembered: one is written with every decision.
@@ -245,10 +246,10 @@ def _read_changed(group: str, value: bytes) -> Changed:
             Returned(
                 offset, not_before, place, bool(each & _FAILURE), words[who], words[reason], bool(each & _UNDONE), bool(each & _LET_GO)
             )
-            for offset, not_before, place, each, who, reason in _RETURNED.iter_unpack(value[returned_at:extended_at])
+            for offset, not_before, place, each, who, reason in rows_of(_RETURNED, value[returned_at:extended_at])
         ),
         extended=tuple(_read_pairs(value[extended_at:buried_at])),
-        buried=tuple(Buried(offset, words[who], words[why]) for offset, who, why in _BURIED.iter_unpack(value[buried_at:texts_at])),
+        buried=tuple(Buried(offset, words[who], words[why]) for offset, who, why in rows_of(_BURIED, value[buried_at:texts_at])),
         is_dropped=bool(flags & _DROPPED),
     )  # fmt: skip
 
@@ -306,7 +307,7 @@ def _pairs(pairs: Sequence[tuple[int, int]]) -> bytes:
 
 
 def _read_pairs(value: bytes) -> Iterable[tuple[int, int]]:
-    return _PAIR.iter_unpack(value)
+    return rows_of(_PAIR, value)
 
 
 def _expect_end(at: int, value: bytes) -> None:

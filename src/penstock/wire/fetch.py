@@ -11,6 +11,7 @@ from struct import Struct, error
 from typing import Any, NamedTuple
 
 from penstock.errors import MalformedInput
+from penstock.packed import rows_of
 from penstock.vocabulary import Buffer
 from penstock.wire import fields
 from penstock.wire.fields import Endpoint, Rows, read_compact_count, read_compact_string, read_count, read_string, skip_tagged
@@ -266,7 +267,7 @@ def _read_flexible_partitions(view: memoryview, at: int, end: int, counted: Rows
     stride = _PARTITION_12_UNTAGGED.size
     stop = at + count * stride
     if stop <= end and not any(view[at + stride - 1 : stop : stride]):
-        rows = _PARTITION_12_UNTAGGED.iter_unpack(view[at:stop])
+        rows = rows_of(_PARTITION_12_UNTAGGED, view[at:stop])
         return [_new_row(FetchPartition, row) for row in rows], stop
     partitions = []
     for _ in range(count):
@@ -289,7 +290,7 @@ def _unpack_rows(layout: Struct, view: memoryview, at: int, end: int, count: int
     stop = at + count * layout.size
     if stop > end:
         raise MalformedInput("an array reaches past its frame")
-    return list(layout.iter_unpack(view[at:stop])), stop
+    return list(rows_of(layout, view[at:stop])), stop
 
 
 def _read_indexes(view: memoryview, at: int, end: int, count: int) -> tuple[list[int], int]:

@@ -7,6 +7,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from penstock.errors import MalformedInput
+from penstock.packed import rows_of
 from penstock.vocabulary import Buffer, TopicId
 from penstock.wire import fields
 from penstock.wire.fields import Rows, read_compact_count, read_nullable_compact_string, skip_tagged
@@ -130,7 +131,7 @@ def _read_fetch(view: memoryview, at: int, version: int) -> ShareFetchRequest:
         indexes, at = read_compact_count(view, at, end)
         rows.count(indexes)
         stop = at + 4 * indexes
-        forgotten += [(TopicId(topic_id), index) for (index,) in fields.INT.iter_unpack(view[at:stop])]
+        forgotten += [(TopicId(topic_id), index) for (index,) in rows_of(fields.INT, view[at:stop])]
         at = skip_tagged(view, stop, end)
     return ShareFetchRequest(group or "", member_id or "", session_epoch, wait_ms, bytes_max, records_max, renews, partitions, forgotten)
 
