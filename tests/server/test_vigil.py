@@ -11,7 +11,7 @@ from penstock.server import vigil as module
 from penstock.server.disk import RealDisk
 from penstock.server.env import RealEnv
 from penstock.server.flush_threads import FILES_MAX
-from penstock.server.vigil import LOST_S_MAX, REST_S, Vigil, processors
+from penstock.server.vigil import LOST_S_MAX, REST_S, REST_S_MAX, Vigil, processors
 
 LONGEST_S = 0.000_5
 
@@ -73,6 +73,26 @@ def test_a_long_wait_is_slept_through_and_so_are_those_soon_after(machine):
     machine.now_s += REST_S
     machine.vigil.begin(machine)
     assert machine.turn()
+
+
+def test_rests_double_until_a_watch_was_good_for_something(machine):
+    def rest_s():
+        """After a watch in vain: how long until the next."""
+        machine.vigil.begin(machine)
+        while machine.turn():
+            pass
+        began_s = machine.now_s
+        while not machine.soon:
+            machine.now_s += REST_S / 4
+            machine.vigil.begin(machine)
+        return machine.now_s - began_s
+
+    rests = [rest_s() for _ in range(10)]
+    assert rests[:4] == pytest.approx([REST_S, 2 * REST_S, 4 * REST_S, 8 * REST_S], abs=REST_S / 2)
+    assert rests[-1] == pytest.approx(REST_S_MAX, abs=REST_S / 2)
+    machine.vigil.end()
+    machine.turn()
+    assert rest_s() == pytest.approx(REST_S, abs=REST_S / 2)
 
 
 @pytest.mark.parametrize(("others_seconds", "rests"), [(2 * LOST_S_MAX, True), (LOST_S_MAX / 2, False)])

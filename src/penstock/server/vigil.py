@@ -4,8 +4,8 @@ An event loop with nothing to do lets its processor sleep. On a virtual machine 
 again some tens of microseconds late, with nothing in its caches: beside a flush of two hundred that is much, and with few clients every
 flush meets a loop that sleeps. So while a flush is under way the loop goes round and round instead, for a moment.
 That takes only time which nobody else wants. Whoever has to share the processor shows in time that passed and was not ours; a wait that was
-longer than the moment was watched in vain: after either the loop sleeps as others do, for a while. So it does while threads of ours
-are at work, since a loop that never sleeps seldom lets them have the interpreter.
+longer than the moment was watched in vain: after either the loop sleeps as others do, for a while that doubles each time, until a watch was
+good for something. So it does while threads of ours are at work, since a loop that never sleeps seldom lets them have the interpreter.
 Hot path: `begin` and `end`, once for each flush.
 """
 
@@ -16,14 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 PROCESSORS_MIN = 2  # With fewer, whoever is waited for needs the one that we are on.
-REST_S = 0.05
+REST_S, REST_S_MAX = 0.005, 0.64  # Waits for a disk that is always slow are watched for a thousandth of the time, at most.
 LOST_S_MAX = 0.000_05  # Time that passed in one watch and was not ours. Interrupts take some.
 
 
 class Vigil:
     """Of one event loop; for its thread alone."""
 
-    __slots__ = ("_began_s", "_clock", "_is_turning", "_is_wanted", "_longest_s", "_ours", "_ours_began_s", "_rests_until_s", "threads")
+    __slots__ = (
+        "_began_s", "_clock", "_is_turning", "_is_wanted", "_longest_s", "_ours", "_ours_began_s", "_rest_s", "_rests_until_s", "threads",
+    )  # fmt: skip
 
     def __init__(
         self, longest_s: float, *, clock: Callable[[], float] = time.monotonic, ours: Callable[[], float] = time.thread_time
@@ -35,6 +37,7 @@ class Vigil:
         self.threads = 0  # Of ours at work that will want the interpreter.
         self._is_wanted = self._is_turning = False
         self._began_s = self._ours_began_s = self._rests_until_s = 0.0
+        self._rest_s = REST_S  # The next one.
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         now = self._clock()
@@ -51,7 +54,9 @@ class Vigil:
             self._is_wanted = False
             now = self._clock()
             if now - self._began_s - (self._ours() - self._ours_began_s) > LOST_S_MAX:
-                self._rests_until_s = now + REST_S
+                self._rest(now)
+            else:
+                self._rest_s = REST_S
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Whoever is called soon keeps the loop from sleeping, and from nothing else."""
@@ -60,8 +65,12 @@ class Vigil:
             if now < self._began_s + self._longest_s:
                 loop.call_soon(self._turn, loop)
                 return
-            self._rests_until_s = now + REST_S
+            self._rest(now)
         self._is_wanted = self._is_turning = False
+
+    def _rest(self, now_s: float) -> None:
+        self._rests_until_s = now_s + self._rest_s
+        self._rest_s = min(2 * self._rest_s, REST_S_MAX)
 
 
 def processors() -> float:
