@@ -2,6 +2,11 @@
 
 import asyncio
 
+import pytest
+import uvloop
+
+loops = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+
 
 def files_with_bytes(disk, count):
     disk.mkdir("d")

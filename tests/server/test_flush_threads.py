@@ -4,19 +4,16 @@ import asyncio
 import errno
 import os
 import select
-import threading
 import time
 
 import pytest
-import uvloop
-from server.flush_rounds import files_with_bytes, flush
+from server.flush_rounds import files_with_bytes, flush, loops
 
 from penstock.server import flush_threads, kernel
 from penstock.server.disk import RealDisk
 from penstock.server.flush_threads import FILES_MAX, FlushThreads
 
 pytestmark = pytest.mark.skipif(FILES_MAX == 0, reason="not built")
-loops = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 
 
 @pytest.fixture
@@ -76,7 +73,7 @@ def unflushable():
 def reported(threads, count):
     found = []
     while len(found) < count:
-        select.select([threads.told], [], [], 10)
+        assert select.select([threads.told], [], [], 10)[0], f"{len(found)} of {count} were reported"
         found += threads.ended()
     return sorted(found)
 
@@ -198,39 +195,44 @@ def test_what_was_asked_for_is_flushed_before_they_end(tmp_path):
         os.close(fd)
 
 
+def test_a_descriptor_that_is_none_is_reported_like_any_other(threads):
+    threads.begin([-1])
+    assert reported(threads, 1) == [(0, errno.EBADF)]
+
+
 def test_they_end_when_they_are_closed_or_let_go():
-    before = tasks()
-    threads = FlushThreads()
-    assert tasks() == before + FILES_MAX
+    threads, made = with_tasks()
     threads.close()
     threads.close()
-    wait_for(before)
+    wait_until_gone(made)
     assert threads.ended() == []
     with pytest.raises(OSError, match="1 files for 0 threads"):
         threads.begin([0])
-    let_go = FlushThreads()
+    let_go, made = with_tasks()
     del let_go
-    wait_for(before)
+    wait_until_gone(made)
 
 
-def wait_for(count):
-    """The system lists a thread a little longer than it runs."""
+def with_tasks():
+    """Threads, and what the system calls them. It lists others that have ended a little longer than they run."""
+    before = set(os.listdir("/proc/self/task"))
+    threads = FlushThreads()
+    made = set(os.listdir("/proc/self/task")) - before
+    assert len(made) == FILES_MAX
+    return threads, made
+
+
+def wait_until_gone(tasks):
     deadline = time.monotonic() + 10
-    while tasks() != count:
+    while tasks & set(os.listdir("/proc/self/task")):
         assert time.monotonic() < deadline
         time.sleep(0.001)
 
 
-def tasks():
-    """Threads of this process, whoever made them."""
-    return len(os.listdir("/proc/self/task"))
-
-
-def test_signals_go_to_threads_that_know_what_to_do_with_them(threads):
-    python = {str(thread.native_id) for thread in threading.enumerate()}
-    others = [task for task in os.listdir("/proc/self/task") if task not in python]
-    blocked = [blocked_signals(task) for task in others]
-    assert sum(mask & 0x4002 == 0x4002 for mask in blocked) >= FILES_MAX, "SIGINT and SIGTERM"
+def test_signals_go_to_threads_that_know_what_to_do_with_them():
+    threads, made = with_tasks()
+    assert all(blocked_signals(task) & 0x4002 == 0x4002 for task in made), "SIGINT and SIGTERM"
+    threads.close()
 
 
 def blocked_signals(task):

@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-from pathlib import Path
+import threading
 
 import pytest
-from server.flush_rounds import files_with_bytes
+from server.flush_rounds import files_with_bytes, loops
 
 from penstock.server import vigil as module
 from penstock.server.disk import RealDisk
@@ -128,7 +128,8 @@ def test_there_may_be_none():
 
 
 @pytest.mark.skipif(FILES_MAX == 0, reason="not built")
-def test_flushes_of_a_disk_are_watched_and_the_loop_sleeps_afterwards(tmp_path):
+@loops
+def test_flushes_of_a_disk_are_watched_and_the_loop_sleeps_afterwards(tmp_path, new_loop):
     vigil = Vigil(10.0)
     disk = RealDisk(str(tmp_path), vigil)
 
@@ -140,7 +141,8 @@ def test_flushes_of_a_disk_are_watched_and_the_loop_sleeps_afterwards(tmp_path):
         await asyncio.sleep(0)
         assert not vigil._is_turning
 
-    asyncio.run(scenario())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
     disk.shut()
 
 
@@ -160,6 +162,12 @@ def test_reads_and_offloaded_work_are_threads_at_work(tmp_path):
         with pytest.raises(ZeroDivisionError):
             await env.offload(lambda: 1 / 0)
         assert env._vigil.threads == 0
+        may_end = threading.Event()
+        nobody_waits = asyncio.ensure_future(env.offload(may_end.wait, 10))
+        await asyncio.sleep(0)
+        nobody_waits.cancel()
+        assert env._vigil.threads == 1
+        may_end.set()
 
     asyncio.run(scenario())
     env.shut()
@@ -180,12 +188,25 @@ def test_what_a_container_grants(tmp_path, files, granted):
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
-    assert module._granted(tmp_path) == granted
+    mine = tmp_path / "mine"
+    mine.write_text("0::/\n")
+    assert module._granted(tmp_path, mine) == granted
+    assert module._granted(tmp_path, tmp_path / "nowhere") == float("inf")
+
+
+def test_what_is_granted_to_a_group_of_groups_holds_for_each(tmp_path):
+    mine, service = tmp_path / "mine", tmp_path / "system.slice" / "penstock.service"
+    service.mkdir(parents=True)
+    mine.write_text("12:cpuset:/\n0::/system.slice/penstock.service\n")
+    (service / "cpu.max").write_text("max 100000\n")
+    assert module._granted(tmp_path, mine) == float("inf")
+    (service.parent / "cpu.max").write_text("100000 100000\n")
+    assert module._granted(tmp_path, mine) == 1.0
 
 
 def test_a_process_that_may_use_one_processor_always_sleeps(tmp_path, monkeypatch):
     assert 0 < processors() <= (os.cpu_count() or 1)
-    monkeypatch.setattr(module, "_granted", lambda files=Path(): 1.0)
+    monkeypatch.setattr(module, "_granted", lambda: 1.0)
     assert processors() == 1.0
     env = RealEnv(str(tmp_path), awake_s=1.0)
     assert env._vigil._longest_s == 0

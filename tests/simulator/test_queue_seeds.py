@@ -20,7 +20,9 @@ CHUNK = 10
 IN_SUITE, IN_SOAK = 30, 1_500
 CLUSTERS_IN_SUITE, CLUSTERS_IN_SOAK = 6, 500
 SEEDS_MAX = 300
-CLUSTERS_KEPT = (300_194, 300_394, 300_519)  # Each has found something once.
+# Each has found something once. When the draw of worlds has changed they find nothing: tests/broker/queues/test_bucket_files.py,
+# tests/queues/test_failing.py and tests/test_packed.py hold the same in other words.
+CLUSTERS_KEPT = (300_194, 300_394, 300_519)
 CALM = "in the calm queues are emptied"  # Not a rule about what was told, but about what is left.
 pytestmark = pytest.mark.timeout(600)
 

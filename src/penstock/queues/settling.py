@@ -44,13 +44,12 @@ def settle(draft: Draft, command: Settle) -> Settled:
     return Settled(outcomes)
 
 
-def proof(draft: Draft, command: Settle, reply: Settled) -> list[Changed]:
-    """A record that says nothing, where the command changes nothing and names a lease that was never given here. Whoever gave that lease
-    was ahead of this ledger: most likely another node leads by now, and this one has yet to hear of it. What is said of such a lease is
-    told when the record is committed, which it never is then; so the asker hears from the other."""
-    next_lease = draft.ledger.next_lease
-    is_ahead = reply.fault is Fault.NONE and any([item.lease >= next_lease for item in command.items])
-    return [Changed(draft.ledger.group, draft.wall_ms)] if is_ahead else []
+def proof(draft: Draft, reply: Settled) -> list[Changed]:
+    """A record that says nothing, where somebody is told that a lease is not, or no longer, theirs. Another node may lead by now, and have
+    given or extended that lease, and this one may have yet to hear of it. So the word waits until the record is committed, which it
+    never is then, and the asker hears from the other. What is gone stays gone, whoever says so."""
+    is_denied = any([outcome.code is not Code.OK and outcome.code is not Code.GONE for outcome in reply.outcomes])
+    return [Changed(draft.ledger.group, draft.wall_ms)] if is_denied else []
 
 
 def _finish_held(draft: Draft, items: tuple[Settlement, ...]) -> bool:

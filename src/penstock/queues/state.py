@@ -174,7 +174,7 @@ class LedgerState:
                 return take(draft, command)
             case commands.Settle():
                 reply = settle(draft, command)
-                return [*(draft.record(is_dropped=command.is_dropped) or proof(draft, command, reply))], reply
+                return [*(draft.record(is_dropped=command.is_dropped) or proof(draft, reply))], reply
             case commands.Exchange():
                 return exchange(draft, command)
             case commands.ReleaseAll():

@@ -50,6 +50,7 @@ class RealFile:
         self._users = 0  # Calls in other threads that hold the descriptor.
 
     def hold(self) -> None:
+        assert self.fd >= 0, "a file that is closed"
         self._users += 1
 
     def release(self) -> None:
@@ -138,6 +139,7 @@ class RealDisk:
 
     async def read_later(self, file: File, position: int, size: int) -> bytes:
         real = _real(file)
+        reading = asyncio.get_running_loop().run_in_executor(self._readers, self.read_at, real, position, size)
         real.hold()
         self._vigil.threads += 1
 
@@ -145,7 +147,6 @@ class RealDisk:
             self._vigil.threads -= 1
             real.release()
 
-        reading = asyncio.get_running_loop().run_in_executor(self._readers, self.read_at, real, position, size)
         reading.add_done_callback(ended)
         return await asyncio.shield(reading)
 

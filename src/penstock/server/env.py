@@ -40,11 +40,13 @@ class RealEnv:
         return time.time_ns() // 1_000_000
 
     async def offload(self, function: Callable[..., T], *arguments: object) -> T:
+        working = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         self._vigil.threads += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-        finally:
-            self._vigil.threads -= 1
+        working.add_done_callback(self._worked)
+        return await working
+
+    def _worked(self, _: object) -> None:
+        self._vigil.threads -= 1
 
     def shut(self) -> None:
         """Ends the threads. The last thing a node's process does."""

@@ -10,7 +10,10 @@ work. And a flush costs the kernel as much of a processor as a small request cos
 Hot path: `begin` and `ended`, once for each round.
 """
 
+import logging
 from typing import TYPE_CHECKING
+
+log = logging.getLogger("penstock")
 
 if TYPE_CHECKING:
     from penstock.server._flush_threads import FILES_MAX, FlushThreads
@@ -26,7 +29,8 @@ def start() -> "FlushThreads | None":
         return None
     try:
         return FlushThreads()
-    except OSError:
+    except (OSError, AttributeError) as failure:  # The latter on a Python that was built without eventfd.
+        log.warning("flushes take a little longer here, by a thread that shares the interpreter: %s", failure)
         return None
 
 

@@ -176,6 +176,7 @@ class Flusher:
             if self._fews_loop is not None and not self._fews_loop.is_closed():
                 self._fews_loop.remove_reader(self._few.told)
             self._few.close()
+            self.few_max = 0
         os.close(self._root_fd)
         self._root_fd = -1
 

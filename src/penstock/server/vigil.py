@@ -5,7 +5,8 @@ again some tens of microseconds late, with nothing in its caches: beside a flush
 flush meets a loop that sleeps. So while a flush is under way the loop goes round and round instead, for a moment.
 That takes only time which nobody else wants. Whoever has to share the processor shows in time that passed and was not ours; a wait that was
 longer than the moment was watched in vain: after either the loop sleeps as others do, for a while that doubles each time, until a watch was
-good for something. So it does while threads of ours are at work, since a loop that never sleeps seldom lets them have the interpreter.
+good for something. So it does while threads of ours read or work for somebody, since a loop that never sleeps seldom lets them have the
+interpreter.
 Hot path: `begin` and `end`, once for each flush.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PROCESSORS_MIN = 2  # With fewer, whoever is waited for needs the one that we are on.
-REST_S, REST_S_MAX = 0.005, 0.64  # Waits for a disk that is always slow are watched for a thousandth of the time, at most.
+REST_S, REST_S_MAX = 0.005, 0.64  # By default, a disk that is always slow is watched for a thousandth of the time.
 LOST_S_MAX = 0.000_05  # Time that passed in one watch and was not ours. Interrupts take some.
 
 
@@ -34,7 +35,7 @@ class Vigil:
         self._longest_s = longest_s
         self._clock = clock
         self._ours = ours
-        self.threads = 0  # Of ours at work that will want the interpreter.
+        self.threads = 0  # Of ours at work that will want the interpreter, and for which somebody waits.
         self._is_wanted = self._is_turning = False
         self._began_s = self._ours_began_s = self._rests_until_s = 0.0
         self._rest_s = REST_S  # The next one.
@@ -79,13 +80,22 @@ def processors() -> float:
     return min(count, _granted())
 
 
-def _granted(files: Path = Path("/sys/fs/cgroup")) -> float:
-    """By the control group that a container sees as its own."""
+def _granted(files: Path = Path("/sys/fs/cgroup"), mine: Path = Path("/proc/self/cgroup")) -> float:
+    """By this process's control group and all that it is part of; a container sees its own as the first of them."""
     try:
-        if (both := files / "cpu.max").exists():
+        path = next((line[3:] for line in mine.read_text().splitlines() if line.startswith("0::")), "/")
+        group = files / path.strip("/")
+        return min(_quota(each) for each in (group, *group.parents) if each == files or files in each.parents)
+    except OSError:
+        return float("inf")
+
+
+def _quota(group: Path) -> float:
+    try:
+        if (both := group / "cpu.max").exists():
             quota, period = both.read_text().split()
-        else:
-            quota, period = ((files / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        else:  # As it was before there was one hierarchy.
+            quota, period = ((group / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
         return int(quota) / int(period) if quota not in ("max", "-1") else float("inf")
     except (OSError, ValueError, ZeroDivisionError):
         return float("inf")

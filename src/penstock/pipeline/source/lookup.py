@@ -69,8 +69,8 @@ class Lookup:
         """
         if not known or not self._options.fetching.is_committed_only:
             return {}
-        ends = self._list({where: LATEST for where in known}, is_committed_only=False)
-        return {where: offset for where, offset in known.items() if offset <= ends[where]}
+        ends = self._list_left({where: LATEST for where in known}, is_committed_only=False)
+        return {where: offset for where, offset in known.items() if offset <= ends.get(where, -1)}
 
     def start(self, subscribed: Subscribed) -> Positions:
         """Where reading begins, as the options say."""
@@ -84,13 +84,13 @@ class Lookup:
         found = self._list({where: timestamp_ms for where in partitions})
         return {where: offset if offset >= 0 else None for where, offset in found.items()}
 
-    def _list_left(self, wishes: Mapping[TopicPartition, int]) -> Positions:
+    def _list_left(self, wishes: Mapping[TopicPartition, int], *, is_committed_only: bool | None = None) -> Positions:
         """A topic may go between the question which there are and this one."""
         try:
-            return self._list(wishes, deadline_s=GONE_S)
+            return self._list(wishes, is_committed_only=is_committed_only, deadline_s=GONE_S)
         except PeerFailure:  # Deleted, or away for a moment: that is waited for.
             left = self._left(list(wishes))
-        return self._list({where: wishes[where] for where in left})
+        return self._list({where: wishes[where] for where in left}, is_committed_only=is_committed_only)
 
     def _left(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
         """Those that are there. Asked again while one seems to be missing."""
