@@ -5,6 +5,7 @@ same running machine reads them, finds them right, flushes without an error, and
 those bytes anew under new names. It need not be flushed itself: with the machine's memory gone, what is read is what the disk has.
 """
 
+from contextlib import suppress
 from struct import Struct, error
 
 from penstock.env import Disk
@@ -22,14 +23,18 @@ _BODY = Struct("<16siq")  # topic id, partition, flushed end
 
 
 def leave_note(disk: Disk, directory: str, identity: LogIdentity, flushed_end: int) -> None:
-    """Everything below `flushed_end` is on the disk. On a disk that takes no note the log is offline all the same."""
+    """Everything below `flushed_end` is on the disk. On a disk that takes no note the log is offline all the same.
+
+    A disk that is full, or fails, may still take a name: an empty note doubts everything.
+    """
     path = f"{directory}/{DOUBT}"
     if disk.exists(path):
         return  # The earlier note doubts more.
-    try:
+    with suppress(DiskFailed, FileNotFoundError):
         disk.close(write_fresh(disk, path, seal(_KIND, VERSION, _BODY.pack(identity.topic_id, identity.partition, flushed_end))))
-    except (DiskFailed, FileNotFoundError):
         return
+    with suppress(DiskFailed, FileNotFoundError):
+        disk.close(disk.open(path, create=True))
 
 
 def read_note(disk: Disk, directory: str, identity: LogIdentity) -> int:

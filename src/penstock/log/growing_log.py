@@ -228,7 +228,10 @@ class GrowingLog:
             self.failure = reason
             self._writing = None
             self._unflushed.let_all_go()
-            doubt.leave_note(self._disk, self.directory, self.identity, self.flushed_end)
+            self._leave_doubt()
+
+    def _leave_doubt(self) -> None:
+        doubt.leave_note(self._disk, self.directory, self.identity, self.flushed_end)
 
     def _check_alive(self) -> None:
         if self.failure is not None:
@@ -381,6 +384,8 @@ class GrowingLog:
 
     def abandon(self) -> None:
         """Lets go of everything, flushes nothing: for a log that failed, or that nobody needs any more."""
+        if self.failure is not None and self.failure != CLOSED:
+            self._leave_doubt()  # The disk may take it by now, if it did not when it failed.
         self.failure = self.failure or CLOSED
         self._writing = None
         self._unflushed.let_all_go()
