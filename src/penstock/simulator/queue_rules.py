@@ -102,12 +102,15 @@ def ids_keep(diary: QueueDiary) -> Findings:
 
 
 def a_lease_is_one_workers(diary: QueueDiary) -> Findings:
-    """A message is lent again only when the lease before has ended, by its time or by whoever held it."""
+    """A message is lent again only when the lease before has ended, by its time or by whoever held it; or when it was finished, by one who
+    had it earlier, too, and the queue was rewound."""
     for place, deliveries in diary.by_place().items():
+        may_be_finished = False
         for first, second in pairwise(deliveries):
+            may_be_finished = may_be_finished or _may_have_said(first, (Verb.DONE, Verb.REJECT))
             if first.lease == second.lease:
                 yield place.where, f"offset {place.offset} was lent to {first.taker} and to {second.taker} under the lease {first.lease}"
-            elif _may_have_said(first, (Verb.DONE, Verb.REJECT)) and diary.is_rewound(place.queue, first.asked, second.at):
+            elif may_be_finished and diary.is_rewound(place.queue, first.asked, second.at):
                 continue
             elif diary.clocks_are_right and second.decided_ms < (until := _held_until(first)):
                 early = f"{until - second.decided_ms} ms before the lease of {first.taker} ended"

@@ -1,15 +1,23 @@
 """What simulated worlds have found in queues, told again in order."""
 
 import asyncio
+from collections.abc import Callable
 from unittest.mock import ANY
 
 import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
 from serving import Serving, until
 
+from penstock.broker.queues import checkpoints, ledgers
 from penstock.broker.queues.calls import QUEUE_GROUP, Counts, Draft, Order, QueueRefusal, Verb
+from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.queues.ledgers import Ledgers
 from penstock.broker.trimming import trim
+from penstock.env import Env
+from penstock.log.faults import OffsetOutOfRange
+from penstock.log.log import Log
 from penstock.queues.commands import Rewind
+from penstock.queues.state import LedgerState
 from penstock.vocabulary import Offset
 
 
@@ -73,3 +81,52 @@ async def test_a_rewind_while_new_messages_are_read_takes_none_of_the_old_ones_f
     disk.cold_reads.let_go()
     await until(lambda: ledger.state.learned_end == 4)
     assert [each.body for each in await queues.take(QUEUE, 10)] == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_log_that_fails_at_the_end_of_a_load_keeps_no_other_queue_from_being_loaded(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever loaded them, one after the other, died of it."""
+    monkeypatch.setattr(ledgers, "LOADED_AT_A_TIME", 1)
+    queues = await opened(serving)
+    await queues.create("another", {})
+    await sent(queues, Draft(b"one"))
+    await queues.send("another", [Draft(b"two")])
+    await serving.crash()
+    note_delay, failed = Ledgers._note_delay, list[str]()
+
+    def fail_once(loading: Ledgers, queue: QueuePartition, state: LedgerState) -> None:
+        if failed:
+            note_delay(loading, queue, state)
+        else:
+            failed.append(queue.data.topic)
+            queue.coordinator.log_failed("a test")
+
+    monkeypatch.setattr(Ledgers, "_note_delay", fail_once)
+    queues = (await serving.open()).queues
+    await until(lambda: bool(failed))
+    (other,) = {QUEUE, "another"} - set(failed)
+    assert len(await queues.take(other, 1, wait_s=10.0)) == 1
+    assert "a task failed" not in caplog.text
+
+
+async def test_a_log_that_is_trimmed_while_it_is_loaded_is_loaded_again(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was, but as if nobody had thought of it."""
+    monkeypatch.setattr(ledgers, "LOADED_AGAIN_SECONDS", 0.01)
+    await sent(await opened(serving), Draft(b"one"))
+    await serving.crash()
+    load, loads = checkpoints.load, list[int]()
+
+    async def overtaken_once(env: Env, log: Log, new_state: Callable[[], LedgerState]) -> object:
+        loads.append(len(loads))
+        if len(loads) == 1:
+            new_state()
+            raise OffsetOutOfRange("12 is not between 36 and 45")
+        return await load(env, log, new_state)
+
+    monkeypatch.setattr(checkpoints, "load", overtaken_once)
+    queues = (await serving.open()).queues
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
+    assert len(loads) == 2 and "could not be loaded" not in caplog.text

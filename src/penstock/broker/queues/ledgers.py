@@ -25,7 +25,7 @@ from penstock.broker.trimming import trim
 from penstock.cluster.commands import MakeCompanion
 from penstock.cluster.records import UnknownRecord
 from penstock.errors import BrokenPromise, DiskFailed, ErrorCode, MalformedInput, Refusal
-from penstock.log.faults import NewerFormat
+from penstock.log.faults import NewerFormat, OffsetOutOfRange
 from penstock.partition.partition import Partition
 from penstock.queues.commands import QUEUE_GROUP, Abandoned, Command, NoteDelay, Rewind
 from penstock.queues.policy import Policy
@@ -197,6 +197,10 @@ class Ledgers:
                 if isinstance(failure, DiskFailed) and _failure_of(queue) is None:
                     node.spawn(self._load_again(queue))
             return
+        except OffsetOutOfRange:  # The log was trimmed meanwhile: what was read is in the checkpoint that it begins with now.
+            queue.coordinator.close()
+            node.spawn(self._load_again(queue))
+            return
         except Exception:
             log.exception("the ledger of %s could not be loaded, and is tried again", name)
             queue.coordinator.close()
@@ -233,6 +237,8 @@ class Ledgers:
             for group in state.groups():
                 queue.coordinator.order(Rewind(Nobody(), group, end_offset))
         self._note_delay(queue, state)
+        if queue.coordinator.state is not state:
+            return  # What was ordered has found that the log fails.
         queue.following.begin(state)
         self._node.queues.burying.look_soon(queue)
         self._node.queues.redriving.look_soon(queue)

@@ -129,7 +129,10 @@ class Redriving:
 
     def look_soon(self, queue: QueuePartition) -> None:
         """This node leads the partition, and its ledger is loaded: what another one has begun goes on here."""
-        notes = queue.state.notes
+        state = queue.coordinator.state
+        if state is None:
+            return  # Its log has failed since.
+        notes = state.notes
         begun = [task for task in tasks_in(notes) if task.status not in ENDED] if notes and queue not in self._running else []
         if begun:
             task = self._running[queue] = with_ids(begun[-1], notes)
