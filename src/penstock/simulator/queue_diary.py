@@ -132,6 +132,7 @@ class QueueDiary:
         self.left: list[Left] | None = None  # None: nobody could look.
         self.clocks_are_right = True
         self.answers_cross_nodes = False
+        self.logs_failed = False  # Under a take of several partitions, which then answers with what the others have.
 
     def take_begins(self) -> int:
         self.takes += 1

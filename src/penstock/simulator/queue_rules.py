@@ -154,8 +154,9 @@ def deliveries_are_counted(diary: QueueDiary) -> Findings:
     that was given back untouched does not count."""
     for place, deliveries in diary.by_place().items():
         unheard, before, asked = diary.unheard.get(place.queue, 0), 0, 0.0
-        # A node that heard nothing of another goes on without. A clock that is set ends leases that nobody has heard of yet.
-        is_bounded = not diary.answers_cross_nodes and diary.clocks_are_right
+        # A node that heard nothing of another, or of a log that failed, goes on without. A clock that is set ends leases that nobody has
+        # heard of yet.
+        is_bounded = not diary.answers_cross_nodes and not diary.logs_failed and diary.clocks_are_right
         for number, each in enumerate(deliveries, 1):
             before = 0 if before and diary.is_rewound(place.queue, asked, each.at) else before
             asked = each.asked

@@ -283,6 +283,7 @@ class Play:
         """Tells the checkers what may be missing: the suffix of a weak partition, if unflushed bytes were lost at all."""
         diary, fired = self.notebook.diary, self.world.fired()
         diary.clocks_are_right = diary.queues.clocks_are_right = self._clocks_are_right()
+        diary.queues.logs_failed = bool(fired["flush failure"] or fired["write failure"])
         diary.cuts = [at for at, name in self.world.power_cuts if name == NODE]
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += self.world.hosts[NODE].ended_at  # The machine forgets what a flush has failed to save when its process ends.
