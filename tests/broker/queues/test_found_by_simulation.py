@@ -1,7 +1,8 @@
 """What simulated worlds have found in queues, told again in order."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 from unittest.mock import ANY
 
 import pytest
@@ -9,16 +10,20 @@ from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
 from serving import Serving, until
 
 from penstock.broker.queues import checkpoints, ledgers
-from penstock.broker.queues.calls import QUEUE_GROUP, Counts, Draft, Order, QueueRefusal, Verb
+from penstock.broker.queues.calls import QUEUE_GROUP, Code, Counts, Draft, Order, QueueRefusal, Verb
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.ledgers import Ledgers
+from penstock.broker.queues.packing import pack_drafts
 from penstock.broker.trimming import trim
+from penstock.consensus.nouns import DirectoryId
 from penstock.env import Env
+from penstock.links.door import Asked, CalledChannel
+from penstock.links.queue_calls import NOT_HERE, QueueAnswer, QueueCall, read_answer, write_call
 from penstock.log.faults import OffsetOutOfRange
 from penstock.log.log import Log
 from penstock.queues.commands import Rewind
 from penstock.queues.state import LedgerState
-from penstock.vocabulary import Offset
+from penstock.vocabulary import Buffer, NodeId, Offset
 
 
 async def test_a_purge_takes_what_its_ledger_has_yet_to_read(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,3 +135,39 @@ async def test_a_log_that_is_trimmed_while_it_is_loaded_is_loaded_again(
     queues = (await serving.open()).queues
     assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
     assert len(loads) == 2 and "could not be loaded" not in caplog.text
+
+
+class Channel:
+    """The other end of a link: what it was told."""
+
+    ended = None
+
+    def __init__(self) -> None:
+        self.told: list[QueueAnswer] = []
+
+    def answer(self, _: int, pieces: Sequence[Buffer]) -> None:
+        self.told.append(read_answer(memoryview(b"".join(pieces))))
+
+
+@pytest.mark.parametrize(("operation", "code"), [("send", str(Code.NOT_AVAILABLE)), ("counts", NOT_HERE)])
+async def test_a_send_that_is_cut_short_may_have_been_made(serving: Serving, operation: str, code: str) -> None:
+    """The leader stopped, and told the node that had asked it that nothing was done: it sent the same to the next leader."""
+    queues = await opened(serving)
+    ledger, channel = ledger_of(serving), Channel()
+    await sent(queues, Draft(b"before"))
+    serving.env.disk.flushes.hold()
+    lending = asyncio.ensure_future(queues.take(QUEUE, 1))  # Counts wait for it to be durable.
+    await serving.env.disk.flushes.until_waited_for()
+    rows, blobs = pack_drafts([Draft(b"one")])
+    call = QueueCall(operation, ledger.data.topic_id, 0, 1, {"drafts": rows, "group": QUEUE_GROUP}, blobs)
+    body = memoryview(b"".join(write_call(call)))
+    asked = Asked(cast(CalledChannel, channel), NodeId(2), DirectoryId(bytes(16)), body, 1)
+    queues.answering.asked(asked)
+    await until(lambda: asked.parked is not None and ledger.data.log.end_offset == (2 if operation == "send" else 1))
+    await asyncio.sleep(0)
+    assert asked.parked is not None
+    asked.parked.cancel()
+    await until(lambda: bool(channel.told))
+    assert [answer.code for answer in channel.told] == [code]
+    serving.env.disk.flushes.let_go()
+    await lending

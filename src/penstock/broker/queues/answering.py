@@ -38,7 +38,12 @@ if TYPE_CHECKING:
 Operation = Callable[[QueuePartition, QueueCall], Awaitable[QueueAnswer]]
 
 
+_CUT_SHORT = QueueAnswer(str(Code.NOT_AVAILABLE), "the queue's leader stops: what was sent may be there or not")
+
+
 class Answering:
+    """A call that is cut short is as if it had not been, and may be made again elsewhere. Only what was sent is not taken back."""
+
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._under_way: dict[tuple[NodeId, int], asyncio.Task[Any]] = {}
@@ -61,7 +66,7 @@ class Answering:
         try:
             asked.answer(write_answer(await self._carry_out(call)))
         except asyncio.CancelledError:
-            asked.answer(write_answer(QueueAnswer(NOT_HERE)))
+            asked.answer(write_answer(_CUT_SHORT if call.operation == "send" else QueueAnswer(NOT_HERE)))
             raise
         finally:
             del self._under_way[key]
