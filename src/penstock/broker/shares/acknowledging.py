@@ -5,8 +5,10 @@ record that the member does not hold (any more) makes it INVALID_RECORD_STATE. O
 than one command.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from typing import Any
 
 from penstock.broker.askers import WaitingTask
 from penstock.broker.queues.leading import QueuePartition
@@ -70,6 +72,7 @@ class Acknowledging:
         self._asked: list[WaitingTask] = []
         for at in range(0, len(items), COUNT_MAX):
             asker = WaitingTask()
+            asker.heard.add_done_callback(_notice)
             queue.coordinator.submit(Settle(asker, group, tuple(items[at : at + COUNT_MAX]), is_whole=True), asker)
             self._asked.append(asker)
 
@@ -79,6 +82,12 @@ class Acknowledging:
             return why_not([await asker.heard for asker in self._asked])
         except Refusal as refusal:
             return refusal
+
+
+def _notice(heard: asyncio.Future[Any]) -> None:
+    """A fetch whose member is gone waits for no outcome, and a refusal that nobody looks at would be complained about."""
+    if not heard.cancelled():
+        heard.exception()
 
 
 def why_not(replies: Sequence[Settled]) -> Refusal | None:
