@@ -60,10 +60,13 @@ def spark(request: pytest.FixtureRequest, _one_spark: "SparkSession") -> Iterato
 
 @pytest.fixture(scope="session")
 def node() -> Iterator["Broker"]:
-    """A real node that all these tests share; `node.bootstrap` is its address. A test that stops or restarts one starts its own."""
+    """A real node that all these tests share; `node.bootstrap` is its address. A test that stops or restarts one starts its own.
+
+    It keeps records of any age: it lives for minutes, and tests write with times of long ago, which retention would find on its rounds.
+    """
     from penstock.testing.brokers import broker
 
-    with broker(flush="os") as running:
+    with broker(flush="os", topic_retention_ms=-1) as running:
         yield running
 
 

@@ -1,7 +1,8 @@
 """Rows that are not what they should be, set aside in a topic with the reason, so that the rest can be read.
 
-A letter keeps the record's key, value and headers, and says in headers of its own why it is here and where it comes from. Bytes that could
-not be taken apart are kept as they are, a whole batch at a time; a gap in the log (loss.py) is a letter without a value.
+A letter keeps the record's key, value and headers, and says in headers of its own why it is here, where it comes from and what its time was.
+Its own time is when it was written: with that of an old record, retention would take it away before anybody has looked at it.
+Bytes that could not be taken apart are kept as they are, a whole batch at a time; a gap in the log (loss.py) is a letter without a value.
 A task that is tried again writes its letters again: readers tell them apart by topic, partition and offset.
 """
 
@@ -35,12 +36,14 @@ class Letter:
     value: bytes | None = None
     headers: Headers = ()
     end_offset: int | None = None  # Where it stands for more than one record.
-    timestamp_ms: int | None = None
+    timestamp_ms: int | None = None  # Of the record, where it is a single one.
 
     def all_headers(self) -> Headers:
         told = {"reason": self.reason, "topic": self.where.topic, "partition": self.where.partition, "offset": self.offset}
         if self.end_offset is not None:
             told["end_offset"] = self.end_offset
+        if self.timestamp_ms is not None:
+            told["timestamp"] = self.timestamp_ms
         return (*self.headers, *((PREFIX + name, str(value).encode()) for name, value in told.items()))
 
 
@@ -55,10 +58,7 @@ def of_batch(where: TopicPartition, batch: bytes | memoryview, *, offset: int, e
 async def write(client: Client, topic: str, letters: Sequence[Letter]) -> None:
     """Returns when all are stored. Raises for a topic that is not there: letters that go nowhere would be rows that are lost."""
     async with Producer(client) as producer:
-        sent = [
-            await producer.send(topic, each.value, key=each.key, headers=each.all_headers(), timestamp_ms=each.timestamp_ms)
-            for each in letters
-        ]
+        sent = [await producer.send(topic, each.value, key=each.key, headers=each.all_headers()) for each in letters]
         await producer.flush()
     for delivered in sent:
         try:
