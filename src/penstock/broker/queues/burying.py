@@ -3,7 +3,8 @@
 What is owed is the ledger's to say, and it is believed once that is durable. A copy goes to the other queue (carrying.py); then the
 source's ledger hears that it is buried. After a failover, or a crash between the steps, the next leader finds it owed and begins again.
 Where the dead-letter queue is missing or full, the letters wait, that is reported, and it is tried again, ever more seldom. A letter that
-somebody has sent off (redriving.py) and that is refused there is ready again where it was.
+somebody has sent off (redriving.py) and that is refused there is ready again where it was, if that was the first try: one that was tried
+before may be there after all, or be on its way still, and waits as dead letters do.
 """
 
 import asyncio
@@ -59,10 +60,11 @@ class Burying:
         in_hand = self._in_hand.setdefault(queue, {})
         in_hand.update(dict.fromkeys(offsets))
         try:
+            untried = frozenset(offset for offset in offsets if not queue.state.is_burying(QUEUE_GROUP, offset))
             await bind_all(self._node, queue, QUEUE_GROUP, offsets, topic)
             wanted = frozenset(offsets)
             letters = await queue.read(lambda state: [each for each in state.owed() if each.is_sent_off and each.offset in wanted])
-            carried = await self._carry(queue, QUEUE_GROUP, letters)
+            carried = await self._carry(queue, QUEUE_GROUP, letters, untried)
             for refusal in islice(carried.unknown.values(), 1):  # They are on their way, and will be tried again.
                 self._node.report(f"{len(carried.unknown)} messages of {queue.data.topic} wait for the queue {topic.name!r}: {refusal}")
             return SentOff(len(letters) - len(carried.refused), next(iter(carried.refused.values()), None))
@@ -117,8 +119,7 @@ class Burying:
             why: dict[int, QueueRefusal | DiskFailed] = {}
             try:
                 carried = await self._carry(queue, group, chosen)
-                back = {each.offset for each in chosen if each.is_sent_off}  # If refused, they are ready again.
-                why |= {offset: refusal for offset, refusal in carried.refused.items() if offset not in back} | carried.unknown
+                why |= carried.unknown
             except (QueueRefusal, DiskFailed) as refusal:
                 why = {each.offset: refusal for each in chosen}
             for reason in islice(why.values(), 1):
@@ -126,15 +127,22 @@ class Burying:
             in_vain += why
         return in_vain
 
-    async def _carry(self, queue: QueuePartition, group: str, letters: Sequence[LetterOwed]) -> Carried:
-        """Carries them, and has the ledger know what became of them."""
+    async def _carry(
+        self, queue: QueuePartition, group: str, letters: Sequence[LetterOwed], untried: frozenset[int] = frozenset()
+    ) -> Carried:
+        """Carries them, and has the ledger know what became of them. Those that are left in `refused` are ready again."""
         target = queue.policy_of(group).dead_letter
         ends = [each.offset for each in letters if not target and not each.topic_id]  # No queue for dead letters: that is the end of them.
         carried = await carry(self._node, queue, [each for each in letters if target or each.topic_id], target)
         if done := (*ends, *carried.done):
             await queue.ask(_buried(group, done))
-        if back := tuple(each.offset for each in letters if each.is_sent_off and each.offset in carried.refused):
-            await queue.ask(_back(group, back))
+        sent_off = {each.offset for each in letters if each.is_sent_off}
+        for offset, refusal in list(carried.refused.items()):
+            is_nowhere = offset in untried or refusal.code is Code.NO_SUCH_QUEUE  # With a queue, its copies are gone.
+            if offset not in sent_off or not is_nowhere:
+                carried.unknown[offset] = carried.refused.pop(offset)
+        if carried.refused:
+            await queue.ask(_back(group, tuple(carried.refused)))
         return carried
 
     def _report(self, queue: QueuePartition, group: str, count: int, refusal: Exception) -> None:

@@ -101,10 +101,12 @@ async def _carry_to(
         carried.unknown.update(dict.fromkeys((letter.offset for letter, _ in owed), refusal))
         return
     for (letter, _), result in zip(owed, results, strict=True):
-        if isinstance(result, QueueRefusal):
-            carried.refused[letter.offset] = result
-        else:
+        if not isinstance(result, QueueRefusal):
             carried.done.append(letter.offset)
+        elif result.code is Code.NOT_AVAILABLE:  # A log that failed under it may have it all the same, once it is open again.
+            carried.unknown[letter.offset] = result
+        else:
+            carried.refused[letter.offset] = result
 
 
 def _choose(queue: QueuePartition, target: Topic, offset: int, message: Message) -> Place:

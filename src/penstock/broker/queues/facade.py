@@ -145,9 +145,10 @@ class Queues:
         return await self.asking.ask(place, lambda here: sending.send(here, drafts), question)
 
     async def send_to(self, place: Place, drafts: Sequence[Draft]) -> list[Sent | QueueRefusal]:
-        """Messages that are moved to one partition and no other: trying again does no harm."""
+        """Messages that are moved to one partition and no other. Trying again does no harm, and is left to who moves them: a refusal means
+        that they are not there only where no try before it may be on its way still."""
         rows, blobs = pack_drafts(drafts)
-        question = Question("send", {"drafts": rows}, lambda answer: unpack_sent(answer.fields["sent"]), blobs)
+        question = Question("send", {"drafts": rows}, lambda answer: unpack_sent(answer.fields["sent"]), blobs, is_repeatable=False)
         return await self.asking.ask(place, lambda here: sending.send(here, drafts), question)
 
     def topic_of(self, queue: str) -> Topic:

@@ -93,25 +93,14 @@ class Redriving:
     # What the leader of the first partition does
 
     async def begin_here(self, queue: QueuePartition, wish: Redrive) -> RedriveTask:
-        stored, name = tasks_in(queue.state.notes), queue.data.topic
-        if queue in self._running or any(task.status not in ENDED for task in stored):
+        name = queue.data.topic
+        if queue in self._running or any(task.status not in ENDED for task in tasks_in(queue.state.notes)):
             raise QueueRefusal(Code.BUSY, f"the dead letters of {name!r} are being moved already: wait for that, or cancel it")
         handle = queue.data.topic_id.hex() + self._node.env.rng.randbytes(8).hex()
         task = self._running[queue] = RedriveTask(handle, name, wish, self._node.env.wall_ms())
-        try:
-            if wish.filter == Filter():
-                ready = (await self._queues.counts(name)).ready
-                task.to_move = min(ready, wish.count_max or ready)
-            for old in stored[: max(0, len(stored) + 1 - TASKS_KEPT_MAX)]:
-                for note in names_of(old.handle):
-                    await queue.ask(_note(note, b""))
-            for note, text in notes_of(task):
-                await queue.ask(_note(note, text))
-        except BaseException:
-            del self._running[queue]
-            raise
-        self._node.spawn(self._run(queue, task))
-        return task
+        begun: asyncio.Future[RedriveTask] = asyncio.get_running_loop().create_future()
+        self._node.spawn(self._begin(queue, task, begun))
+        return await begun
 
     async def tasks_here(self, queue: QueuePartition) -> list[RedriveTask]:
         """The latest first."""
@@ -139,6 +128,47 @@ class Redriving:
             self._node.spawn(self._run(queue, task))
 
     # Running
+
+    async def _begin(self, queue: QueuePartition, task: RedriveTask, begun: asyncio.Future[RedriveTask]) -> None:
+        """Goes on when whoever wished it has left: a run that is written down and that nobody runs would keep all others from beginning."""
+        try:
+            await self._write_down(queue, task)
+        except Exception as failure:
+            if not begun.done():
+                begun.set_exception(failure)
+            if isinstance(failure, NotHere) or not await self._is_written_down(queue, task):
+                del self._running[queue]
+                return
+        else:
+            if not begun.done():
+                begun.set_result(task)
+        finally:
+            begun.cancel()  # The node stops; otherwise it has heard.
+        await self._run(queue, task)
+
+    async def _write_down(self, queue: QueuePartition, task: RedriveTask) -> None:
+        wish = task.wish
+        if wish.filter == Filter():
+            ready = (await self._queues.counts(task.queue)).ready
+            task.to_move = min(ready, wish.count_max or ready)
+        stored = tasks_in(queue.state.notes)
+        for old in stored[: max(0, len(stored) + 1 - TASKS_KEPT_MAX)]:
+            for note in names_of(old.handle):
+                await queue.ask(_note(note, b""))
+        for note, text in notes_of(task):
+            await queue.ask(_note(note, text))
+
+    async def _is_written_down(self, queue: QueuePartition, task: RedriveTask) -> bool:
+        """Asked where writing failed: the record may have come into the log all the same."""
+        pause_s = PAUSE_SECONDS_MIN
+        while True:
+            try:
+                return any(each.handle == task.handle for each in await queue.read(lambda state: tasks_in(state.notes)))
+            except NotHere:
+                return False  # The next leader knows.
+            except QueueRefusal:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
     async def _run(self, queue: QueuePartition, task: RedriveTask) -> None:
         try:

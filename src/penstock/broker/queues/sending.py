@@ -2,7 +2,8 @@
 
 An id that counts already is answered with the first copy, before anything is appended; the ledger expects those that are appended, so that
 two sends at once make one message. The answer leaves when everything that it speaks of is below the watermark, first copies too.
-Some may be refused and the others sent: what is refused was not appended.
+Some may be refused and the others sent: what is refused was not appended, but for what is not available now. Then the log may have failed
+under it, and have it all the same.
 Plain messages, which nearly all are, take a straighter way (plain_sending.py).
 """
 

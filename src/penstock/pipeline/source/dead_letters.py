@@ -1,7 +1,7 @@
 """Rows that are not what they should be, set aside in a topic with the reason, so that the rest can be read.
 
-A letter keeps the record's key, value and headers, and says in headers of its own why it is here, where it comes from and what its time was.
-Its own time is when it was written: with that of an old record, retention would take it away before anybody has looked at it.
+A letter keeps the record's key, value and headers, and says in headers of its own why it is here, where it comes from and what its time
+was. Its own time is when it was written: with that of an old record, retention would take it away before anybody has looked at it.
 Bytes that could not be taken apart are kept as they are, a whole batch at a time; a gap in the log (loss.py) is a letter without a value.
 A task that is tried again writes its letters again: readers tell them apart by topic, partition and offset.
 """
