@@ -146,12 +146,12 @@ def test_a_range_is_extended_as_a_whole_or_not_at_all(scene: Scene) -> None:
     assert scene.view(1).when_ms == scene.now + 43_200_000
 
 
-def test_a_member_that_leaves_gives_back_what_it_has_as_if_it_had_never_had_it(scene: Scene) -> None:
+def test_a_member_that_leaves_gives_back_what_it_has_and_its_deliveries_count(scene: Scene) -> None:
     scene.take(3, who="leaver")
     scene.take(2, who="stayer")
     assert scene.turn(ReleaseAll("t", QUEUE_GROUP, "leaver")).count == 3
     assert scene.counts().leased == 2
-    assert [(each.offset, each.attempt) for each in scene.take(4)] == [(0, 1), (1, 1), (2, 1), (5, 1)]
+    assert [(each.offset, each.attempt) for each in scene.take(4)] == [(0, 2), (1, 2), (2, 2), (5, 1)]
     assert scene.view(0).history == ()
 
 
@@ -162,6 +162,25 @@ def test_a_member_that_has_very_many_gives_them_back_piece_by_piece(scene: Scene
     scene.take(3, who="member")
     assert [scene.turn(ReleaseAll("t", QUEUE_GROUP, "member")).count for _ in range(3)] == [COUNT_MAX, 3, 0]
     assert scene.counts().leased == 3, "another one's name may be a part of it"
+
+
+def test_what_kills_every_member_that_has_it_comes_as_often_as_it_may(scene: Scene) -> None:
+    """It came for ever: a member that dies gives back what it has long before its leases end, and that did not count."""
+    for attempt in (1, 2, 3):
+        assert [(each.offset, each.attempt) for each in scene.take(who="member")] == [(0, attempt)]
+        scene.turn(ReleaseAll("t", QUEUE_GROUP, "member"))
+    assert scene.stands(0) is State.DONE
+    assert scene.offsets() == [1]
+
+
+def test_what_is_said_of_records_that_were_deleted_meanwhile_spoils_nothing_that_is_said_with_it(scene: Scene) -> None:
+    scene.take(10, who="member")
+    scene.do(Trimmed("t", 4))
+    release = Settlement(0, ANY_LEASE, Verb.RELEASE, 0, who="member", end_offset=4)
+    accept = Settlement(4, ANY_LEASE, Verb.DONE, 0, who="member", end_offset=10)
+    reply = scene.do(Settle("t", QUEUE_GROUP, (release, accept), is_whole=True))
+    assert isinstance(reply, Settled) and [outcome.code for outcome in reply.outcomes] == [Code.OK, Code.OK]
+    assert (scene.state.base(QUEUE_GROUP), scene.counts().leased) == (10, 0)
 
 
 def test_what_is_finished_because_its_record_is_gone_is_counted_as_dropped(scene: Scene) -> None:
@@ -222,6 +241,18 @@ def test_a_rewind_gives_finished_messages_again_and_leaves_alone_what_is_in_flig
     before = scene.counts()
     scene.load()
     assert scene.counts() == before
+
+
+def test_messages_that_are_being_learned_of_again_are_not_behind_the_end(scene: Scene) -> None:
+    """A group that began at the end, or a second rewind, in that moment: it was told that the log ends where learning had come to."""
+    scene.turn(Start("t", "share", EARLIEST))
+    assert scene.state.learned_end == 0
+    scene.turn(Start("t", "late", LATEST))
+    assert scene.turn(Rewind("t", QUEUE_GROUP, 4)).count == 6
+    scene.learn_again()
+    scene.send()
+    assert (scene.state.base("late"), scene.offsets(20, group="late")) == (10, [10])
+    assert scene.offsets(20, group="share") == list(range(11))
 
 
 def test_a_rewind_of_one_group_changes_nothing_for_another(scene: Scene) -> None:

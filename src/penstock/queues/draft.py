@@ -146,4 +146,4 @@ class Draft:
     def _place(self, offset: int, row: Row) -> int:
         policy = self.policy
         is_sent_back = 0 < policy.back_after <= row.attempts and not policy.is_fifo
-        return max(self.messages.learned_end, offset) if is_sent_back else offset
+        return max(self.messages.end, offset) if is_sent_back else offset

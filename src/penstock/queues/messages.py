@@ -35,6 +35,7 @@ PLAIN = Kept()
 class Messages:
     def __init__(self, store: PageStore, wall_ms: int) -> None:
         self.learned_end = 0  # Every message below this is known.
+        self._unlearned_end = 0  # It was here when some were to be learned of anew.
         self.kept: dict[int, bytes] = {}  # Options of messages that are not plain, packed. Not of those whose delay is far away.
         self.waiting = Bits()  # Those that are delayed, and whose time has not come...
         self.delays = Timetable("delays", store, wall_ms, counts=self.waiting.__contains__, arrived=self.kept.__setitem__)  # ...and when.
@@ -136,7 +137,12 @@ class Messages:
         self.expiries.unlearn(end)
         while self._mark_offsets and self._mark_offsets[-1] > end:
             del self._mark_offsets[-1], self._mark_times[-1]
-        self.learned_end = end
+        self._unlearned_end, self.learned_end = self.end, end
+
+    @property
+    def end(self) -> int:
+        """Every message below this is known, or was and is being learned of anew: where the log ends, as far as anybody was told of it."""
+        return max(self.learned_end, self._unlearned_end)
 
     # When they were written
 

@@ -8,7 +8,8 @@ A delivery is undone only while nobody can have the message: not once its lease 
 Who has it returns it instead: that one knows that nothing was done with it. Neither counts: a message has as many deliveries as may have
 been worked on, and the next one has the number of the one that was given back. SQS counts each receive, so what it calls a visibility
 timeout of 0 is an extension by nothing.
-A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over.
+A range is settled whole or not at all; what is finished already in it, and offsets without a message, are passed over, and so are ranges
+before everything that is not done.
 """
 
 from itertools import islice
@@ -64,13 +65,15 @@ def _finish_held(draft: Draft, items: tuple[Settlement, ...]) -> bool:
 
 
 def release_all(draft: Draft, command: ReleaseAll) -> Done:
-    """Looks at all rows, of which there are at most about as many as may be in flight: at their bytes, for few are meant."""
+    """What a member has that is gone. It may have worked on all of it, and died of one: each delivery counts, or a message that kills
+    whoever has it would come for ever. Looks at all rows, of which there are at most about as many as may be in flight: at their bytes,
+    for few are meant."""
     who, leased, wall_ms = cut(command.who, WHO_BYTES_MAX), State.LEASED.value, draft.wall_ms
     ending = [(offset, packed) for offset, packed in draft.ledger.rows.items() if packed.endswith(who) and packed[0] == leased]
     held = ((offset, row) for offset, row in ((offset, read(packed)) for offset, packed in ending) if row.who == who and row.when > wall_ms)
     chosen = list(islice(held, COUNT_MAX))
     for offset, row in chosen:
-        draft.undo(offset, row)
+        draft.give_back(offset, row, delay_ms=0, is_failure=False)
     return Done(len(chosen))
 
 
@@ -97,8 +100,10 @@ def _settle_one(draft: Draft, item: Settlement) -> Outcome:
 
 def _settle_range(draft: Draft, item: Settlement) -> Outcome:
     held: list[tuple[int, Row]] = []
-    who, wall_ms = cut(item.who, WHO_BYTES_MAX) if item.lease == ANY_LEASE else None, draft.wall_ms
-    for offset in range(max(item.offset, draft.ledger.done.base), item.end_offset):
+    who, wall_ms, base = cut(item.who, WHO_BYTES_MAX) if item.lease == ANY_LEASE else None, draft.wall_ms, draft.ledger.done.base
+    if item.end_offset <= base:
+        return OK  # All of it is over, or was deleted under its holder, whose word on other ranges counts all the same.
+    for offset in range(max(item.offset, base), item.end_offset):
         row = _row(draft, offset)
         if isinstance(row, Row):
             is_holder = item.lease == row.lease if who is None else row.who == who
@@ -128,7 +133,7 @@ def _row(draft: Draft, offset: int) -> Row | Outcome:
     packed = draft.ledger.rows.get(offset)  # What is done has none. After a rewind, it may be there before the message is known again.
     if packed is not None:
         return read(packed)
-    return GONE if offset in draft.ledger.done and 0 <= offset < draft.messages.learned_end else UNKNOWN
+    return GONE if offset in draft.ledger.done and 0 <= offset < draft.messages.end else UNKNOWN
 
 
 def _holds(item: Settlement, row: Row) -> bool:

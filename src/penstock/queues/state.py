@@ -159,7 +159,7 @@ class LedgerState:
         if isinstance(command, commands.Note):
             return turning.note(self.notes, command)
         if isinstance(command, commands.Start):
-            made, reply = turning.start(self.ledgers, command, self.learned_end, wall_ms)
+            made, reply = turning.start(self.ledgers, command, self.messages.end, wall_ms)
             return Decision([*made], [(command.token, reply)])
         ledger = self.ledgers.get(command.group)
         if ledger is None:

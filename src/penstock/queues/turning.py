@@ -22,7 +22,7 @@ Turning = commands.Purge | commands.Pause | commands.Resume | commands.NoteDelay
 
 
 def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
-    ledger, wall_ms, end = draft.ledger, draft.wall_ms, draft.messages.learned_end
+    ledger, wall_ms, end = draft.ledger, draft.wall_ms, draft.messages.end
     group = ledger.group
     match command:
         case commands.Pause():
@@ -49,13 +49,13 @@ def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
             return [Turned(group, wall_ms, Turn.FORGOTTEN)], Done()
 
 
-def start(ledgers: dict[str, Ledger], command: commands.Start, learned_end: int, wall_ms: int) -> tuple[list[Record], Reply]:
-    at = {EARLIEST: 0, LATEST: learned_end}.get(command.at, command.at)
+def start(ledgers: dict[str, Ledger], command: commands.Start, end: int, wall_ms: int) -> tuple[list[Record], Reply]:
+    at = {EARLIEST: 0, LATEST: end}.get(command.at, command.at)
     if at < 0 or not command.group or len(command.group.encode()) > GROUP_BYTES_MAX:
         return [], Done(fault=Fault.INVALID)
     if command.group not in ledgers and len(ledgers) >= GROUPS_MAX:
         return [], Done(fault=Fault.TOO_MANY_GROUPS)
-    return [Turned(command.group, wall_ms, Turn.STARTED, at, learned_end)], Done()
+    return [Turned(command.group, wall_ms, Turn.STARTED, at, end)], Done()
 
 
 def cancel(draft: Draft, command: commands.Cancel) -> Done:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from penstock.simulator.queue_diary import QueueDiary
-from penstock.simulator.share_diary import ACCEPT, DELIVERIES_MAX, REJECT, RELEASE
+from penstock.simulator.share_diary import ACCEPT, DELIVERIES_MAX, REJECT
 from penstock.vocabulary import TopicPartition
 
 Findings = Iterator[tuple[TopicPartition, str]]
@@ -33,14 +33,13 @@ def what_is_over_stays_over(diary: QueueDiary) -> Findings:
 
 
 def share_deliveries_are_counted(diary: QueueDiary) -> Findings:
-    """One that was released counts; one whose member left does not, as at Kafka. None counts twice, and there is a limit."""
+    """Each counts, also one whose member left, as at Kafka. None counts twice, and there is a limit."""
     for place, deliveries in diary.shares.by_place().items():
         for number, each in enumerate(deliveries, 1):
             if not 1 <= each.count <= min(number + diary.shares.unheard, DELIVERIES_MAX):
                 yield place.where, f"offset {place.offset} was given for the {each.count}. time; {number} are known"
         for first, second in pairwise(deliveries):
-            is_next = first.word == RELEASE and first.is_believed and second.asked > first.ended
-            if second.asked > first.at and second.count < first.count + bool(is_next):
+            if second.asked > first.at and second.count <= first.count:
                 yield place.where, f"offset {place.offset} was given for the {second.count}. time after the {first.count}."
 
 

@@ -59,7 +59,7 @@ async def rewind(queue: QueuePartition, group: str, to_ms: int) -> int:
 
 async def rewind_to(queue: QueuePartition, group: str, offset: int) -> int:
     """The same, by an offset. What is not in the log any more does not come back."""
-    data, end_offset = queue.data, queue.state.learned_end
+    data, end_offset = queue.data, queue.state.messages.end
     offset = max(offset, int(data.log.start_offset))
     if offset > end_offset:
         raise QueueRefusal(Code.INVALID, f"partition {data.index} of the queue ends at offset {end_offset}, before {offset}")

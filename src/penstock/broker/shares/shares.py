@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.broker.askers import Nobody
 from penstock.broker.queues.asking import Place, Question
 from penstock.broker.queues.calls import Code, QueueRefusal
 from penstock.broker.queues.leading import QueuePartition
@@ -34,7 +33,7 @@ LEADER_LOOKED_FOR_SECONDS = 5.0  # For the ledger of a partition that this node 
 LOOKED_AGAIN_SECONDS = 0.01
 
 
-class _Leaving(Nobody):
+class _Leaving:
     """A member that is gone gives back what it has, piece by piece. Whatever keeps the ledger from it, leases end by themselves."""
 
     __slots__ = ("_group", "_queue", "_who")
@@ -44,12 +43,15 @@ class _Leaving(Nobody):
         self._group = group
         self._who = who
 
-    def order(self) -> None:
-        self._queue.coordinator.order(ReleaseAll(self, self._group, self._who))
+    def begin(self) -> None:
+        self._queue.coordinator.submit(ReleaseAll(self, self._group, self._who), self)
 
     def answered(self, reply: Done) -> None:
         if reply.count == COUNT_MAX:
-            self.order()
+            self.begin()
+
+    def refused(self, code: ErrorCode, reason: str) -> None:
+        pass
 
 
 class Shares:
@@ -113,11 +115,11 @@ class Shares:
         return Acknowledging(queue, session.group, session.who, row.acknowledged, config.share_record_lock_duration_ms)
 
     def release(self, session: ShareSession) -> None:
-        """What the member holds goes back at once, which is no failure."""
+        """What the member holds goes back at once."""
         for place in session.ever:
             queue = self.find(*place)
             if queue is not None and queue.state.has(session.group):
-                _Leaving(queue, session.group, session.who).order()
+                _Leaving(queue, session.group, session.who).begin()
 
     # Admins
 
