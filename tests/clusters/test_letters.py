@@ -116,12 +116,24 @@ def test_a_letter_is_there_once_when_the_last_step_comes_days_after_the_copy(clu
     assert at(cluster, node, lambda queues: queues.counts(JOBS)).finished == 3
 
 
-def test_a_move_is_forgotten_where_it_ended_once_its_source_owes_it_no_more(cluster: Scene) -> None:
+def test_a_move_that_was_tried_once_is_forgotten_where_it_ended_when_its_source_owes_it_no_more(cluster: Scene) -> None:
     made(cluster)
     rejected(cluster, 1, 2)
-    cluster.until(lambda: len(ledger_of(cluster, DEAD).state.moves) == 2 and owes_nothing(cluster, JOBS))
+    cluster.until(lambda: known(cluster, DEAD) == 2 and owes_nothing(cluster, JOBS))
+    cluster.until(lambda: not len(ledger_of(cluster, DEAD).state.moves), within=5.0)
+
+
+def test_a_move_that_was_tried_twice_is_remembered_for_a_while(cluster: Scene) -> None:
+    made(cluster)
+    cut_after_the_copy(cluster)
+    leader = cluster.leads(JOBS)
+    rejected(cluster, living(cluster, leader), 2)
+    cluster.until(lambda: ledger_of(cluster, DEAD).data.high_watermark == 2)
+    cluster.kill(leader)
+    cluster.until(lambda: cluster.leader(JOBS) not in (None, leader) and cluster.leader(DEAD) not in (None, leader))
+    cluster.until(lambda: owes_nothing(cluster, JOBS))
     cluster.run_for(3.0)
-    assert len(ledger_of(cluster, DEAD).state.moves) == 2, "calls of it may still be on their way"
+    assert len(ledger_of(cluster, DEAD).state.moves) == 2, "calls of the first try may still be on their way"
     days_pass(cluster)
     cluster.until(lambda: not len(ledger_of(cluster, DEAD).state.moves))
 

@@ -270,6 +270,11 @@ class LedgerState:
             for offset in ledger.burying:
                 yield looking.letter(ledger, offset)
 
+    def owed_of(self, group: str, offsets: Iterable[int]) -> list[LetterOwed]:
+        """Those of these messages that have yet to be moved."""
+        ledger = self.ledgers.get(group)
+        return [] if ledger is None else [looking.letter(ledger, offset) for offset in offsets if offset in ledger.burying]
+
     def newly_owed(self) -> list[LetterOwed]:
         """What has come to be owed since this was last asked; after `begin`, all of it."""
         letters = [looking.letter(ledger, offset) for ledger in self.ledgers.values() for offset in ledger.news]

@@ -1,6 +1,6 @@
 """Nodes whose queues are broken on purpose (see variants.py): each neglects one thing, and the rules of queues must notice."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -227,8 +227,8 @@ def buries_too_early() -> Patches:
 
 
 def drops_dead_letters() -> Patches:
-    async def carry_nothing(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
-        return Carried([letter.offset for letter in letters], {}, {})
+    async def carry_nothing(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], *_: object) -> Carried:
+        return Carried([letter.offset for letter in letters], {}, {}, {})
 
     return [(burying, "carry", carry_nothing)]
 
@@ -237,8 +237,8 @@ def drops_what_it_sends_back() -> Patches:
     """Dead letters that are redriven."""
     right = carrying.carry
 
-    async def carry(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
-        carried = await right(node, queue, [letter for letter in letters if not letter.is_sent_off], target)
+    async def carry(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str, untried: Container[int]) -> Carried:
+        carried = await right(node, queue, [letter for letter in letters if not letter.is_sent_off], target, untried)
         carried.done.extend(letter.offset for letter in letters if letter.is_sent_off)
         return carried
 
@@ -249,8 +249,8 @@ def keeps_what_it_sends_back() -> Patches:
     """It is there and here."""
     right = carrying.carry
 
-    async def carry(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
-        carried = await right(node, queue, letters, target)
+    async def carry(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], target: str, untried: Container[int]) -> Carried:
+        carried = await right(node, queue, letters, target, untried)
         for offset in [letter.offset for letter in letters if letter.is_sent_off and letter.offset in carried.done]:
             carried.done.remove(offset)
             carried.refused[offset] = QueueRefusal(Code.FULL, "it is said to be full")

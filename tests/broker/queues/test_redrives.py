@@ -101,3 +101,15 @@ async def test_a_letter_that_is_refused_at_once_is_ready_again(serving: Serving)
     task = await ended(queues, await queues.redrive(DEAD, Redrive()))
     assert (task.status, task.moved) == (TaskStatus.FAILED, 0)
     assert [each.state for each in await queues.peek(DEAD)] == [State.READY]
+
+
+async def test_more_letters_are_sent_back_than_moves_are_remembered(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a hundred thousand letters a redrive failed: the moves of all of them were remembered for minutes."""
+    monkeypatch.setattr("penstock.broker.queues.sending.MOVES_MAX", 150)
+    queues = await dead(serving, *(b"%d" % number for number in range(400)))
+    task = await ended(queues, await queues.redrive(DEAD, Redrive()))
+    assert (task.status, task.moved) == (TaskStatus.COMPLETED, 400)
+    async with asyncio.timeout(10):
+        while (await queues.counts(DEAD)).burying:
+            await asyncio.sleep(0.005)
+    assert (await queues.counts(QUEUE)).ready == 400

@@ -170,7 +170,13 @@ async def _owed(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
     return QueueAnswer("", fields={"owed": await confirming.owed(queue, moves)})
 
 
+async def _moves_over(queue: QueuePartition, call: QueueCall) -> QueueAnswer:
+    await confirming.over(queue, [str(each) for each in call.fields["moves"]])
+    return QueueAnswer("")
+
+
 _OPERATIONS: dict[str, Operation] = {
     "send": _send, "take": _take, "settle": _settle, "counts": _counts, "peek": _peek, "find": _find, "cancel": _cancel,
-    "purge": _purge, "pause": _pause, "rewind": _rewind, "owed": _owed, **REDRIVE_OPERATIONS, **SHARE_OPERATIONS,
+    "purge": _purge, "pause": _pause, "rewind": _rewind, "owed": _owed, "moves_over": _moves_over,
+    **REDRIVE_OPERATIONS, **SHARE_OPERATIONS,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.broker.askers import Asker
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, QueueRefusal
 from penstock.broker.queues.carrying import Carried, bind_all, carry
+from penstock.broker.queues.confirming import tell_over
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.refusals import NotHere
 from penstock.errors import DiskFailed
@@ -62,8 +63,8 @@ class Burying:
         try:
             untried = frozenset(offset for offset in offsets if not queue.state.is_burying(QUEUE_GROUP, offset))
             await bind_all(self._node, queue, QUEUE_GROUP, offsets, topic)
-            wanted = frozenset(offsets)
-            letters = await queue.read(lambda state: [each for each in state.owed() if each.is_sent_off and each.offset in wanted])
+            owed = await queue.read(lambda state: state.owed_of(QUEUE_GROUP, offsets))
+            letters = [each for each in owed if each.is_sent_off]
             carried = await self._carry(queue, QUEUE_GROUP, letters, untried)
             for refusal in islice(carried.unknown.values(), 1):  # They are on their way, and will be tried again.
                 self._node.report(f"{len(carried.unknown)} messages of {queue.data.topic} wait for the queue {topic.name!r}: {refusal}")
@@ -133,9 +134,11 @@ class Burying:
         """Carries them, and has the ledger know what became of them. Those that are left in `refused` are ready again."""
         target = queue.policy_of(group).dead_letter
         ends = [each.offset for each in letters if not target and not each.topic_id]  # No queue for dead letters: that is the end of them.
-        carried = await carry(self._node, queue, [each for each in letters if target or each.topic_id], target)
+        carried = await carry(self._node, queue, [each for each in letters if target or each.topic_id], target, untried)
         if done := (*ends, *carried.done):
             await queue.ask(_buried(group, done))
+        for place, moves in carried.once.items():
+            self._node.spawn(tell_over(self._node, place, moves))
         sent_off = {each.offset for each in letters if each.is_sent_off}
         for offset, refusal in list(carried.refused.items()):
             is_nowhere = offset in untried or refusal.code is Code.NO_SUCH_QUEUE  # With a queue, its copies are gone.

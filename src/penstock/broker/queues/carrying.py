@@ -9,7 +9,7 @@ Not here: who carries when (burying.py), forgetting of moves (confirming.py).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.broker.askers import Asker
@@ -37,18 +37,25 @@ class Carried(NamedTuple):
     done: list[int]  # Offsets of those that are safe there, or whose record is gone.
     refused: dict[int, QueueRefusal]  # Those that are not there, and why.
     unknown: dict[int, QueueRefusal]  # Those that may be there, or not, and why nobody knows.
+    once: dict[Place, list[str]]  # Moves of those that are there by a first try: no call of theirs is on its way.
 
 
-async def carry(node: "Node", queue: QueuePartition, letters: Sequence[LetterOwed], target: str) -> Carried:
+async def carry(
+    node: "Node", queue: QueuePartition, letters: Sequence[LetterOwed], target: str, untried: Container[int] = ()
+) -> Carried:  # fmt: skip
     """Those that are bound go there; dead letters that are not, to the queue `target`. What cannot be carried to one place keeps none from
-    another. Raises QueueRefusal where the ledger does not answer, NotHere and DiskFailed."""
-    carried = Carried([], {}, {})
+    another. Bound ones may have been tried before, but for the `untried`. Raises QueueRefusal where the ledger does not answer, NotHere
+    and DiskFailed."""
+    carried = Carried([], {}, {}, {})
     while letters:
         found, unread = await queue.bodies.read([letter.offset for letter in letters], bytes_max=LENT_BYTES_MAX)
         carried.done.extend(letter.offset for letter in letters if letter.offset not in found and letter.offset not in unread)
         there = [(letter, found[letter.offset]) for letter in letters if letter.offset in found]
         for place, chosen in (await _places(node, queue, there, target, carried.refused)).items():
-            await _carry_to(node, queue, place, chosen, carried)
+            for letter, move in await _carry_to(node, queue, place, chosen, carried):
+                carried.done.append(letter.offset)
+                if not letter.topic_id or letter.offset in untried:
+                    carried.once.setdefault(place, []).append(move)
         letters = [letter for letter in letters if letter.offset in unread]
     return carried
 
@@ -92,21 +99,24 @@ async def _places(
 
 async def _carry_to(
     node: "Node", queue: QueuePartition, place: Place, chosen: Sequence[tuple[LetterOwed, Message]], carried: Carried
-) -> None:  # fmt: skip
+) -> list[tuple[LetterOwed, str]]:
+    """Those that are there, and the moves that have brought them."""
     owed = [(letter, message) for letter, message in chosen if queue.state.is_burying(letter.group, letter.offset)]  # Not purged meanwhile.
     drafts = [sent_back(queue, *each) if each[0].is_sent_off else dead_letter(queue, *each) for each in owed]
     try:
         results = await node.queues.send_to(place, drafts) if drafts else []
     except QueueRefusal as refusal:
         carried.unknown.update(dict.fromkeys((letter.offset for letter, _ in owed), refusal))
-        return
-    for (letter, _), result in zip(owed, results, strict=True):
+        return []
+    there = list[tuple[LetterOwed, str]]()
+    for (letter, _), draft, result in zip(owed, drafts, results, strict=True):
         if not isinstance(result, QueueRefusal):
-            carried.done.append(letter.offset)
+            there.append((letter, draft.moved))
         elif result.code is Code.NOT_AVAILABLE:  # A log that failed under it may have it all the same, once it is open again.
             carried.unknown[letter.offset] = result
         else:
             carried.refused[letter.offset] = result
+    return there
 
 
 def _choose(queue: QueuePartition, target: Topic, offset: int, message: Message) -> Place:

@@ -1,10 +1,12 @@
 """When a queue may forget which moves have brought messages to it: once their sources owe them no more.
 
-A move that its source has recorded as made is not made again, except by calls of it that are still on their way: so a move is remembered
-for a while at least, and then for as long as its source says that it is owed, or cannot be asked. Where the source was deleted, nobody is
-left to repeat it. What a leader has forgotten is asked about again after its ledger was loaded from before that, which does no harm.
+A move that its source has recorded as made is not made again, except by calls of it that are still on their way. Where there was one call
+and it was answered, none is, and the source says that the move is over. It need not be heard: other moves are remembered for a while at
+least, and then for as long as their source says that they are owed, or cannot be asked. Where the source was deleted, nobody is left to
+repeat them. What a leader has forgotten is asked about again after its ledger was loaded from before that, which does no harm.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.broker.queues.asking import Place, Question
@@ -66,6 +68,17 @@ class Confirming:
                 state.moves.ask_later(text, self._node.env.wall_ms())
             else:
                 state.moves.forget(text)
+
+
+async def tell_over(node: "Node", place: Place, moves: list[str]) -> None:
+    """To the partition where they have ended, by the source that has recorded them as made. Each was tried once, and answered."""
+    with suppress(QueueRefusal):
+        await node.queues.asking.ask(place, lambda here: over(here, moves), Question("moves_over", {"moves": moves}, lambda answer: None))
+
+
+async def over(queue: QueuePartition, moves: list[str]) -> None:
+    for each in moves:
+        queue.state.moves.forget(each.encode())
 
 
 async def owed(queue: QueuePartition, moves: list[tuple[int, int, int]]) -> list[bool]:

@@ -190,7 +190,8 @@ class _Sending:
     def _why_not_now(self) -> QueueRefusal | None:
         node, leader = self._queue.node, self._queue.data.leader
         if len(self._state.moves) + sum(bool(each.moved) for each in self._fresh) > MOVES_MAX:
-            return QueueRefusal(Code.FULL, f"{MOVES_MAX} messages came from queues that cannot tell now whether they send them again")
+            words = f"{MOVES_MAX} messages came from queues that cannot tell now whether they send them again"
+            return QueueRefusal(Code.NOT_AVAILABLE, words)
         if node.disk_is_low:
             return QueueRefusal(Code.NOT_AVAILABLE, "the disk of the queue's leader is nearly full")
         if leader is None or not leader.is_enough:
