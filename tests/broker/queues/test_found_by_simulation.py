@@ -10,6 +10,7 @@ from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
 from serving import Serving, until
 
 from penstock.broker.queues import checkpoints, ledgers
+from penstock.broker.queues.asking import Place
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Counts, Draft, Order, QueueRefusal, Verb
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.ledgers import Ledgers
@@ -135,6 +136,23 @@ async def test_a_log_that_is_trimmed_while_it_is_loaded_is_loaded_again(
     queues = (await serving.open()).queues
     assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
     assert len(loads) == 2 and "could not be loaded" not in caplog.text
+
+
+async def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody had taken anything, so its ledger was empty, too: it answered as a new queue's, and a purge took nothing."""
+    await sent(await opened(serving), Draft(b"one"))
+    topic_id = serving.node.image.topics[QUEUE].topic_id
+    await serving.crash()
+    unreadable = serving.directory / "topics" / topic_id.hex() / "0" / "checkpoint"
+    unreadable.unlink(missing_ok=True)
+    unreadable.mkdir()
+    node = await serving.open()
+    await until(lambda: "cannot be loaded" in caplog.text or node.queues.asking.here(Place(topic_id, 0)) is not None)
+    assert node.queues.asking.here(Place(topic_id, 0)) is None, "nobody knows what is there"
+    await serving.crash()
+    unreadable.rmdir()
+    queues = (await serving.open()).queues
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
 
 
 class Channel:

@@ -163,7 +163,7 @@ class Ledgers:
 
     def _load_later(self, queue: QueuePartition) -> None:
         queue.following.end()
-        if not queue.companion.log.end_offset and not queue.data.log.end_offset and queue.companion.log.failure is None:
+        if not queue.companion.log.end_offset and not queue.data.log.end_offset and _failure_of(queue) is None:
             self._answer(queue, queue.new_state())  # A new queue is ready when its reply leaves.
             return
         self._waiting[queue] = None
