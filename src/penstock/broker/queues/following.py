@@ -41,17 +41,18 @@ class Following:
         self._on_trimmed = on_trimmed  # The log begins there now.
         self._start = 0  # As the ledger knows it.
         self._own: deque[Run] = deque()  # Appended here, and not learned of yet; in order, with gaps where others have written.
+        self._life = 0  # Which one it is: the node may lead the partition again before who waits here has looked.
         self._is_reading = False
         self._has_failed = False  # The last read did, and is tried again.
         self._moved = asyncio.Event()  # The watermark did, or the leadership.
         self._has_read = asyncio.Event()
 
-    async def catch_up(self, state: LedgerState) -> int:
+    async def catch_up(self, state: LedgerState) -> int | None:
         """Teaches a state that is being loaded all that there is now: all that an earlier leader may have lent. Returns how many bytes it
-        has read for that. Raises DiskFailed."""
-        patience, data, read_bytes = Patience(self._node.env), self._data, 0
+        has read for that; None: nobody needs the state any more. Raises DiskFailed."""
+        patience, data, read_bytes, life = Patience(self._node.env), self._data, 0, self._life
         data.watchers[self] = None
-        while data.leader is not None and not data.is_deleted:
+        while data.leader is not None and not data.is_deleted and self._life == life:
             self._moved.clear()
             while self._is_behind(state):
                 content = await self._read_later(state)
@@ -62,7 +63,7 @@ class Following:
             if data.leader is None or data.leader.may_tell_end:
                 break
             await self._moved.wait()
-        return read_bytes
+        return read_bytes if self._life == life else None
 
     def begin(self, state: LedgerState) -> None:
         """The state answers from now on."""
@@ -71,7 +72,9 @@ class Following:
         self.advanced(self._data, 0)
 
     def end(self) -> None:
+        self._life += 1
         self._state = None
+        self._start = 0
         self._own.clear()
         self._moved.set()
         self._has_read.set()

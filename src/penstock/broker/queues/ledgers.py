@@ -188,7 +188,7 @@ class Ledgers:
                 raise DiskFailed(failed)
             state, loaded = await checkpoints.load(node.env, companion.log, queue.new_state)
             data_bytes = await queue.following.catch_up(state)
-            if not await self._prepare(queue, state):
+            if data_bytes is None or not await self._prepare(queue, state):
                 return
         except (DiskFailed, NewerFormat, UnknownRecord, MalformedInput, BrokenPromise) as failure:
             if self._is_here(queue):
