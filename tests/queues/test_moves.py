@@ -139,3 +139,6 @@ def test_a_purge_that_is_too_soon_after_the_last_one_is_refused(is_restored: boo
     assert scene.stands(2) is State.READY
     scene.wait(60_000)
     assert scene.turn(Purge("t", QUEUE_GROUP, scene.now - 60_000)).count == 1
+    scene.send()
+    scene.now -= 86_400_000  # The clock was wrong, and is put right.
+    assert scene.turn(Purge("t", QUEUE_GROUP, scene.now - 60_000)).count == 1

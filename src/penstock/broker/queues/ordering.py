@@ -35,9 +35,10 @@ def _cancelled(view: MessageView | None) -> Verdict:
 
 
 async def purge(queue: QueuePartition, group: str, pause_ms: int = 0, *, is_trial: bool = False) -> int:
-    since_ms = queue.node.env.wall_ms() - pause_ms if pause_ms else None
+    wall_ms = queue.node.env.wall_ms()
+    since_ms = wall_ms - pause_ms if pause_ms else None
     if is_trial:
-        if since_ms is not None and await queue.read(lambda state: state.ledgers[group].purged_ms) > since_ms:
+        if since_ms is not None and since_ms < await queue.read(lambda state: state.ledgers[group].purged_ms) <= wall_ms:
             raise refusal_of(Fault.TOO_SOON)
         return 0
     await _all_known(queue)
