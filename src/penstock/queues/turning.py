@@ -35,7 +35,8 @@ def turn(draft: Draft, command: Turning) -> tuple[list[Record], Reply]:
                 return [], Done()
             return [Turned(group, wall_ms, Turn.DELAYED, common.first(end) if draft.policy.is_fifo else end, delay_ms)], Done()
         case commands.Purge():
-            if command.unless_since_ms is not None and command.unless_since_ms < ledger.purged_ms <= wall_ms:  # Else the clock was set back.
+            is_soon = command.unless_since_ms is not None and command.unless_since_ms < ledger.purged_ms
+            if is_soon and ledger.purged_ms <= wall_ms:  # Otherwise the clock was set back.
                 return [], Done(fault=Fault.TOO_SOON)
             unfinished = end - ledger.done.base - ledger.done.bits.count
             return [Turned(group, wall_ms, Turn.PURGED, end)], Done(max(unfinished, 0))
