@@ -68,6 +68,7 @@ log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
 TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
+NOTES_SECONDS, NOTES_AGAIN_SECONDS = 20.0, 0.1  # How long a node that stops tries to leave word of logs that have failed.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
 
@@ -122,6 +123,7 @@ class Node:
         self._housekeeper = Housekeeper(self)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._noteless: dict[Partition, None] = {}  # Their logs have failed, and the disk has taken no note of that.
         self.send_soon = SendingSoon()
         self._reporter = Reporter(env)
         self._taking_back: asyncio.TimerHandle | None = None
@@ -234,6 +236,12 @@ class Node:
 
     async def stop(self) -> None:
         """Stops so that the next start has nothing to recover. In a cluster, others lead first what this node leads."""
+        try:
+            await self._stop()
+        finally:
+            await self._leave_last_notes()
+
+    async def _stop(self) -> None:
         if self._is_recovered and not self.stopped.done():
             await self.membership.leave()
         self._health = Health(False, "stopping")
@@ -257,6 +265,14 @@ class Node:
         self.replica_serving.close()
         if self.neighbours is not None:
             await self.neighbours.close()
+
+    async def _leave_last_notes(self) -> None:
+        """The next process would believe what only the machine's memory has."""
+        ends = self.env.now() + NOTES_SECONDS
+        while self._noteless and self.env.now() < ends:
+            self.leave_notes()
+            if self._noteless:
+                await asyncio.sleep(NOTES_AGAIN_SECONDS)
 
     async def _part_with_clients(self) -> None:
         """Nothing more is taken; what was appended is flushed and answered, so that a producer that isn't idempotent need not ask twice."""
@@ -420,7 +436,14 @@ class Node:
                 self.carry_out(partition, partition.reached(partition.log.flushed_end, now))
             return
         self.report(f"{partition.topic}-{partition.index} went offline for writes: {partition.log.failure}")
+        self._noteless[partition] = None
+        self.leave_notes()
         self.carry_out(partition, partition.failed(partition.log.failure, now))
+
+    def leave_notes(self) -> None:
+        """For the next process, of logs that have failed. A disk that takes none now may take them later."""
+        for partition in [partition for partition in self._noteless if partition.is_deleted or partition.log.leave_note()]:
+            del self._noteless[partition]
 
     def carry_out(
         self, partition: Partition, effects: list[Effect[ProduceToken]], refusal: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR

@@ -22,19 +22,22 @@ _KIND = b"pnstk-do"
 _BODY = Struct("<16siq")  # topic id, partition, flushed end
 
 
-def leave_note(disk: Disk, directory: str, identity: LogIdentity, flushed_end: int) -> None:
-    """Everything below `flushed_end` is on the disk. On a disk that takes no note the log is offline all the same.
+def leave_note(disk: Disk, directory: str, identity: LogIdentity, flushed_end: int) -> bool:
+    """Everything below `flushed_end` is on the disk. False: the disk takes no note. The log is offline all the same; but until there is one,
+    the process must not end.
 
     A disk that is full, or fails, may still take a name: an empty note doubts everything.
     """
     path = f"{directory}/{DOUBT}"
     if disk.exists(path):
-        return  # The earlier note doubts more.
+        return True  # The earlier note doubts more.
     with suppress(DiskFailed, FileNotFoundError):
         disk.close(write_fresh(disk, path, seal(_KIND, VERSION, _BODY.pack(identity.topic_id, identity.partition, flushed_end))))
-        return
+        return True
     with suppress(DiskFailed, FileNotFoundError):
         disk.close(disk.open(path, create=True))
+        return True
+    return False
 
 
 def read_note(disk: Disk, directory: str, identity: LogIdentity) -> int:

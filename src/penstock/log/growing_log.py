@@ -228,10 +228,11 @@ class GrowingLog:
             self.failure = reason
             self._writing = None
             self._unflushed.let_all_go()
-            self._leave_doubt()
+            self.leave_note()
 
-    def _leave_doubt(self) -> None:
-        doubt.leave_note(self._disk, self.directory, self.identity, self.flushed_end)
+    def leave_note(self) -> bool:
+        """For the next process, that this log has failed. False: the disk takes none now; it is to be tried again."""
+        return doubt.leave_note(self._disk, self.directory, self.identity, self.flushed_end)
 
     def _check_alive(self) -> None:
         if self.failure is not None:
@@ -385,7 +386,7 @@ class GrowingLog:
     def abandon(self) -> None:
         """Lets go of everything, flushes nothing: for a log that failed, or that nobody needs any more."""
         if self.failure is not None and self.failure != CLOSED:
-            self._leave_doubt()  # The disk may take it by now, if it did not when it failed.
+            self.leave_note()  # The disk may take it by now, if it did not when it failed.
         self.failure = self.failure or CLOSED
         self._writing = None
         self._unflushed.let_all_go()

@@ -127,7 +127,7 @@ def believes_the_flush_after_a_failed_one() -> Patches:
 
 
 def leaves_no_note_of_a_failed_flush() -> Patches:
-    return [(doubt, "leave_note", lambda disk, directory, identity, flushed_end: None)]
+    return [(doubt, "leave_note", lambda disk, directory, identity, flushed_end: True)]
 
 
 def takes_the_page_cache_for_the_disk() -> Patches:
