@@ -23,8 +23,8 @@ _BODY = Struct("<16siq")  # topic id, partition, flushed end
 
 
 def leave_note(disk: Disk, directory: str, identity: LogIdentity, flushed_end: int) -> bool:
-    """Everything below `flushed_end` is on the disk. False: the disk takes no note. The log is offline all the same; but until there is one,
-    the process must not end.
+    """Everything below `flushed_end` is on the disk. False: the disk takes no note. The log is offline all the same; but the process should
+    not end before there is one.
 
     A disk that is full, or fails, may still take a name: an empty note doubts everything.
     """
