@@ -31,6 +31,7 @@ _MAGIC = b"\x02"
 _MAGIC_AT = 16
 _CRC_FROM = 21
 _LENGTH_MIN = HEADER_BYTES - 12
+_KNOWN_BYTES = 12  # Offset and length.
 _ATTRIBUTES_MAX = 0x7F  # Bits above are not used by anyone.
 
 
@@ -164,10 +165,18 @@ async def _ends_too_early(disk: Disk, bad: Stretch, rule: Rule) -> bool:
 
 
 async def _lacks_its_front(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
-    """Whether the sector in which the bad batch begins lacks even its offset, or its length, which are known not to be zero."""
+    """Whether zeros stand where the bad batch's offset, or its length, should be, which are known not to be zero.
+
+    The sector in which the batch begins may have been lost by itself. Where it holds nothing but the first bytes of the offset, which are
+    zeros in any case, it tells nothing. Then all of the header must be zeros, over the sector's end, as a failed flush leaves it under what
+    was appended meanwhile: a drive loses sectors as a whole, so one with zeros first and a batch after them was never given the header.
+    """
     sector_end = bad.position - bad.position % SECTOR_BYTES + SECTOR_BYTES
-    head = await disk.read_later(bad.file, bad.position, min(HEADER_BYTES, sector_end - bad.position, file_end - bad.position))
-    return not any(head) and (len(head) >= 12 or any(rule.offset_min.to_bytes(8, "big")[: len(head)]))
+    header = await disk.read_later(bad.file, bad.position, min(HEADER_BYTES, file_end - bad.position))
+    return any(
+        not any(front) and (len(front) >= _KNOWN_BYTES or any(rule.offset_min.to_bytes(8, "big")[: len(front)]))
+        for front in (header[: sector_end - bad.position], header)
+    )
 
 
 async def _was_never_written(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
