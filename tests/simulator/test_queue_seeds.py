@@ -22,8 +22,8 @@ CLUSTERS_IN_SUITE, CLUSTERS_IN_SOAK = 6, 500
 SEEDS_MAX = 300
 # Each has found something once. When the draw of worlds has changed they find nothing: tests/broker/queues/test_bucket_files.py and
 # test_found_by_simulation.py, tests/queues/test_failing.py, tests/log/test_flushing.py and tests/test_packed.py hold the same in other
-# words.
-KEPT = (501_196, 501_613, 502_038, 700_192)
+# words; so does tests/log/test_failed_flush_and_power_cut.py of 700,365, where what a failed flush had lost was taken for damage.
+KEPT = (501_196, 501_613, 502_038, 700_192, 700_365)
 CLUSTERS_KEPT = (300_194, 300_394, 300_519, 400_104, 600_262, 600_364)
 CALM = "in the calm queues are emptied"  # Not a rule about what was told, but about what is left.
 pytestmark = pytest.mark.timeout(600)
