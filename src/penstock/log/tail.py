@@ -61,7 +61,10 @@ async def judge(disk: Disk, bad: Stretch, later: list[Stretch], rule: Rule) -> V
     """At `bad.position` the batch with offset `rule.offset_min` should begin, and does not, or is not whole. `later`: what comes after."""
     if await _is_whole(disk, bad):
         # Only its offset or its epoch is wrong. A torn write does that in one way: the end of a sector is missing, and the offset with it.
-        return Verdict.UNWRITTEN if await _lacks_its_front(disk, bad, bad.end, rule) else Verdict.ROTTEN
+        # No checksum covers the offset, so where one bit is all that is missing of it, that bit may have flipped in what was acknowledged.
+        is_torn = await _lacks_its_front(disk, bad, bad.end, rule)
+        may_have_flipped = _bits_before_sector_end(bad, rule) == 1 and await _is_followed(disk, bad, later, rule)
+        return Verdict.UNWRITTEN if is_torn and not may_have_flipped else Verdict.ROTTEN
     found = await _next_valid(disk, bad, rule)
     if found >= 0:
         return Verdict.UNWRITTEN if await _was_never_written(disk, bad._replace(end=found), bad.end, rule) else Verdict.ROTTEN
@@ -177,6 +180,19 @@ async def _lacks_its_front(disk: Disk, bad: Stretch, file_end: int, rule: Rule) 
         not any(front) and (len(front) >= _KNOWN_BYTES or any(rule.offset_min.to_bytes(8, "big")[: len(front)]))
         for front in (header[: sector_end - bad.position], header)
     )
+
+
+async def _is_followed(disk: Disk, bad: Stretch, later: list[Stretch], rule: Rule) -> bool:
+    for stretch in (bad._replace(position=bad.position + 1), *later):
+        if await find_valid_batch(disk, stretch.file, stretch.position, stretch.end, rule) >= 0:
+            return True
+    return False
+
+
+def _bits_before_sector_end(bad: Stretch, rule: Rule) -> int:
+    """How many bits of the bad batch's offset should be set in the sector in which it begins."""
+    bytes_there = min(8, SECTOR_BYTES - bad.position % SECTOR_BYTES)
+    return (rule.offset_min >> 8 * (8 - bytes_there)).bit_count()
 
 
 async def _was_never_written(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
