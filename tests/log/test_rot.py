@@ -1,10 +1,11 @@
 """Bytes that changed on the disk are never served, and never make recovery cut what was flushed. Rows 2, 4 and 27 of the checklist."""
 
 import pytest
-from log.bench import SMALL, Bench, bases_in, headers_in, run
+from log.bench import SMALL, Bench, bases_in, batch_at, headers_in, run
 
 from penstock.log.config import LogConfig
 from penstock.log.faults import LogDamaged
+from penstock.log.tail import SECTOR_BYTES
 from penstock.simulator.disk import SimDisk
 from penstock.wire.batches import read_header
 
@@ -127,6 +128,37 @@ def place_of(at: int, logs: dict[str, bytes]) -> tuple[str, int]:
             return path, at
         at -= len(content)
     raise ValueError("past the end")
+
+
+@pytest.mark.parametrize("offset", [1, 64, 256, 257])
+def test_a_flipped_bit_of_an_offset_at_the_end_of_a_sector_is_not_taken_for_a_sector_that_was_lost(offset: int) -> None:
+    """Without its only bit the offset is zeros, and no checksum covers it: as if the end of the sector had never been written."""
+
+    async def story(bytes_there: int) -> None:
+        disk = SimDisk()
+        bench = Bench(disk, ONE_SEGMENT)
+        await bench.open()
+        await bench.log.start_over(offset - 1)
+        path, beside_value_bytes = bench.path(offset - 1), len(batch_at(0, value=b"v" * 1_000)) - 1_000
+        bench.append(value=b"v" * (2 * SECTOR_BYTES - bytes_there - beside_value_bytes))
+        position = disk.size(bench.log._writing.file)  # type: ignore[union-attr]
+        assert position % SECTOR_BYTES == SECTOR_BYTES - bytes_there
+        bench.append(2)
+        await bench.log.flush()
+        disk.kill()
+        whole = disk.snapshot(path)
+        for bit in range(64):
+            changed = flipped(whole, position + bit // 8, 1 << bit % 8)
+            disk.restore(path, changed)
+            await bench.open()
+            assert bench.log.failure is not None
+            assert "nothing was cut off" in bench.log.failure
+            assert disk.snapshot(path) == changed
+            bench.log.abandon()
+            disk.unlink(f"{bench.directory}/doubt")
+
+    for bytes_there in range(1, 13):
+        run(story(bytes_there))
 
 
 def test_an_epoch_that_was_raised_on_the_disk_puts_all_that_claims_it_in_doubt() -> None:

@@ -31,6 +31,7 @@ _MAGIC = b"\x02"
 _MAGIC_AT = 16
 _CRC_FROM = 21
 _LENGTH_MIN = HEADER_BYTES - 12
+_KNOWN_BYTES = 12  # Offset and length.
 _ATTRIBUTES_MAX = 0x7F  # Bits above are not used by anyone.
 
 
@@ -60,7 +61,10 @@ async def judge(disk: Disk, bad: Stretch, later: list[Stretch], rule: Rule) -> V
     """At `bad.position` the batch with offset `rule.offset_min` should begin, and does not, or is not whole. `later`: what comes after."""
     if await _is_whole(disk, bad):
         # Only its offset or its epoch is wrong. A torn write does that in one way: the end of a sector is missing, and the offset with it.
-        return Verdict.UNWRITTEN if await _lacks_its_front(disk, bad, bad.end, rule) else Verdict.ROTTEN
+        # No checksum covers the offset, so where one bit is all that is missing of it, that bit may have flipped in what was acknowledged.
+        is_torn = await _lacks_its_front(disk, bad, bad.end, rule)
+        may_have_flipped = _bits_before_sector_end(bad, rule) == 1 and await _is_followed(disk, bad, later, rule)
+        return Verdict.UNWRITTEN if is_torn and not may_have_flipped else Verdict.ROTTEN
     found = await _next_valid(disk, bad, rule)
     if found >= 0:
         return Verdict.UNWRITTEN if await _was_never_written(disk, bad._replace(end=found), bad.end, rule) else Verdict.ROTTEN
@@ -164,10 +168,31 @@ async def _ends_too_early(disk: Disk, bad: Stretch, rule: Rule) -> bool:
 
 
 async def _lacks_its_front(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
-    """Whether the sector in which the bad batch begins lacks even its offset, or its length, which are known not to be zero."""
+    """Whether zeros stand where the bad batch's offset, or its length, should be, which are known not to be zero.
+
+    The sector in which the batch begins may have been lost by itself. Where it holds nothing but the first bytes of the offset, which are
+    zeros in any case, it tells nothing. Then all of the header must be zeros, over the sector's end, as a failed flush leaves it under what
+    was appended meanwhile: a drive loses sectors as a whole, so one with zeros first and a batch after them was never given the header.
+    """
     sector_end = bad.position - bad.position % SECTOR_BYTES + SECTOR_BYTES
-    head = await disk.read_later(bad.file, bad.position, min(HEADER_BYTES, sector_end - bad.position, file_end - bad.position))
-    return not any(head) and (len(head) >= 12 or any(rule.offset_min.to_bytes(8, "big")[: len(head)]))
+    header = await disk.read_later(bad.file, bad.position, min(HEADER_BYTES, file_end - bad.position))
+    return any(
+        not any(front) and (len(front) >= _KNOWN_BYTES or any(rule.offset_min.to_bytes(8, "big")[: len(front)]))
+        for front in (header[: sector_end - bad.position], header)
+    )
+
+
+async def _is_followed(disk: Disk, bad: Stretch, later: list[Stretch], rule: Rule) -> bool:
+    for stretch in (bad._replace(position=bad.position + 1), *later):
+        if await find_valid_batch(disk, stretch.file, stretch.position, stretch.end, rule) >= 0:
+            return True
+    return False
+
+
+def _bits_before_sector_end(bad: Stretch, rule: Rule) -> int:
+    """How many bits of the bad batch's offset should be set in the sector in which it begins."""
+    bytes_there = min(8, SECTOR_BYTES - bad.position % SECTOR_BYTES)
+    return (rule.offset_min >> 8 * (8 - bytes_there)).bit_count()
 
 
 async def _was_never_written(disk: Disk, bad: Stretch, file_end: int, rule: Rule) -> bool:
