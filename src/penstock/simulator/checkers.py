@@ -117,7 +117,8 @@ def idempotent_is_once(diary: Diary) -> Findings:
     places: dict[tuple[TopicPartition, bytes], int] = {}
     for partition, offset, value in _sightings(diary):
         key = (partition, value)
-        weak = partition in diary.weak  # There a lost one may be sent again and land elsewhere; only the end must be single.
+        # There a lost one may be sent again and land elsewhere; only the end must be single.
+        weak = partition in diary.weak or partition.topic in diary.forgetful
         if key in once and not weak and places.setdefault(key, offset) != offset:
             yield partition, f"{_short(value)} stands at offsets {places[key]} and {offset}"
     for partition, final in diary.finals.items():

@@ -135,6 +135,8 @@ class Diary:
         self.compacted: dict[TopicPartition, float] = {}
         # Partitions with transactions: their markers take offsets that hold no record.
         self.transactional: dict[TopicPartition, None] = {}
+        # Topics whose old records go while checkpoints are lost at rest: a producer is forgotten with the last record of its own.
+        self.forgetful: frozenset[str] = frozenset()
         self.clocks_are_right = True
         # When whatever was not flushed may have been lost. Weak partitions lose a suffix then, and at no other time.
         self.cuts: list[float] = []

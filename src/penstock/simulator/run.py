@@ -288,6 +288,8 @@ class Play:
         if fired["flush failure"] and not self.plan.disk.failed_pages_stay:
             diary.cuts += self.world.hosts[NODE].ended_at  # The machine forgets what a flush has failed to save when its process ends.
         self.notebook.excuse_weak_topics()
+        if self.menu.harms_caches:
+            diary.forgetful = frozenset(topic.name for topic in self.menu.topics if topic.forgets)
 
     def _clocks_are_right(self) -> bool:
         fired = self.world.fired()
