@@ -5,12 +5,13 @@ durable; where nothing is ready it waits for as long as it said. Batches leave a
 how often each was delivered, stands beside them. Only records that are committed and not aborted are lent: `share.isolation.level` is
 read_committed, and can be nothing else. At most as many records are acquired as were asked for, in either acquire mode; the batch size is a
 hint that needs none.
-Opening a session with acknowledgements: INVALID_SHARE_SESSION_EPOCH. A request that renews takes nothing.
+Opening a session with acknowledgements: INVALID_REQUEST, as Kafka has it. A request that renews takes nothing.
 """
 
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
@@ -55,11 +56,20 @@ def _find_session(node: "Node", call: Call, request: ShareFetchRequest) -> Share
     places = [(row.topic_id, row.partition) for row in request.partitions]
     if request.session_epoch == OPENS:
         if any(row.acknowledged for row in request.partitions):
-            raise Refusal(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session that opens has nothing to acknowledge")
+            raise Refusal(ErrorCode.INVALID_REQUEST, "a share session that opens has nothing to acknowledge")
         return sessions.open(request.group, request.member_id, connection, places)
-    session = sessions.resume(request.group, request.member_id, request.session_epoch, connection)
-    session.change(places if request.session_epoch != CLOSES else (), request.forgotten)
-    return session
+    return sessions.resume(
+        request.group, request.member_id, request.session_epoch, connection,
+        wanted=places, forgotten=request.forgotten, holds=partial(_holds, node, request.group),
+    )  # fmt: skip
+
+
+def _holds(node: "Node", group: str, place: Place) -> bool:
+    """Whether members of the group may hold records of a partition: who knows, where its ledger does not answer."""
+    queue = node.ledgers.find(*place)
+    if queue is None or queue.coordinator.state is None:
+        return queue is not None
+    return queue.state.has(group) and queue.state.ledgers[group].leased > 0
 
 
 class ShareFetch:
