@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from penstock.broker.shares.opening import Openings, Place
 from penstock.errors import ErrorCode, Refusal
 from penstock.queues.commands import WHO_BYTES_MAX
-from penstock.vocabulary import TopicId
+from penstock.vocabulary import Instant
 
 if TYPE_CHECKING:
     from penstock.broker.connection import Connection
@@ -23,7 +24,6 @@ OPENS, CLOSES = 0, -1
 EPOCH_MAX = 2**31 - 1  # After which comes 1.
 PARTITIONS_MAX = 10_000  # Of one session.
 
-Place = tuple[TopicId, int]
 Holds = Callable[[Place], bool]
 
 
@@ -40,6 +40,8 @@ class ShareSession:
     epoch: int = 1  # That it must come with next.
     places: dict[Place, None] = field(default_factory=dict)  # In the order in which they are looked at.
     left: dict[Place, None] = field(default_factory=dict)  # Those that were forgotten, where the member may still hold records.
+    openings: Openings = field(default_factory=Openings)
+    refused: dict[Place, tuple[Refusal, Instant]] = field(default_factory=dict)  # Partitions to be left alone, why, and until when.
 
     @property
     def ever(self) -> list[Place]:
@@ -59,6 +61,16 @@ class ShareSession:
         if len(places) + len(left) > PARTITIONS_MAX:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"a share session has at most {PARTITIONS_MAX} partitions")
         self.places, self.left = places, left
+        for place in gone:
+            self.refused.pop(place, None)
+
+    def why_not(self, place: Place, now: Instant) -> Refusal | None:
+        """Why nothing is to be asked of the partition now."""
+        refusal, until = self.refused.get(place, (None, now))
+        if refusal is not None and until <= now:
+            del self.refused[place]
+            return None
+        return refusal
 
     def turn(self) -> list[Place]:
         """Its partitions, beginning with another one each time, so that none is forgotten for the others."""
@@ -131,11 +143,14 @@ class ShareSessions:
 
     def forget_all(self) -> None:
         """The node stops: its members come back soon, to this node or the next, and hold what they hold."""
+        for session in self._sessions.values():
+            session.openings.cancel()
         self._sessions.clear()
         self._by_connection.clear()
 
     def _forget(self, session: ShareSession) -> None:
         del self._sessions[session.group, session.member_id]
+        session.openings.cancel()
         self._leave(session)
 
     def _leave(self, session: ShareSession) -> None:
