@@ -242,6 +242,18 @@ async def test_nobody_spins_while_a_ledgers_log_takes_nothing(
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
+async def test_nobody_spins_while_nothing_is_committed(serving: Serving, partitions: int) -> None:
+    line, topic_id, member = await begun(serving, partitions)
+    await line.produce("t", *(b"%d" % each for each in range(100)), partition=0)
+    serving.env.disk.flushes.hold()
+    assert rows_of(await member.fetch(records_max=1)) == {0: (ErrorCode.KAFKA_STORAGE_ERROR, {})}, "it was not durable in time"
+    assert ledger(serving, topic_id).coordinator.is_stuck
+    count, answer = await fetches_in(1.2, member, records_max=1, wait_ms=500)
+    assert (count <= 4, rows_of(answer)) == (True, {0: (ErrorCode.KAFKA_STORAGE_ERROR, {})})
+    serving.env.disk.flushes.let_go()
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
 async def test_little_is_written_for_a_partition_that_cannot_be_read(serving: Serving, faults: Faults, partitions: int) -> None:
     line, topic_id, member = await begun(serving, partitions)
     await line.produce("t", b"a", partition=0)
