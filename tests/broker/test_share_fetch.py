@@ -147,8 +147,8 @@ async def test_share_sessions_are_held_to_their_epochs(serving: Serving) -> None
     member.epoch = -1
     assert (await member.acknowledge({})).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     member.epoch = 0
-    assert (await member.fetch({0: [(0, 0, [ACCEPT])]})).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert (await member.acknowledge({})).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert (await member.fetch({0: [(0, 0, [ACCEPT])]})).error_code == ErrorCode.INVALID_REQUEST, "as Kafka has it"
+    assert (await member.acknowledge({0: [(0, 0, [ACCEPT])]})).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH, "and here, too"
     assert len(await member.take()) == 1
     member.epoch = 7
     assert (await member.fetch()).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -168,6 +168,39 @@ async def test_there_are_so_many_sessions_and_no_more(serving: Serving) -> None:
     one.line.close()
     await until(lambda: not len(serving.node.shares.sessions))
     assert (await other.fetch()).error_code == ErrorCode.NONE
+
+
+def _named(topic_id: bytes, partitions: range) -> dict[str, Any]:
+    rows = [{"partition_index": each, "acknowledgement_batches": []} for each in partitions]
+    return {"topics": [{"topic_id": topic_id, "partitions": rows}]}
+
+
+async def test_a_session_that_asks_for_too_much_stays_as_it_was(serving: Serving) -> None:
+    line, topic_id = await opened(serving)
+    await line.produce("t", b"a")
+    member = ShareMember(line, topic_id)
+    assert sorted(await member.take()) == [0]
+    for _ in range(2):
+        answer = await member.fetch(**_named(topic_id, range(1, 10_001)))
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert await member.take({0: [(0, 0, [RELEASE])]}) == {0: (b"a", 2)}, "the epoch stays, and there are no other partitions"
+    answer = await member.fetch(share_session_epoch=-1, **_named(topic_id, range(1, 10_001)))
+    assert (answer.error_code, len(serving.node.shares.sessions)) == (ErrorCode.NONE, 0)
+
+
+async def test_partitions_that_come_and_go_without_being_held_never_fill_a_session(serving: Serving) -> None:
+    line, topic_id = await opened(serving, partitions=2)
+    await line.produce("t", b"a", partition=1)
+    one, other = ShareMember(await serving.line(), topic_id, partitions=(1,)), ShareMember(line, topic_id, "other", partitions=(1,))
+    assert await one.take() == {0: (b"a", 1)}
+    await one.fetch(forgotten_topics_data=[{"topic_id": topic_id, "partitions": [1]}])
+    for first in range(2, 20_002, 5_000):
+        named = range(first, first + 5_000)
+        forgotten = [{"topic_id": topic_id, "partitions": list(named)}]
+        for said in (_named(topic_id, named), {"forgotten_topics_data": forgotten}):
+            assert (await one.fetch(**said)).error_code == ErrorCode.NONE
+    one.line.close()
+    assert await other.take(wait_ms=8_000) == {0: (b"a", 2)}, "what is held where it fetches no more goes back all the same"
 
 
 async def test_acknowledgements_that_make_no_sense_are_refused(serving: Serving) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.calls import Call
 from penstock.broker.shares.acknowledging import Acknowledging
+from penstock.broker.shares.refusals import heard
 from penstock.broker.shares.sessions import CLOSES, OPENS, ShareSession
-from penstock.broker.shares.shares import told
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import Buffer, TopicId
 from penstock.wire.share_requests import ShareAcknowledgeRequest, SharedPartition, read_share_acknowledge
@@ -54,7 +54,7 @@ async def _row(node: "Node", row: SharedPartition, acknowledging: Acknowledging 
     refusal = acknowledging if isinstance(acknowledging, Refusal) else await acknowledging.outcome()
     if refusal is None:
         return SharedRow(row.partition)
-    code = told(refusal).code
+    code = heard(refusal).code
     is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = node.shares.leader_of(row.topic_id, row.partition) if is_elsewhere else NO_LEADER
     return SharedRow(row.partition, code, refusal.reason, leader=leader)

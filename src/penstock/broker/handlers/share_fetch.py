@@ -5,20 +5,25 @@ durable; where nothing is ready it waits for as long as it said. Batches leave a
 how often each was delivered, stands beside them. Only records that are committed and not aborted are lent: `share.isolation.level` is
 read_committed, and can be nothing else. At most as many records are acquired as were asked for, in either acquire mode; the batch size is a
 hint that needs none.
-Opening a session with acknowledgements: INVALID_SHARE_SESSION_EPOCH. A request that renews takes nothing.
+A partition that cannot give anything says so in its row; what others give is sent all the same. What was taken and cannot be sent, for
+whatever reason, is given back, and was no delivery.
+Opening a session with acknowledgements: INVALID_REQUEST, as Kafka has it. A request that renews takes nothing.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.connection import Reply
 from penstock.broker.queues.leading import QueuePartition
-from penstock.broker.shares.acquiring import Lot, Taking, lot_at_hand
-from penstock.broker.shares.sessions import CLOSES, OPENS, Place, ShareSession
-from penstock.broker.shares.shares import told
+from penstock.broker.shares.acquiring import Lot, Lots, lot_at_hand
+from penstock.broker.shares.gathering import Gathering, leave_alone
+from penstock.broker.shares.opening import Place
+from penstock.broker.shares.refusals import heard
+from penstock.broker.shares.sessions import CLOSES, OPENS, ShareSession
 from penstock.broker.shares.straight import Straight
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.queues.replies import Taken
@@ -34,6 +39,7 @@ log = logging.getLogger("penstock")
 RECORDS_MAX = 10_000  # Taken by one request.
 HELD_BYTES = 2_000  # What a request takes in memory while it waits, about,
 HELD_BYTES_EACH = 300  # and for each of its partitions.
+NOTHING = Taken(())
 
 
 def share_fetch(node: "Node", call: Call) -> None:
@@ -55,18 +61,27 @@ def _find_session(node: "Node", call: Call, request: ShareFetchRequest) -> Share
     places = [(row.topic_id, row.partition) for row in request.partitions]
     if request.session_epoch == OPENS:
         if any(row.acknowledged for row in request.partitions):
-            raise Refusal(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session that opens has nothing to acknowledge")
+            raise Refusal(ErrorCode.INVALID_REQUEST, "a share session that opens has nothing to acknowledge")
         return sessions.open(request.group, request.member_id, connection, places)
-    session = sessions.resume(request.group, request.member_id, request.session_epoch, connection)
-    session.change(places if request.session_epoch != CLOSES else (), request.forgotten)
-    return session
+    return sessions.resume(
+        request.group, request.member_id, request.session_epoch, connection,
+        wanted=places, forgotten=request.forgotten, holds=partial(_holds, node, request.group),
+    )  # fmt: skip
+
+
+def _holds(node: "Node", group: str, place: Place) -> bool:
+    """Whether members of the group may hold records of a partition: who knows, where its ledger does not answer."""
+    queue = node.ledgers.find(*place)
+    if queue is None or queue.coordinator.state is None:
+        return queue is not None
+    return queue.state.has(group) and queue.state.ledgers[group].leased > 0
 
 
 class ShareFetch:
     """One request until it is answered."""
 
     __slots__ = (
-        "_correlation_id", "_held_bytes", "_is_over", "_node", "_reply", "_request", "_rows", "_session", "_straight", "_task",
+        "_correlation_id", "_held_bytes", "_is_over", "_lots", "_node", "_reply", "_request", "_rows", "_session", "_straight", "_task",
     )  # fmt: skip
 
     def __init__(self, node: "Node", correlation_id: int, request: ShareFetchRequest, session: ShareSession, reply: Reply) -> None:
@@ -76,6 +91,7 @@ class ShareFetch:
         self._session = session
         self._reply = reply
         self._rows: dict[Place, SharedRow] = {}
+        self._lots = Lots()  # What it is given, until it is answered.
         self._held_bytes = HELD_BYTES + HELD_BYTES_EACH * len(session.places)
         self._straight: Straight | None = None
         self._task: asyncio.Task[None] | None = None
@@ -105,6 +121,8 @@ class ShareFetch:
             raise
         finally:
             node.request_room.let_go(self._held_bytes)
+            if self._reply.pieces is None:
+                self._lots.cancel()
 
     # Straight on
 
@@ -116,6 +134,8 @@ class ShareFetch:
         except Exception:  # Others are yet to hear of what was decided with it.
             log.exception("a share fetch failed")
             self._reply.connection.close()  # There will be no answer.
+            if isinstance(told, Taken) and self._straight is not None and self._reply.pieces is None:
+                self._straight.queue.give_back(self._session.group, told.deliveries)
 
     def _go_on(self, told: Taken | Refusal | None) -> None:
         straight = self._straight
@@ -123,42 +143,51 @@ class ShareFetch:
         if told is None:
             self._node.spawn(self._run(self._everything()))
         elif isinstance(told, Refusal):
-            if straight.row is not None:
-                self._note(straight.row, told)
-            self._answer([])
+            self._go_on_without(straight, told)
         elif self._is_over:
             straight.queue.give_back(self._session.group, told.deliveries)
         else:
             self._answer_straight(straight, told)
 
+    def _go_on_without(self, straight: Straight, refusal: Refusal) -> None:
+        """The ledger has decided nothing."""
+        if straight.row is not None:
+            self._note(straight.row, refusal)
+        if straight.queue.coordinator.state is not None:  # Else it is looked for again.
+            leave_alone(self._node, self._session, _place_of(straight.queue), refusal)
+        self._node.spawn(self._run(self._rest(straight.queue, NOTHING)))
+
     def _answer_straight(self, straight: Straight, taken: Taken) -> None:
-        lots = self._lots_at_hand(straight.queue, taken) if taken.deliveries else None if self._request.wait_ms > 0 else []
-        if lots:
-            self._answer_plainly(lots[0])
+        lot = self._lot_at_hand(straight.queue, taken) if taken.deliveries else None
+        if lot is not None and lot.acquired:
+            self._answer_plainly(lot)
             return
         if straight.row is not None:
             self._note(straight.row, None)
-        if lots is None:
+        if lot is None and (taken.deliveries or self._request.wait_ms > 0):
             self._node.spawn(self._run(self._rest(straight.queue, taken)))
         else:
-            self._answer(lots)
+            self._answer()
 
-    def _lots_at_hand(self, queue: QueuePartition, taken: Taken) -> list[Lot] | None:
-        """None: they are to be read from the disk."""
+    def _lot_at_hand(self, queue: QueuePartition, taken: Taken) -> Lot | None:
+        """None: it is to be read from the disk, which may yet be able to."""
         try:
-            lot = lot_at_hand(queue, self._session.group, taken.deliveries, self._bytes_max())
-        except DiskFailed as failure:
-            queue.give_back(self._session.group, taken.deliveries)
-            self._report(failure)
-            return []
-        return None if lot is None else [lot] if lot.acquired else []
+            return lot_at_hand(queue, self._session.group, taken.deliveries, self._bytes_max())
+        except DiskFailed:
+            return None
 
     async def _rest(self, queue: QueuePartition, taken: Taken) -> None:
-        """Waits, where nothing was taken; reads what was."""
+        """Reads what was taken; waits, where that is nothing."""
         if self._is_over:
             queue.give_back(self._session.group, taken.deliveries)
             return
-        self._answer(await self._lots([queue], max(0, self._request.wait_ms) / 1000, taken))
+        gathering = self._gathering()
+        if taken.deliveries:
+            await gathering.read(queue, taken)
+        if not self._lots:
+            await gathering.run(NOTHING)
+        self._refuse(gathering.refused)
+        self._answer()
 
     # In all other cases
 
@@ -167,29 +196,15 @@ class ShareFetch:
         if self._is_over:
             return
         said = [(row, self._node.shares.acknowledge(session, row, renews=request.renews)) for row in request.partitions if row.acknowledged]
-        lots = await self._take() if self._takes else []
+        if self._takes:
+            gathering = self._gathering()
+            await gathering.run()
+            self._refuse(gathering.refused)
         for row, acknowledging in said:
             self._note(row, acknowledging if isinstance(acknowledging, Refusal) else await acknowledging.outcome())
         if request.session_epoch == CLOSES:
             self._node.shares.sessions.close(session)
-        self._answer(lots)
-
-    async def _take(self) -> list[Lot]:
-        queues = [queue for place in self._session.turn() if (queue := await self._opened(place)) is not None]
-        return await self._lots(queues, 0.0 if self._rows else max(0, self._request.wait_ms) / 1000)
-
-    async def _opened(self, place: Place) -> QueuePartition | None:
-        """None: the row says why not."""
-        shares, group = self._node.shares, self._session.group
-        queue = shares.find(*place)
-        if queue is not None and queue.state.has(group):
-            return queue
-        try:
-            return await shares.begin(*place, group)
-        except Refusal as refusal:
-            code = told(refusal).code
-            self._rows[place] = SharedRow(place[1], code, refusal.reason, leader=self._leader(place, code))
-            return None
+        self._answer()
 
     # Taking
 
@@ -206,19 +221,9 @@ class ShareFetch:
         node = self._node
         return min(self._request.bytes_max, node.settings.fetch_max_bytes, node.reply_room.fair_share())
 
-    async def _lots(self, queues: Sequence[QueuePartition], wait_s: float, taken: Taken | None = None) -> list[Lot]:
-        """`taken`: what was taken already, of the only one of them."""
-        session = self._session
-        try:
-            return await Taking(
-                queues, session.group, session.who, count=self._count, bytes_max=self._bytes_max(), wait_s=wait_s, taken=taken
-            ).lots()
-        except DiskFailed as failure:
-            self._report(failure)
-            return []
-
-    def _report(self, failure: DiskFailed) -> None:
-        self._node.report(f"records for share group {self._session.group} cannot be read: {failure}")
+    def _gathering(self) -> Gathering:
+        wait_s = max(0, self._request.wait_ms) / 1000
+        return Gathering(self._node, self._session, self._lots, count=self._count, bytes_max=self._bytes_max(), wait_s=wait_s)
 
     # Answering
 
@@ -227,9 +232,16 @@ class ShareFetch:
         place = (row.topic_id, row.partition)
         before = self._rows.get(place, SharedRow(row.partition))
         if refusal is not None:
-            code = told(refusal).code
+            code = heard(refusal).code
             before = before._replace(acknowledge_code=code, acknowledge_message=refusal.reason, leader=self._leader(place, code))
         self._rows[place] = before
+
+    def _refuse(self, refused: Mapping[Place, Refusal]) -> None:
+        """Why partitions gave nothing."""
+        for place, refusal in refused.items():
+            code = refusal.code
+            before = self._rows.get(place, SharedRow(place[1]))
+            self._rows[place] = before._replace(error_code=code, error_message=refusal.reason, leader=self._leader(place, code))
 
     def _answer_plainly(self, lot: Lot) -> None:
         """Nothing is wrong anywhere."""
@@ -238,18 +250,17 @@ class ShareFetch:
         lock_ms = node.shares.configs.config_of(self._session.group).share_record_lock_duration_ms
         pieces = write_acquired_response(self._correlation_id, data.topic_id, data.index, lot.records, lot.acquired, lock_ms=lock_ms)
         self._reply.send(pieces, lot.size)
+        self._reply.parked = lot  # It goes back if the connection ends before this is written.
 
-    def _answer(self, lots: Sequence[Lot]) -> None:
-        size = 0
-        for lot in lots:
-            place = (lot.queue.data.topic_id, lot.queue.data.index)
+    def _answer(self) -> None:
+        for lot in self._lots:
+            place = _place_of(lot.queue)
             before = self._rows.get(place, SharedRow(place[1]))
             self._rows[place] = before._replace(records=lot.records, acquired=lot.acquired)
-            size += lot.size
         topics: dict[TopicId, list[SharedRow]] = {}
         for place, row in self._rows.items():
             topics.setdefault(place[0], []).append(row)
-        self._node.metrics.bytes_out += size
+        self._node.metrics.bytes_out += self._lots.size
         pieces = write_share_fetch_response(
             self._correlation_id,
             topics,
@@ -257,6 +268,11 @@ class ShareFetch:
             node_endpoints=self._node.endpoints() if any(row.leader != NO_LEADER for row in self._rows.values()) else (),
         )
         self._reply.send(pieces, sum(map(len, pieces)))
+        self._reply.parked = self._lots
 
     def _leader(self, place: Place, code: ErrorCode) -> tuple[int, int]:
         return self._node.shares.leader_of(*place) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else NO_LEADER
+
+
+def _place_of(queue: QueuePartition) -> Place:
+    return queue.data.topic_id, queue.data.index

@@ -40,6 +40,8 @@ class Straight:
         """None: it is of another kind."""
         if len(session.places) != 1 or len(request.partitions) > 1 or request.session_epoch == CLOSES or request.renews:
             return None
+        if session.refused:  # It is to be left alone.
+            return None
         if session.group == QUEUE_GROUP:  # Its queue may be paused, or keep groups of messages in order.
             return None
         (place,) = session.places
