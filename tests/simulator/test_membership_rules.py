@@ -41,6 +41,19 @@ def test_a_good_history_has_no_violations() -> None:
     assert check(good_history()) == []
 
 
+def test_an_answer_that_was_on_its_way_for_longer_than_a_session_gives_nothing() -> None:
+    """c is given P, falls silent in the group's eyes, and hears of it when b has had P for long: its next beat tells it better."""
+    diary = good_history()
+    c = diary.memberships.joins("g", "c", session_ms=SESSION_MS, rebalance_ms=REBALANCE_MS)
+    c.topics["orders"] = None
+    for since in (1.7, 2.2):
+        c.beats = [Beat(since, 2.8, 2)]
+        c.tenures.clear()
+        c.gains(P, 2.8)
+        c.loses(P, 2.9)
+        assert bool(check(diary)) is (since == 2.2)
+
+
 def a_partition_is_given_before_it_is_given_back(told: MembershipDiary) -> None:
     told.members[1].tenures[0].began = 0.95
 

@@ -28,7 +28,7 @@ def one_owner_at_a_time(diary: MembershipDiary) -> Findings:
             for began, _, other, _ in several[place + 1 :]:
                 if began >= (_FOR_EVER if held.ended is None else held.ended):
                     break
-                if other is not owner and began < _given_up_from(owner, began):
+                if other is not owner and began < _given_up_from(owner, began) and not _is_late(other, began):
                     yield partition, f"{group} gave it to {other.member} at {began:.6f}, but {owner.member} had it and was not given up"
 
 
@@ -36,6 +36,12 @@ def _given_up_from(owner: Membership, at: float) -> float:
     """The earliest instant from which on the group could have given up on a member, by what it was told before `at`."""
     heard = bisect_right(owner.beats, at, key=lambda beat: beat.ended)
     return owner.beats[heard - 1].since + min(owner.session_ms, owner.rebalance_ms) / 1_000 if heard else _FOR_EVER
+
+
+def _is_late(member: Membership, at: float) -> bool:
+    """Whether what it heard then was so long on its way that the group could have given up on it meanwhile: its next beat tells it."""
+    asked = [beat.since for beat in member.beats if beat.ended == at]
+    return bool(asked) and at - asked[0] >= min(member.session_ms, member.rebalance_ms) / 1_000
 
 
 def epochs_never_go_back(diary: MembershipDiary) -> Findings:
