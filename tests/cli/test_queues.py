@@ -177,11 +177,22 @@ def test_what_is_kept_is_had_again(say: Command, penstock_broker: Broker):
         (("peek", "x", "--state", "lost"), "'lost' is not one of"),
         (("send", "jobs", "--body", "x", "--delay", "1s", "--at", "@1"), "--delay and --at exclude each other"),
         (("receive", "jobs", "--ack", "--hold"), "say one of them"),
+        (("list", "--url", "ftp://x"), "'ftp://x' is no address such as http://127.0.0.1:8080"),
+        (("send", "x", "--body", "b", "--url", "http://h:99999"), "the port of 'http://h:99999' must be a number from 1 to 65535"),
+        (("describe", "x", "--url", "http://h:abc"), "the port of 'http://h:abc' must be a number from 1 to 65535"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(say: Command, arguments: tuple[str, ...], complaint: str):
     ended = say(*arguments)
     assert ended.code == 2 and complaint in ended.err
+
+
+def test_of_several_nodes_the_first_that_is_there_answers(say: Command, penstock_broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    queue = penstock_broker.queue()
+    monkeypatch.setenv("PENSTOCK_URL", f"http://127.0.0.1:1,{penstock_broker.http_url}")
+    ok(say("send", queue.name, "--body", "hello"))
+    assert ok(say("receive", queue.name)) == "hello\n"
+    assert queue.name in ok(say("list"))
 
 
 def test_a_setting_that_nobody_knows_or_that_cannot_be_is_told_in_the_nodes_words(say: Command):
