@@ -143,6 +143,20 @@ def test_a_redrive_that_nobody_waits_for_is_shown_and_cancelled(say: Command, pe
     assert [(each["status"], each["moved"]) for each in shown["redrives"]] == [("cancelled", ended.moved)]
 
 
+def test_a_redrive_names_the_queue_that_is_not_there_and_the_one_that_will_not_do(say: Command, penstock_broker: Broker):
+    dead, ordered = penstock_broker.queue(), penstock_broker.queue(fifo=True)
+    missing = say("redrive", dead.name, "--to", "nosuch")
+    assert (missing.code, missing.err.splitlines()) == (
+        1,
+        ["penstock: there is no queue called 'nosuch'", "  create it: penstock queues create nosuch, or queue.ensure()"],
+    )
+    assert "penstock queues create no-dead" in say("redrive", "no-dead", "--to", dead.name).err
+    for more in ((), ("--dry-run",)):
+        refused = say("redrive", dead.name, "--to", ordered.name, *more)
+        assert refused.code == 1 and f"the queue '{ordered.name}' is FIFO and '{dead.name}' is not" in refused.err
+    assert ok(say("redrive", ordered.name, "--to", dead.name)) == "0 dead letters moved\n"
+
+
 def until_ready(queue: Queue, count: int) -> None:
     deadline = time.monotonic() + SECONDS_MAX
     while queue.counts().ready < count:
