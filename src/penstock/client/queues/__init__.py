@@ -14,7 +14,8 @@
 | file | what lives there |
 |---|---|
 | `queue` `async_queue` | a queue: messages out and in |
-| `upkeep` `listing` | making, describing, pausing, purging, rewinding it; which there are |
+| `upkeep` `differences` | making, describing, pausing, purging, rewinding it; how one that is there differs from what is wanted |
+| `listing` | which there are |
 | `redriving` | sending dead letters back, and how far that has come |
 | `messages` `heartbeat` | a message under a lease; keeping that lease while somebody works |
 | `values` `spans` | the plain values; times as Python has them |
