@@ -43,6 +43,7 @@ from penstock.client.queues.failures import (
     Refused,
     SendFailed,
     Unreachable,
+    WrongAddress,
 )  # fmt: skip
 from penstock.client.queues.listing import async_list_queues, list_queues
 from penstock.client.queues.messages import AsyncQueueMessage, QueueMessage
@@ -54,5 +55,5 @@ __all__ = [
     "Queue", "AsyncQueue", "QueueMessage", "AsyncQueueMessage", "Draft", "list_queues", "async_list_queues",
     "Found", "Counts", "QueueView", "Attempt", "DeadLetter", "Redrive", "AsyncRedrive",
     "ClientError", "QueueError", "Unreachable", "InDoubt", "QueueMissing", "QueueDiffers", "QueueFull", "LeaseLost", "NotAvailable",
-    "NotAllowed", "Refused", "SendFailed", "Closed",
+    "NotAllowed", "Refused", "SendFailed", "WrongAddress", "Closed",
 ]  # fmt: skip

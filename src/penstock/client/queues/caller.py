@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.client.complaints import Closed
-from penstock.client.queues.failures import InDoubt, NotAvailable, QueueError, Refused, Unreachable, refusal
+from penstock.client.queues.failures import InDoubt, NotAvailable, QueueError, Refused, Unreachable, WrongAddress, refusal
 from penstock.client.queues.http import Address, Door, Lost, Reply, addresses
 from penstock.client.queues.signing import Signer
 from penstock.client.queues.spans import Span, seconds
@@ -46,7 +46,8 @@ class Caller:
         try:
             self._door = Door(addresses(url or os.environ.get(URL_VARIABLE) or URL_DEFAULT))
         except ValueError as wrong:
-            raise ValueError(f"url={url!r}: {wrong}" if url else f"{URL_VARIABLE}: {wrong}") from None
+            advice = "give the HTTP port of a node, or several of one cluster with commas between them"
+            raise WrongAddress(f"url={url!r}: {wrong}" if url else f"{URL_VARIABLE}: {wrong}", advice) from None
         self._patience_seconds = patience_seconds
         self._signer = signer
 
