@@ -127,6 +127,9 @@ def test_dead_letters_are_counted_then_sent_back_by_reason_and_by_a_list(say: Co
     assert [found.text for found in dead.peek()] == ["b"]
     file.write_text("# nothing\n")
     assert say("redrive", dead.name, "--ids-from", str(file)).err.startswith("penstock: --ids-from: there is no id in it")
+    file.write_text("".join(f"id-{number}\n" for number in range(100_001)))
+    many = say("redrive", dead.name, "--ids-from", str(file))
+    assert many.code == 2 and "100000 ids can be redriven at a time, not 100001; split the file" in many.err
 
 
 def test_a_redrive_that_nobody_waits_for_is_shown_and_cancelled(say: Command, penstock_broker: Broker):
