@@ -10,11 +10,14 @@ held by the worker, as with any SQS: keep it shorter than the visibility timeout
 """
 
 import os
+import sys
 from urllib.parse import urlsplit
 
 from celery import Celery, Task
+from kombu.exceptions import OperationalError
 
-app = Celery("shop", broker=f"sqs://key:secret@{urlsplit(os.environ.get('PENSTOCK_URL', 'http://127.0.0.1:8080')).netloc}//")
+url = os.environ.get("PENSTOCK_URL", "http://127.0.0.1:8080").split(",")[0]  # An SDK knows one address.
+app = Celery("shop", broker=f"sqs://key:secret@{urlsplit(url).netloc}//")
 app.conf.broker_transport_options = {
     "is_secure": False,
     "region": "us-east-1",
@@ -35,6 +38,9 @@ def bill(task: Task, customer: str, cups: int) -> None:
 
 
 if __name__ == "__main__":
-    for number in range(3):
-        bill.delay(f"customer-{number}", cups=number + 1)
+    try:
+        for number in range(3):
+            bill.delay(f"customer-{number}", cups=number + 1)
+    except OperationalError as failure:
+        sys.exit(f"{failure}\n  start a node with penstock serve, or name one with PENSTOCK_URL")
     print("three bills are to be written")

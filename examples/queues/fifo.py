@@ -10,7 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from penstock.client import Queue
+from penstock.client import Queue, QueueError
 
 STEPS = ("ordered", "paid", "sent")
 
@@ -40,4 +40,7 @@ def main(url: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except QueueError as failure:
+        sys.exit(str(failure))  # What happened, and what to do about it.

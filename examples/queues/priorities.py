@@ -7,7 +7,7 @@ A message keeps its priority when it is tried again. It holds within a partition
 
 import sys
 
-from penstock.client import Draft, Queue
+from penstock.client import Draft, Queue, QueueError
 
 
 def main(url: str | None = None) -> None:
@@ -24,8 +24,11 @@ def main(url: str | None = None) -> None:
     )
     for message in tickets.messages(idle=1):
         with message:
-            print(f"{message.priority if message.priority is not None else 4}: {message.text}")
+            print(f"{message.priority}: {message.text}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except QueueError as failure:
+        sys.exit(str(failure))  # What happened, and what to do about it.

@@ -9,7 +9,7 @@ restart nor a lost node forgets it.
 import sys
 from datetime import UTC, datetime, timedelta
 
-from penstock.client import Queue
+from penstock.client import Queue, QueueError
 
 
 def main(url: str | None = None) -> None:
@@ -37,4 +37,7 @@ def _year(reminders: Queue, id: str) -> int:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except QueueError as failure:
+        sys.exit(str(failure))  # What happened, and what to do about it.

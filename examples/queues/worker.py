@@ -4,7 +4,7 @@
 
 Some mails go out, one needs two tries, one has an address that will never work. The queue decides how often and how soon a message is
 tried again; the worker only says what became of each. `with message:` finishes it, or gives it back with the exception as the reason, and
-keeps its lease while the block runs. Ends when nothing has come for two seconds; a real worker says `for message in emails:` and goes on
+keeps its lease while the block runs. Ends when nothing has come for two seconds; a real worker says `for message in mails:` and goes on
 for ever.
 """
 
@@ -12,7 +12,7 @@ import json
 import sys
 from datetime import timedelta
 
-from penstock.client import Queue, QueueMessage
+from penstock.client import Queue, QueueError, QueueMessage
 
 
 def deliver(message: QueueMessage) -> None:
@@ -25,15 +25,15 @@ def deliver(message: QueueMessage) -> None:
 
 
 def main(url: str | None = None) -> None:
-    dead = Queue("emails-dead", url=url)
+    dead = Queue("shop-mails-dead", url=url)
     dead.ensure()
-    emails = Queue("emails", url=url)
-    emails.ensure(lease=30, deliveries=3, backoff=timedelta(milliseconds=100), dead_letters="emails-dead")
+    mails = Queue("shop-mails", url=url)
+    mails.ensure(lease=30, deliveries=3, backoff=timedelta(milliseconds=100), dead_letters=dead.name)
 
     for to in ("ann@example.org", "busy@example.org", "nowhere"):
-        emails.send(json.dumps({"to": to, "words": "your order is on its way"}))
+        mails.send(json.dumps({"to": to, "words": "your order is on its way"}))
 
-    for message in emails.messages(idle=2):
+    for message in mails.messages(idle=2):
         try:
             with message:
                 deliver(message)
@@ -47,4 +47,7 @@ def main(url: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except QueueError as failure:
+        sys.exit(str(failure))  # What happened, and what to do about it.

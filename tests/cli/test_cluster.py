@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.running import Ended, penstock
+from cli.running import Ended, penstock, succeed
 from ports import free_port
 from system.clusters import until
 
@@ -125,10 +125,15 @@ def numbers(count: int) -> str:
 # Starting and looking
 
 
-def test_starting_prints_each_process_and_the_bootstrap_line(cluster: Cluster):
-    *nodes, last = cluster.told.splitlines()
+def test_starting_prints_each_process_and_where_clients_find_them(cluster: Cluster):
+    *nodes, queues, last = cluster.told.splitlines()
     local = cluster.local
     first = local.nodes[1].kafka_port
+    variable, url = queues.removeprefix("export ").split("=")
+    assert url == ",".join(f"http://127.0.0.1:{node.http_port}" for node in local.nodes.values())
+    name = f"printed-{first}"
+    succeed("queues", "create", name, environment={variable: url})
+    succeed("queues", "delete", name, "--yes", environment={variable: url})
     for number, line in enumerate(nodes, start=1):
         pid, port = re.fullmatch(rf"node {number}  process (\d+)  kafka 127.0.0.1:(\d+)  http 127.0.0.1:\d+  started", line).groups()  # type: ignore[union-attr]
         command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
@@ -293,7 +298,8 @@ def test_partitions_are_moved_when_asked_for_and_not_before(cluster: Cluster, tm
 
 def test_a_node_is_added_filled_drained_and_forgotten(cluster: Cluster):
     told = cluster.succeed("add-node", "--rack", "north")
-    assert re.match(r"node 4  process \d+  kafka 127\.0\.0\.1:\d+\nbootstrap ", told)
+    address = r"127\.0\.0\.1:\d+"
+    assert re.match(rf"node 4  process \d+  kafka {address}  http ({address})\nexport PENSTOCK_URL=.*,http://\1\nbootstrap ", told)
     row = next(row for row in cluster.become_well()["nodes"] if row["node"] == 4)
     assert (row["rack"], row["votes"], row["replicas"]) == ("north", "no", 0)
     cluster.penstock("topics", "create", "wide", "--replica-assignment", "1:4,4:2")

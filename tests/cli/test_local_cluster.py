@@ -59,6 +59,7 @@ def test_a_node_is_told_of_its_secret_by_a_file_and_never_on_its_command_line(cl
 def test_clients_are_sent_to_brokers_only(cluster: LocalCluster):
     assert cluster.bootstrap == "127.0.0.1:19092,127.0.0.1:19093"
     assert cluster.bootstrap_without(1) == "127.0.0.1:19093"
+    assert cluster.queue_url == ",".join(f"http://127.0.0.1:{cluster.nodes[number].http_port}" for number in (1, 2))
 
 
 def test_a_process_of_somebody_else_with_the_number_of_a_node_is_left_alone(cluster: LocalCluster, stranger: "subprocess.Popen[bytes]"):

@@ -1,6 +1,7 @@
 """The programs of examples/queues do what they say."""
 
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -8,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli.running import clean_environment
+from cli.running import clean_environment, succeed
 
 from penstock.testing import Broker, broker
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "queues"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "queues"
 SECONDS_MAX = 60
 
 
@@ -60,6 +62,45 @@ def test_each_customers_steps_come_in_order(node: Broker):
         "a second payment is the first one: True",
         *[f"{customer}: ordered, paid, sent" for customer in ("ann", "bob", "cy")],
     ]
+
+
+def blocks(page: str, heading: str, language: str) -> list[str]:
+    """Of one section of a page."""
+    section = (ROOT / page).read_text().split(heading, 1)[1]
+    return re.findall(rf"^```{language}\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+
+
+def run_text(program: str, environment: dict[str, str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=SECONDS_MAX, check=False
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, ""), program + ended.stderr
+
+
+def test_guides_and_examples_run_one_after_the_other_on_one_node():
+    """In the order in which somebody reads them. Work that goes on for ever ends when nothing is left to do."""
+    with broker() as node:
+        environment = clean_environment({"PENSTOCK_URL": node.http_url})
+        (shown,) = [text for text in blocks("README.md", "or as work queues:", "python") if "Queue(" in text][:1]
+        run_text(re.sub(r"(\.work\(.*)\)  # Done", r"\1, idle=0.1)  # Done", shown), environment)
+        commands = [line for line in blocks("docs/guide/queues.md", "## Five minutes", "")[0].splitlines() if " queues " in line]
+        assert len(commands) == 4
+        for command in commands:
+            succeed(*shlex.split(command)[1:], environment=environment)
+        (first, *_) = blocks("docs/guide/queues.md", "## Five minutes", "python")
+        run_text(first.replace("emails.work(deliver)", "emails.work(deliver, idle=0.1)"), environment)
+        for name in ("worker.py", "reminders.py", "priorities.py", "fifo.py"):
+            run(name, node)
+        (snippet, *_) = blocks("docs/guide/sqs.md", "# The SQS API", "python")
+        run_text(snippet.replace("http://127.0.0.1:8080", node.http_url), environment)
+
+
+@pytest.mark.parametrize("name", ["worker.py", "reminders.py", "priorities.py", "fifo.py"])
+def test_an_example_that_fails_says_what_and_no_more(name: str):
+    command = [sys.executable, str(EXAMPLES / name), "ftp://x"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=SECONDS_MAX, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("url='ftp://x': 'ftp://x' is no address such as http://127.0.0.1:8080\n  give the HTTP port")
 
 
 @pytest.mark.needs("pycurl")

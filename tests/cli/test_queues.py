@@ -127,6 +127,9 @@ def test_dead_letters_are_counted_then_sent_back_by_reason_and_by_a_list(say: Co
     assert [found.text for found in dead.peek()] == ["b"]
     file.write_text("# nothing\n")
     assert say("redrive", dead.name, "--ids-from", str(file)).err.startswith("penstock: --ids-from: there is no id in it")
+    file.write_text("".join(f"id-{number}\n" for number in range(100_001)))
+    many = say("redrive", dead.name, "--ids-from", str(file))
+    assert many.code == 2 and "100000 ids can be redriven at a time, not 100001; split the file" in many.err
 
 
 def test_a_redrive_that_nobody_waits_for_is_shown_and_cancelled(say: Command, penstock_broker: Broker):
@@ -141,6 +144,20 @@ def test_a_redrive_that_nobody_waits_for_is_shown_and_cancelled(say: Command, pe
     assert (ended.status, ended.moved < 30) == ("cancelled", True)
     (shown,) = lines(say("redrives", dead.name, "--json"))
     assert [(each["status"], each["moved"]) for each in shown["redrives"]] == [("cancelled", ended.moved)]
+
+
+def test_a_redrive_names_the_queue_that_is_not_there_and_the_one_that_will_not_do(say: Command, penstock_broker: Broker):
+    dead, ordered = penstock_broker.queue(), penstock_broker.queue(fifo=True)
+    missing = say("redrive", dead.name, "--to", "nosuch")
+    assert (missing.code, missing.err.splitlines()) == (
+        1,
+        ["penstock: there is no queue called 'nosuch'", "  create it: penstock queues create nosuch, or queue.ensure()"],
+    )
+    assert "penstock queues create no-dead" in say("redrive", "no-dead", "--to", dead.name).err
+    for more in ((), ("--dry-run",)):
+        refused = say("redrive", dead.name, "--to", ordered.name, *more)
+        assert refused.code == 1 and f"the queue '{ordered.name}' is FIFO and '{dead.name}' is not" in refused.err
+    assert ok(say("redrive", ordered.name, "--to", dead.name)) == "0 dead letters moved\n"
 
 
 def until_ready(queue: Queue, count: int) -> None:
@@ -177,11 +194,22 @@ def test_what_is_kept_is_had_again(say: Command, penstock_broker: Broker):
         (("peek", "x", "--state", "lost"), "'lost' is not one of"),
         (("send", "jobs", "--body", "x", "--delay", "1s", "--at", "@1"), "--delay and --at exclude each other"),
         (("receive", "jobs", "--ack", "--hold"), "say one of them"),
+        (("list", "--url", "ftp://x"), "'ftp://x' is no address such as http://127.0.0.1:8080"),
+        (("send", "x", "--body", "b", "--url", "http://h:99999"), "the port of 'http://h:99999' must be a number from 1 to 65535"),
+        (("describe", "x", "--url", "http://h:abc"), "the port of 'http://h:abc' must be a number from 1 to 65535"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(say: Command, arguments: tuple[str, ...], complaint: str):
     ended = say(*arguments)
     assert ended.code == 2 and complaint in ended.err
+
+
+def test_of_several_nodes_the_first_that_is_there_answers(say: Command, penstock_broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    queue = penstock_broker.queue()
+    monkeypatch.setenv("PENSTOCK_URL", f"http://127.0.0.1:1,{penstock_broker.http_url}")
+    ok(say("send", queue.name, "--body", "hello"))
+    assert ok(say("receive", queue.name)) == "hello\n"
+    assert queue.name in ok(say("list"))
 
 
 def test_a_setting_that_nobody_knows_or_that_cannot_be_is_told_in_the_nodes_words(say: Command):

@@ -89,6 +89,8 @@ def test_a_queue_is_made_described_changed_and_deleted(penstock_broker: Broker):
     assert not queue.ensure(lease=5)
     with pytest.raises(QueueDiffers, match=r"queue\.lease\.ms is 5000, not 6000"):
         queue.ensure(lease=6)
+    with pytest.raises(QueueDiffers, match=r"take another name: queue\.deliveries\.max is 3, not 4\n"):  # A backoff of 1 s is as usual.
+        queue.ensure(lease=5.0, deliveries=4, backoff=1)
     with pytest.raises(QueueDiffers, match="is there already"):
         queue.create()
     queue.configure(lease=6)

@@ -1,7 +1,8 @@
 """How a queue's client speaks HTTP, what it sends twice and what it does not, against a peer that answers by a script."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -200,6 +201,65 @@ def test_of_several_addresses_the_next_is_asked_when_one_can_do_nothing():
     asyncio.run(scenario())
 
 
+def test_each_address_is_asked_once_whatever_the_patience():
+    async def scenario() -> None:
+        with silent_address() as dead, silent_address() as dead_too:
+            async with (
+                scripted_door(SENT) as door,
+                AsyncQueue("emails", url=f"http://{dead},http://{dead_too},{door.url}", patience=0) as queue,
+            ):
+                assert await queue.send("hello") == "one"
+            async with AsyncQueue("emails", url=f"http://{dead},http://{dead_too}", patience=0) as queue:
+                with pytest.raises(Unreachable, match=f"{dead} cannot be reached: .*; {dead_too} cannot be reached"):
+                    await queue.send("hello")
+            async with scripted_door((503, {"__type": "penstock#not_available", "message": "no leader"})) as alone:
+                async with AsyncQueue("emails", url=f"{alone.url},http://{dead}", patience=0) as queue:
+                    with pytest.raises(NotAvailable, match="no leader"):
+                        await queue.send("hello")
+                assert len(alone.asked) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_may_not_be_sent_twice_goes_to_one_address_only():
+    async def scenario() -> None:
+        async with (
+            scripted_door(DROP) as first,
+            scripted_door(SENT) as second,
+            AsyncQueue("emails", url=f"{first.url},{second.url}", patience=0, resend=False) as queue,
+        ):
+            with pytest.raises(InDoubt):
+                await queue.send("hello")
+            assert second.asked == []
+
+    asyncio.run(scenario())
+
+
+def test_tls_asked_of_a_port_that_has_none_is_told():
+    async def scenario() -> None:
+        async with broken_door() as port, AsyncQueue("emails", url=f"https://127.0.0.1:{port}", patience=0) as queue:
+            with pytest.raises(Unreachable, match=r"does not speak TLS; say http:// instead of https://"):
+                await queue.counts()
+
+    asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def broken_door() -> AsyncIterator[int]:
+    """Says in plain HTTP that it did not understand, whatever comes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
 def test_a_cancelled_receive_closes_its_connection_and_the_queue_goes_on():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         waiting = asyncio.create_task(queue.receive(lease=30, wait=20))
@@ -341,9 +401,9 @@ def test_addresses_are_read_as_people_write_them(text: str, found: list[Address]
     assert addresses(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "ftp://host:1", "http://host:port", "http://:80"])
+@pytest.mark.parametrize("text", ["", "ftp://host:1", "http://host:port", "http://:80", "http://host:0", "http://host:99999", "http://[::1"])
 def test_what_is_no_address_is_refused_before_anything_is_asked(text: str):
-    with pytest.raises(ValueError, match=r"address|port"):
+    with pytest.raises(ValueError, match=r"(address|port) .* http://127\.0\.0\.1:8080$"):
         addresses(text)
 
 

@@ -257,7 +257,8 @@ def test_what_nobody_took_in_time_is_dropped(jobs: Queue):
 def test_the_urgent_ones_come_first_also_when_they_are_tried_again(jobs: Queue):
     jobs.send_many([Draft("low", priority=0), "usual", Draft("high", priority=9), Draft("high too", priority=9)])
     one(jobs).nack(reason="not yet")
-    assert [message.text for message in jobs.receive(4)] == ["high", "high too", "usual", "low"]
+    told = [(message.text, message.priority) for message in jobs.receive(4)]
+    assert told == [("high", 9), ("high too", 9), ("usual", 4), ("low", 0)]
 
 
 def test_messages_of_a_group_come_in_order_and_one_at_a_time(penstock_broker: Broker):

@@ -11,6 +11,7 @@ from penstock.cli.cluster_places import local_option
 from penstock.cli.faults import Fault
 from penstock.cli.local_cluster import BOTH_ROLES, BROKER, CONTROLLER, LocalCluster, LocalNode, free_ports, is_free
 from penstock.cli.talking import pairs
+from penstock.client.queues.caller import URL_VARIABLE
 
 NODES_MAX = 50
 VOTERS_MAX = 5  # More cost every change of the metadata a longer wait and bear hardly more.
@@ -36,7 +37,8 @@ def start(
       penstock cluster start --data-dir ./cluster
 
     Each node is a `penstock serve` process of its own that outlives this command; its log is DIR/node-N/log. DIR/cluster.json says what
-    they are. The last line to be printed is what clients want to know.
+    they are. The last two lines are what clients want to know: those of queues, whose commands and Python client read that variable, and
+    Kafka's.
     """
     if LocalCluster.is_in(directory):
         if nodes is not None or witnesses or base_port is not None or racks or settings:
@@ -51,7 +53,7 @@ def start(
         state = "started" if node.node_id in began else "was running"
         kafka = f"kafka 127.0.0.1:{node.kafka_port}" if node.is_broker else "only votes"
         click.echo(f"node {node.node_id}  process {node.pid}  {kafka}  http 127.0.0.1:{node.http_port}  {state}")
-    click.echo(f"bootstrap {cluster.bootstrap}")
+    _tell_addresses(cluster)
     if foreground:
         _stay(cluster)
 
@@ -121,8 +123,8 @@ def add_node(rack: str, directory: Path) -> None:
     cluster.nodes[number] = LocalNode(number, BROKER, kafka_port, peers_port, http_port, rack, joins=True)
     cluster.save()
     bring_up(cluster, [number])
-    click.echo(f"node {number}  process {cluster.node(number).pid}  kafka 127.0.0.1:{kafka_port}")
-    click.echo(f"bootstrap {cluster.bootstrap}")
+    click.echo(f"node {number}  process {cluster.node(number).pid}  kafka 127.0.0.1:{kafka_port}  http 127.0.0.1:{http_port}")
+    _tell_addresses(cluster)
 
 
 def bring_up(cluster: LocalCluster, numbers: Sequence[int]) -> list[int]:
@@ -143,6 +145,12 @@ def take_down(cluster: LocalCluster, numbers: Sequence[int]) -> list[int]:
     for number in running:
         cluster.wait_until_gone(number)
     return running
+
+
+def _tell_addresses(cluster: LocalCluster) -> None:
+    """The last line has been Kafka's for as long as programs have read it. The other is for a shell: no port of it could be guessed."""
+    click.echo(f"export {URL_VARIABLE}={cluster.queue_url}")
+    click.echo(f"bootstrap {cluster.bootstrap}")
 
 
 def _stay(cluster: LocalCluster) -> None:

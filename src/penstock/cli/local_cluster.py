@@ -108,6 +108,11 @@ class LocalCluster:
     def bootstrap(self) -> str:
         return ",".join(f"{HOST}:{node.kafka_port}" for node in self.nodes.values() if node.is_broker)
 
+    @property
+    def queue_url(self) -> str:
+        """Where queues are asked for. Nodes that only vote answer for none."""
+        return ",".join(f"http://{HOST}:{node.http_port}" for node in self.nodes.values() if node.is_broker)
+
     def bootstrap_without(self, node_id: int) -> str:
         """Of the others: what to ask while a node is away."""
         return ",".join(f"{HOST}:{node.kafka_port}" for node in self.nodes.values() if node.is_broker and node.node_id != node_id)

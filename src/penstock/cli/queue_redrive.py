@@ -15,6 +15,7 @@ from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import json_option
 from penstock.cli.times import parse_time
 from penstock.client.queues import AsyncQueue
+from penstock.client.queues.actions import IDS_MAX
 from penstock.client.queues.redriving import Progress
 
 
@@ -64,6 +65,8 @@ def redrive(
     wanted = [*ids, *(_ids(file) if file is not None else ())]
     if file is not None and not wanted:
         raise click.UsageError("--ids-from: there is no id in it")
+    if len(set(wanted)) > IDS_MAX:
+        raise click.UsageError(f"--ids-from: {IDS_MAX} ids can be redriven at a time, not {len(set(wanted))}; split the file")
     bar = Bar("counting" if dry_run else "moving")
 
     async def conversation(queue: AsyncQueue) -> Progress:

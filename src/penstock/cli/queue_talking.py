@@ -1,6 +1,6 @@
 """How the commands of queues reach a node: over its HTTP port, which is another one than Kafka's, with the client that programs use.
 
-A command asks once: a node that cannot be reached is told at once.
+A command asks each node that it was given once: when none of them can be reached, that is told at once.
 """
 
 import asyncio
@@ -13,10 +13,21 @@ from penstock.cli.faults import Fault
 from penstock.client.complaints import ClientError
 from penstock.client.queues import AsyncQueue, Unreachable, async_list_queues
 from penstock.client.queues.caller import URL_DEFAULT, URL_VARIABLE
+from penstock.client.queues.http import addresses
 
 T = TypeVar("T")
 
 COMPLETION_SECONDS = 1.0
+
+
+def _checked(context: click.Context, parameter: click.Parameter, url: str) -> str:
+    """Before anything is asked: what is no address is a person's slip, and no node's answer."""
+    try:
+        addresses(url)
+    except ValueError as wrong:
+        raise click.UsageError(f"--url ({URL_VARIABLE}): {wrong}", context) from None
+    return url
+
 
 url_option = click.option(
     "--url",
@@ -25,6 +36,7 @@ url_option = click.option(
     default=URL_DEFAULT,
     show_default=True,
     show_envvar=True,
+    callback=_checked,
     help="The HTTP port of a node.",
 )
 

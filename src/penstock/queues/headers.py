@@ -27,6 +27,8 @@ SOURCE = "penstock.source"
 REASON = "penstock.reason"
 FAILED_AT = "penstock.failed-at"
 MOVED = "penstock.moved"  # Which move of which message brought it here: a second copy of the same is none.
+SENT_AT = "penstock.sent-at"  # Of a dead letter: when its message was sent.
+SENT_DEDUP = "penstock.sent-dedup"  # The dedup id that it was sent with. It is shown, and counts no more: a move is no second send.
 
 # The SQS door's own.
 SQS_ATTRIBUTES = "sqs.attributes"

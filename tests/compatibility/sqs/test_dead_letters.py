@@ -138,6 +138,55 @@ def test_a_dead_letter_of_a_fifo_queue_frees_its_group(sqs):
     assert message["Attributes"]["DeadLetterQueueSourceArn"] == sqs.arn(url)
 
 
+def test_a_fifo_message_shows_its_group_and_its_id_among_the_dead_letters_and_when_it_is_back(sqs):
+    """Its id is shown, and counts no more: neither queue takes the moved message for a second copy."""
+    dead = sqs.fifo()
+    url = sqs.fifo(RedrivePolicy=policy(sqs, dead))
+    sqs.send(dead, "other", MessageGroupId="g", MessageDeduplicationId="d-1")  # The dead letters' queue has seen that id.
+    sqs.send(url, "x", MessageGroupId="g", MessageDeduplicationId="d-1")
+    sqs.delete(dead, *sqs.receive(dead))
+
+    def names(message: dict[str, Any]) -> tuple[str, str, str]:
+        told = message["Attributes"]
+        return message["Body"], told["MessageGroupId"], told["MessageDeduplicationId"]
+
+    for _ in range(2):  # All within the window of both queues.
+        assert [names(each) for each in sqs.receive(url, VisibilityTimeout=0, AttributeNames=["All"])] == [("x", "g", "d-1")]
+        assert sqs.bodies(url) == []
+        assert [names(each) for each in sqs.receive(dead, wait=10, VisibilityTimeout=0, AttributeNames=["All"])] == [("x", "g", "d-1")]
+        sqs.start_message_move_task(SourceArn=sqs.arn(dead))
+        wait_for(lambda: tasks(sqs, dead)[0]["Status"] == "COMPLETED")
+    assert [names(each) for each in sqs.receive(url, AttributeNames=["All"])] == [("x", "g", "d-1")]
+
+
+def test_a_dead_letter_of_a_standard_queue_keeps_the_time_of_its_sending_and_one_of_a_fifo_queue_does_not(sqs):
+    def sent_at(url: str, **more: Any) -> int:
+        (message,) = sqs.receive(url, wait=10, VisibilityTimeout=0, AttributeNames=["SentTimestamp"], **more)
+        return int(message["Attributes"]["SentTimestamp"])
+
+    last = sqs.queue()
+    dead = sqs.queue(RedrivePolicy=policy(sqs, last))
+    url = sqs.queue(RedrivePolicy=policy(sqs, dead))
+    sqs.send(url, "x")
+    first = sent_at(url)
+    threading.Event().wait(0.01)
+    assert sqs.bodies(url) == []
+    assert sent_at(dead) == first
+    assert sqs.bodies(dead) == []
+    assert sent_at(last) == first, "it died twice"
+    sqs.start_message_move_task(SourceArn=sqs.arn(last))
+    wait_for(lambda: tasks(sqs, last)[0]["Status"] == "COMPLETED")
+    assert sent_at(dead) > first, "what is sent back is sent anew"
+
+    fifo_dead = sqs.fifo()
+    fifo = sqs.fifo(RedrivePolicy=policy(sqs, fifo_dead))
+    sqs.send_to(fifo, "g", "x")
+    first = sent_at(fifo)
+    threading.Event().wait(0.01)
+    assert sqs.bodies(fifo) == []
+    assert sent_at(fifo_dead) > first
+
+
 # The way back
 
 
@@ -205,6 +254,23 @@ def test_what_a_task_is_refused_for(sqs, refused: Refused):
     ):
         assert refused(sqs.start_message_move_task, **fields)[0] == "InvalidParameterValue"
     assert refused(sqs.list_message_move_tasks, SourceArn=arn, MaxResults=11)[0] == "InvalidParameterValue"
+
+
+def test_a_task_goes_to_a_queue_of_the_same_type_only(sqs, refused: Refused):
+    dead, fifo_dead = sqs.queue(), sqs.fifo()
+    sqs.queue(RedrivePolicy=policy(sqs, dead))
+    sqs.fifo(RedrivePolicy=policy(sqs, fifo_dead))
+    told = ("InvalidParameterValue", "Destination queue must be same type of queue as the source.")
+    assert refused(sqs.start_message_move_task, SourceArn=sqs.arn(dead), DestinationArn=sqs.arn(sqs.fifo())) == told
+    assert refused(sqs.start_message_move_task, SourceArn=sqs.arn(fifo_dead), DestinationArn=sqs.arn(sqs.queue())) == told
+
+
+def test_a_task_fails_by_awss_name_where_a_letter_came_from_nowhere(sqs):
+    _, dead = pair(sqs)
+    sqs.send(dead, "by hand")
+    sqs.start_message_move_task(SourceArn=sqs.arn(dead))
+    wait_for(lambda: tasks(sqs, dead)[0]["Status"] == "FAILED")
+    assert tasks(sqs, dead)[0]["FailureReason"] == "CouldNotDetermineMessageSource"
 
 
 def test_what_a_cancellation_is_refused_for(sqs, refused: Refused):

@@ -1,6 +1,7 @@
 """Messages through boto3 on standard queues: sent, received, deleted, kept; one by one and in batches, with the errors that AWS gives."""
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -110,6 +111,10 @@ def test_characters_that_xml_has_not_are_refused(sqs, refused: Refused, body: st
         ("a", {"DataType": "Text", "StringValue": "x"}, "type"),
         ("a", {"DataType": "Number", "StringValue": "many"}, "number"),
         ("a", {"DataType": "Number", "StringValue": "1" * 39}, "number"),
+        ("a", {"DataType": "Number", "StringValue": "٣"}, "number"),
+        ("a", {"DataType": "Number", "StringValue": "1e127"}, "number"),
+        ("a", {"DataType": "Number", "StringValue": "-1.1e126"}, "number"),
+        ("a", {"DataType": "Number", "StringValue": "1e-129"}, "number"),
         ("a", {"DataType": "Binary", "StringValue": "x"}, "Binary"),
         ("AWS.a", TEXT, "AWS."),
         ("amazon.a", TEXT, "Amazon."),
@@ -151,6 +156,16 @@ def test_a_message_has_its_size(sqs, refused: Refused):
     small = sqs.queue(MaximumMessageSize=1024)
     assert refused(sqs.send, small, "é" * 513)[1].endswith("Message must be shorter than 1024 bytes.")
     assert sqs.send(small, "é" * 512)["MessageId"]
+
+
+@pytest.mark.parametrize("character", ['"', "\\", "\n", "é"])
+def test_the_largest_message_is_taken_whatever_its_attribute_consists_of(sqs, character: str):
+    """Nobody but us cares how it is written down."""
+    url = sqs.queue()
+    value = character * ((1_048_576 - 8) // len(character.encode()))
+    sqs.send(url, "x", MessageAttributes={"a": {"DataType": "String", "StringValue": value}})
+    (message,) = sqs.receive(url, MessageAttributeNames=["All"])
+    assert message["MessageAttributes"]["a"]["StringValue"] == value
 
 
 def test_several_large_messages_come_in_one_answer(sqs):
@@ -333,8 +348,11 @@ def test_deleting_twice_is_no_error_and_garbage_is_no_handle(sqs):
     for _ in range(3):
         sqs.delete(url, message)
     for garbage in ("garbage", message["ReceiptHandle"][:-1], "ü"):
-        with pytest.raises(sqs.exceptions.ReceiptHandleIsInvalid):
+        words = f'The input receipt handle "{garbage}" is not a valid receipt handle.'
+        with pytest.raises(sqs.exceptions.ReceiptHandleIsInvalid, match=re.escape(words)):
             sqs.delete(url, {"ReceiptHandle": garbage})
+        with pytest.raises(sqs.exceptions.ReceiptHandleIsInvalid, match=re.escape(words)):
+            sqs.change(url, {"ReceiptHandle": garbage}, 5)
     other = sqs.queue()
     with pytest.raises(sqs.exceptions.ReceiptHandleIsInvalid):
         sqs.delete(other, message)

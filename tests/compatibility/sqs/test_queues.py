@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from penstock.testing import Broker
+
 Refused = Callable[..., tuple[str, str]]
 
 
@@ -157,6 +159,26 @@ def test_a_new_queue_has_the_defaults_of_aws(sqs):
     assert without_times(sqs.attributes(fifo)) == DEFAULTS | FIFO_DEFAULTS | {"QueueArn": sqs.arn(fifo)}
 
 
+def test_a_queue_of_another_door_shows_what_holds_there(sqs, refused: Refused, penstock_broker: Broker):
+    queue = penstock_broker.queue(lease=90)
+    found = sqs.attributes(queue.name)
+    assert (found["VisibilityTimeout"], found["MessageRetentionPeriod"]) == ("90", "1209600")
+    assert not {"CreatedTimestamp", "LastModifiedTimestamp"} & found.keys(), "nobody knows"
+    largest = int(found["MaximumMessageSize"])
+    assert sqs.send(queue.name, "x" * largest)["MessageId"]
+    code, words = refused(sqs.send, queue.name, "x" * (largest + 1))
+    assert (code, words) == ("InvalidParameterValue", "the message has 1048589 bytes in the log, 1048588 are allowed")
+    assert refused(sqs.queue, queue.name, MessageRetentionPeriod=345_600)[0] == "QueueAlreadyExists"
+    assert sqs.queue(queue.name, VisibilityTimeout=90, MaximumMessageSize=largest).endswith(queue.name)
+
+    sqs.tag_queue(QueueUrl=queue.name, Tags={"a": "b"})
+    assert sqs.attributes(queue.name, "MaximumMessageSize") == {"MaximumMessageSize": str(largest)}
+    sqs.set_queue_attributes(QueueUrl=queue.name, Attributes={"MaximumMessageSize": "1048576"})
+    assert sqs.attributes(queue.name, "MaximumMessageSize") == {"MaximumMessageSize": "1048576"}
+    assert sqs.send(queue.name, "x" * (1 << 20))["MessageId"], "who wants such messages gets them"
+    assert int(sqs.attributes(queue.name)["LastModifiedTimestamp"]) > 1_700_000_000
+
+
 def test_without_names_no_attribute_is_told_and_unknown_ones_are_refused(sqs, refused: Refused):
     url = sqs.queue()
     assert "Attributes" not in sqs.get_queue_attributes(QueueUrl=url)
@@ -264,6 +286,8 @@ def test_tags_are_set_listed_and_taken_off(sqs, refused: Refused):
     sqs.untag_queue(QueueUrl=url, TagKeys=["tag2"])
     assert "Tags" not in sqs.list_queue_tags(QueueUrl=url)
     assert refused(sqs.tag_queue, QueueUrl=url, Tags={"k" * 129: "v"})[0] == "InvalidParameterValue"
+    assert refused(sqs.tag_queue, QueueUrl=url, Tags={"AWS:cloud": "v"})[0] == "InvalidParameterValue"
+    assert refused(sqs.create_queue, QueueName=fresh(), tags={"aws:cloud": "v"})[0] == "InvalidParameterValue"
     assert refused(sqs.tag_queue, QueueUrl=url, Tags={str(number): "v" for number in range(51)})[0] == "InvalidParameterValue"
 
 

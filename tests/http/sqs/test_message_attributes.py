@@ -36,6 +36,14 @@ def test_a_header_holds_attributes_without_loss(attributes: dict[str, Attribute]
     assert unpack_attributes(pack_attributes(attributes)) == attributes
 
 
+@pytest.mark.parametrize("text", ['"' * 5_000, "\\" * 4_000 + "x" * 4_000, '"\n\tü😀' * 2_000, "x" * 5_000])
+def test_no_text_takes_more_than_a_third_more_in_a_header(text: str):
+    attributes = {"a": Attribute("String", text), "b": Attribute("Number", "7")}
+    packed = pack_attributes(attributes)
+    assert unpack_attributes(packed) == attributes
+    assert len(packed) <= len(text.encode()) * 4 // 3 + 100
+
+
 @given(st.dictionaries(NAMES, VALUES.filter(lambda each: each.type != "Number"), max_size=10))
 def test_what_is_shown_reads_the_same_again(attributes: dict[str, Attribute]):
     assert read_attributes(shown(attributes)) == attributes
@@ -46,7 +54,20 @@ def test_a_header_of_somebody_else_is_no_attribute_and_no_error(content: bytes):
     assert isinstance(unpack_attributes(content), dict)
 
 
-@pytest.mark.parametrize("content", [b"7", b"[]", b'{"a":7}', b'{"a":["Binary","%"]}', b'{"a":[1,"x"]}', b"[" * 9999])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"7",
+        b"[]",
+        b'{"a":7}',
+        b'{"a":["Binary","%"]}',
+        b'{"a":["String","%","base64"]}',
+        b'{"a":["String","/w==","base64"]}',
+        b'{"a":["String","x","",""]}',
+        b'{"a":[1,"x"]}',
+        b"[" * 9999,
+    ],
+)
 def test_a_header_that_is_json_and_no_attributes_is_passed_over(content: bytes):
     assert unpack_attributes(content) == {}
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from penstock.broker.node import Node
 
 # What a message says of an earlier move; those of an earlier one go.
-_OF_MOVES = frozenset({headers.ID, headers.SOURCE, headers.REASON, headers.FAILED_AT, headers.ATTEMPTS, headers.MOVED})
+_OF_MOVES = frozenset(
+    {headers.ID, headers.SOURCE, headers.REASON, headers.FAILED_AT, headers.ATTEMPTS, headers.MOVED, headers.SENT_AT}
+)  # fmt: skip
 _OPTIONS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, headers.GROUP, headers.DEDUP, headers.FIRST})
 
 
@@ -138,6 +140,7 @@ def dead_letter(queue: QueuePartition, letter: LetterOwed, message: Message) -> 
         (headers.REASON, letter.reason.encode(errors="replace")),
         (headers.FAILED_AT, b"%d" % letter.failed_ms),
         (headers.ATTEMPTS, json.dumps({"count": letter.attempts, "failures": history}, separators=(",", ":")).encode()),
+        (headers.SENT_AT, dict(message.headers).get(headers.SENT_AT) or b"%d" % message.timestamp_ms),  # Of the first, if it died before.
     ]
     draft = sent_back(queue, letter, message)
     return draft._replace(headers=(*draft.headers, *told), delay_ms=0)
@@ -145,10 +148,13 @@ def dead_letter(queue: QueuePartition, letter: LetterOwed, message: Message) -> 
 
 def sent_back(queue: QueuePartition, letter: LetterOwed, message: Message) -> Draft:
     own = headers.parse([each for each in message.headers if each[0] in _OPTIONS], 0)
+    kept = [each for each in message.headers if each[0] not in _OF_MOVES and each[0] not in _OPTIONS]
+    if own.dedup:
+        kept = [*(each for each in kept if each[0] != headers.SENT_DEDUP), (headers.SENT_DEDUP, own.dedup)]
     return Draft(
         body=message.value or b"",
         key=message.key,
-        headers=tuple(each for each in message.headers if each[0] not in _OF_MOVES and each[0] not in _OPTIONS),
+        headers=tuple(kept),
         priority=own.priority,
         group=own.group.decode(),
         kept_id=kept_id(message) or queue.id_of(letter.offset),

@@ -59,6 +59,7 @@ from penstock.links.queue_calls import QueueAnswer
 from penstock.queues.dedup import DRAWN
 from penstock.queues.headers import ID
 from penstock.queues.ids import Handle, read_handle, read_handles, read_id
+from penstock.settings import TopicConfig
 from penstock.wire.murmur2 import partition_of_key
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class Queues:
 
     def describe(self, queue: str) -> QueueView:
         return self._directory.describe(queue)
+
+    def config_of(self, queue: str) -> TopicConfig:
+        """The settings that hold for it, defaults among them."""
+        return self._directory.config_of(self._directory.find(queue))
 
     async def create(self, queue: str, settings: Mapping[str, str], *, partitions: int = 1, replicas: int | None = None) -> bool:
         """Makes the queue; `queue.enabled` need not be among the settings. True: it is new. False: it is there with these settings.

@@ -157,7 +157,7 @@ class _Sending:
         record = Record(draft.key, draft.body, (*draft.headers, *written), self._wall_ms)
         record_bytes, bound = _bytes_of(record), self._queue.data.config.max_message_bytes
         if record_bytes + HEADER_BYTES > bound + (MOVED_BYTES_MAX if draft.kept_id else 0):
-            return QueueRefusal(Code.TOO_LARGE, f"the message has {record_bytes} bytes with its headers, {bound} are allowed")
+            return QueueRefusal(Code.TOO_LARGE, f"the message has {record_bytes + HEADER_BYTES} bytes in the log, {bound} are allowed")
         if key:
             by_key[key] = at
         self._fresh.append(_Fresh(at, key, moved, draft.kept_id, record, record_bytes))

@@ -14,7 +14,8 @@
 | file | what lives there |
 |---|---|
 | `queue` `async_queue` | a queue: messages out and in |
-| `upkeep` `listing` | making, describing, pausing, purging, rewinding it; which there are |
+| `upkeep` `differences` | making, describing, pausing, purging, rewinding it; how one that is there differs from what is wanted |
+| `listing` | which there are |
 | `redriving` | sending dead letters back, and how far that has come |
 | `messages` `heartbeat` | a message under a lease; keeping that lease while somebody works |
 | `values` `spans` | the plain values; times as Python has them |
@@ -42,6 +43,7 @@ from penstock.client.queues.failures import (
     Refused,
     SendFailed,
     Unreachable,
+    WrongAddress,
 )  # fmt: skip
 from penstock.client.queues.listing import async_list_queues, list_queues
 from penstock.client.queues.messages import AsyncQueueMessage, QueueMessage
@@ -53,5 +55,5 @@ __all__ = [
     "Queue", "AsyncQueue", "QueueMessage", "AsyncQueueMessage", "Draft", "list_queues", "async_list_queues",
     "Found", "Counts", "QueueView", "Attempt", "DeadLetter", "Redrive", "AsyncRedrive",
     "ClientError", "QueueError", "Unreachable", "InDoubt", "QueueMissing", "QueueDiffers", "QueueFull", "LeaseLost", "NotAvailable",
-    "NotAllowed", "Refused", "SendFailed", "Closed",
+    "NotAllowed", "Refused", "SendFailed", "WrongAddress", "Closed",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from penstock.client.queues.caller import Caller, Wish, as_bytes_on_the_wire
-from penstock.client.queues.failures import LeaseLost, QueueError, Refused, refusal
+from penstock.client.queues.failures import LeaseLost, QueueError, QueueMissing, Refused, refusal
 from penstock.client.queues.gathering import Gathering
 from penstock.client.queues.redriving import Progress, Wanted
 from penstock.client.queues.shapes import (
@@ -157,7 +157,12 @@ class Actions:
     async def redrive(self, wanted: Wanted) -> Progress:
         if len(wanted.ids) > IDS_MAX:
             raise ValueError(f"ids may be {IDS_MAX} at a time, not {len(wanted.ids)}: redrive them in several goes")
-        return progress_of((await self._ask("Redrive", wanted_as_json(wanted), is_safe=wanted.is_dry_run))["Task"])
+        try:
+            return progress_of((await self._ask("Redrive", wanted_as_json(wanted), is_safe=wanted.is_dry_run))["Task"])
+        except QueueMissing as missing:
+            if not wanted.to or repr(wanted.to) not in missing.problem:
+                raise
+            raise refusal(missing.code, missing.problem, wanted.to) from None  # The advice is about the one that is not there.
 
     async def redrive_progress(self, handle: str) -> Progress:
         tasks = (await self._ask("RedriveTasks", {}))["Tasks"]

@@ -2,21 +2,22 @@
 
 A node that cannot be reached, or that says "not now", of the whole or of a part, is asked again for as long as the caller has patience,
 counted from the first failure. A cluster of several addresses is asked in turns: a node that is cut off from the others says "not now" for
-ever. A request that may have been carried out is sent again only where that does no harm (`is_safe`); otherwise the caller gets `InDoubt`.
+ever. Each of them is asked once before patience counts: a caller without any has named them all the same, so that one of them answers.
+A request that may have been carried out is sent again only where that does no harm (`is_safe`); otherwise the caller gets `InDoubt`.
 The protocol is AWS JSON 1.0, which is also SQS's: the action is in a header, the body is JSON, an error has a name.
 """
 
 import asyncio
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.client.complaints import Closed
-from penstock.client.queues.failures import InDoubt, NotAvailable, QueueError, Refused, Unreachable, refusal
-from penstock.client.queues.http import Door, Lost, Reply, addresses
+from penstock.client.queues.failures import InDoubt, NotAvailable, QueueError, Refused, Unreachable, WrongAddress, refusal
+from penstock.client.queues.http import Address, Door, Lost, Reply, addresses
 from penstock.client.queues.signing import Signer
 from penstock.client.queues.spans import Span, seconds
 
@@ -45,7 +46,8 @@ class Caller:
         try:
             self._door = Door(addresses(url or os.environ.get(URL_VARIABLE) or URL_DEFAULT))
         except ValueError as wrong:
-            raise ValueError(f"url={url!r}: {wrong}" if url else f"{URL_VARIABLE}: {wrong}") from None
+            advice = "give the HTTP port of a node, or several of one cluster with commas between them"
+            raise WrongAddress(f"url={url!r}: {wrong}" if url else f"{URL_VARIABLE}: {wrong}", advice) from None
         self._patience_seconds = patience_seconds
         self._signer = signer
 
@@ -55,11 +57,13 @@ class Caller:
         """The answer to `target`, such as Penstock.Receive. `wish` may differ from try to try."""
         loop = asyncio.get_running_loop()
         give_up_at, pause, may_be_done = None, PAUSE_SECONDS, False
-        failure: QueueError | None = None
+        failures: dict[Address, QueueError | None] = {}  # The last of each address that was asked; None: it answered in part.
         while True:
             answer: dict[str, Any] | None = None
+            address = self._door.address
+            failures[address] = None
             try:
-                answer = await self._once(target, wish() if callable(wish) else wish, queue, wait_seconds)
+                answer = await self._once(address, target, wish() if callable(wish) else wish, queue, wait_seconds)
                 if not (is_safe and _is_partly_not_now(answer)):
                     return Told(answer, may_be_done)
                 may_be_done = True  # What was done of it is found done at the next try.
@@ -69,29 +73,30 @@ class Caller:
                         f"{target} was sent, and {lost.problem}", "look whether it was done before you ask for it again"
                     ) from None
                 may_be_done = may_be_done or lost.was_sent
-                failure = Unreachable(
+                failures[address] = Unreachable(
                     lost.problem, f"start a node, or name others of its cluster, with commas between them, with url= or {URL_VARIABLE}"
                 )
             except NotAvailable as refused:
                 if not is_safe:
                     raise
-                failure, may_be_done = refused, True  # The ledger may have taken it and not be able to say so.
+                failures[address], may_be_done = refused, True  # The ledger may have taken it and not be able to say so.
             give_up_at = loop.time() + self._patience_seconds if give_up_at is None else give_up_at
+            if self._door.address not in failures:
+                continue  # One that was not asked yet.
             if loop.time() + pause > give_up_at:
                 if answer is not None:
                     return Told(answer, may_be_done)
-                assert failure is not None
-                raise failure
+                raise _told_by_all([failure for failure in failures.values() if failure is not None])
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(PAUSE_SECONDS_MAX, pause * 2)
 
     def close(self) -> None:
         self._door.close()
 
-    async def _once(self, target: str, wish: Wish, queue: str, wait_seconds: float) -> dict[str, Any]:
+    async def _once(self, address: Address, target: str, wish: Wish, queue: str, wait_seconds: float) -> dict[str, Any]:
         if self._door.is_closed:
             raise Closed("the queue is closed", "make another one")
-        body, address = as_bytes_on_the_wire(wish), self._door.address
+        body = as_bytes_on_the_wire(wish)
         headers = {"Content-Type": CONTENT_TYPE, "X-Amz-Target": target}
         if self._signer is not None:
             headers |= self._signer.headers(address.text, headers, body)
@@ -120,6 +125,14 @@ def caller_for(
         raise ValueError(f"access_key and secret_key ({ACCESS_KEY_VARIABLE}, {SECRET_KEY_VARIABLE}) belong together: give both, or neither")
     signer = None if access_key is None or secret_key is None else Signer(access_key, secret_key)
     return Caller(url, patience_seconds=seconds(patience, "patience"), signer=signer)
+
+
+def _told_by_all(failures: Sequence[QueueError]) -> QueueError:
+    """A node's own no says more than that others cannot be reached; where none can, each of them is told."""
+    told = [failure for failure in failures if isinstance(failure, NotAvailable)]
+    if told or len(failures) == 1:
+        return (told or failures)[-1]
+    return Unreachable("; ".join(failure.problem for failure in failures), failures[0].advice)
 
 
 def _is_partly_not_now(answer: dict[str, Any]) -> bool:

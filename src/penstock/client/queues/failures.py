@@ -15,6 +15,10 @@ class Unreachable(QueueError):
     """No node answered for as long as the queue has patience. Nothing was done, or what was done may safely be done again."""
 
 
+class WrongAddress(QueueError, ValueError):
+    """What was given for the address of a node is none. Nothing was asked of anybody."""
+
+
 class InDoubt(QueueError):
     """The connection broke after the request had gone out, and it is none that may be sent twice: it was carried out, or not."""
 

@@ -22,6 +22,7 @@ WAITING_MAX, OTHERS_MAX = 100, 50  # Connections of requests that wait at the no
 CONNECT_SECONDS = 5.0
 REPLY_BYTES_MAX = 256 << 20  # Far above what a node puts into one answer; a peer that sends more is no node.
 DEFAULT_PORTS = {"http": 80, "https": 443}
+EXAMPLE = "http://127.0.0.1:8080"
 
 
 class Lost(Exception):
@@ -55,7 +56,7 @@ def addresses(urls: str) -> list[Address]:
     """Of `http://host:port`, several with commas between them. Raises ValueError with the reason."""
     found = [_address(text.strip()) for text in urls.split(",") if text.strip()]
     if not found:
-        raise ValueError("an address is wanted, such as http://127.0.0.1:8080")
+        raise ValueError(f"an address is wanted, such as {EXAMPLE}")
     return found
 
 
@@ -208,6 +209,8 @@ async def _connect(address: Address) -> _Connection:
 
 def _words(problem: OSError) -> str:
     """The system's own; asyncio puts the address in their place, which is said already."""
+    if isinstance(problem, ssl.SSLError) and problem.reason == "WRONG_VERSION_NUMBER":  # What came back is no TLS at all.
+        return "it does not speak TLS; say http:// instead of https://"
     return os.strerror(problem.errno) if isinstance(problem, ConnectionError) and problem.errno else str(problem.strerror or problem)
 
 
@@ -218,13 +221,18 @@ def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes
 
 
 def _address(text: str) -> Address:
-    parts = urlsplit(text if "//" in text else f"http://{text}")
+    try:
+        parts = urlsplit(text if "//" in text else f"http://{text}")
+        is_address = parts.scheme in DEFAULT_PORTS and bool(parts.hostname)
+    except ValueError:  # Brackets that are not closed, or with something else than an address in them.
+        is_address = False
+    if not is_address:
+        raise ValueError(f"{text!r} is no address such as {EXAMPLE}")
+    assert parts.hostname is not None
     try:
         port = parts.port
     except ValueError:
-        port = None
-        if parts.netloc.rpartition(":")[2]:
-            raise ValueError(f"{text!r} has no port that could be one") from None
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-        raise ValueError(f"{text!r} is no address such as http://127.0.0.1:8080")
+        port = 0
+    if port == 0:
+        raise ValueError(f"the port of {text!r} must be a number from 1 to 65535, as in {EXAMPLE}")
     return Address(parts.scheme, parts.hostname, port or DEFAULT_PORTS[parts.scheme])

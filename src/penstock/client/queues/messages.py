@@ -75,7 +75,7 @@ class _Fields:
         return self._delivery.sent_at
 
     @property
-    def priority(self) -> int | None:
+    def priority(self) -> int:
         return self._delivery.priority
 
     @property

@@ -17,6 +17,7 @@ from penstock.client.queues.values import Attempt, Counts, DeadLetter, Delivery,
 DIGITS_MAX = 19
 OWN_PREFIXES = ("penstock.", "sqs.")
 GROUP, PRIORITY = "penstock.group", "penstock.priority"
+PRIORITY_DEFAULT, PRIORITY_MAX = 4, 9
 SOURCE, REASON, FAILED_AT, ATTEMPTS = "penstock.source", "penstock.reason", "penstock.failed-at", "penstock.attempts"
 
 Json = dict[str, Any]
@@ -54,7 +55,7 @@ def delivery_of(told: Json, lease_ms: int | None) -> Delivery:
         sent_at=moment(told["SentMs"]),
         deadline=moment(told["DeadlineMs"]),
         lease_ms=told["LeftMs"] if lease_ms is None else lease_ms,
-        priority=_number(headers.get(PRIORITY)),
+        priority=_priority(headers.get(PRIORITY)),
         group=headers.get(GROUP, b"").decode(errors="replace"),
         dead_letter=_dead_letter(headers),
     )
@@ -149,6 +150,12 @@ def _senders(headers: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _number(text: bytes | None) -> int | None:
     return int(text) if text is not None and len(text) <= DIGITS_MAX and text.isdigit() else None
+
+
+def _priority(text: bytes | None) -> int:
+    """As the ledger reads it: what is no priority is as good as none."""
+    number = _number(text)
+    return PRIORITY_DEFAULT if number is None or number > PRIORITY_MAX else number
 
 
 def _noted_moment(text: bytes | None) -> datetime | None:

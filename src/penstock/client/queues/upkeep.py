@@ -9,6 +9,7 @@ from typing import Unpack
 
 from penstock.client.queues.actions import Actions
 from penstock.client.queues.choices import Choices, settings_of
+from penstock.client.queues.differences import differences
 from penstock.client.queues.failures import QueueDiffers
 from penstock.client.queues.redriving import AsyncRedrive, Wanted
 from penstock.client.queues.spans import Moment, wall_ms
@@ -48,8 +49,7 @@ class AsyncUpkeep:
 
     async def _difference(self, wanted: dict[str, str], told: QueueDiffers) -> QueueDiffers:
         """With what differs, where that is a setting."""
-        has = (await self.describe()).settings
-        words = [f"{name} is {has.get(name, 'as usual')}, not {value}" for name, value in wanted.items() if has.get(name) != value]
+        words = differences((await self.describe()).settings, wanted)
         return QueueDiffers(f"{told.problem}: {', '.join(words)}", told.advice, told.code) if words else told
 
     async def configure(self, **choices: Unpack[Choices]) -> None:

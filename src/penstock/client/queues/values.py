@@ -64,7 +64,7 @@ class Delivery:
     sent_at: datetime
     deadline: datetime
     lease_ms: int
-    priority: int | None
+    priority: int
     group: str
     dead_letter: DeadLetter | None
 

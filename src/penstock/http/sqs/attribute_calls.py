@@ -20,7 +20,7 @@ from penstock.http.sqs.queue_attributes import (
     extensions_in,
     unknown,
 )
-from penstock.http.sqs.queue_records import SqsQueue, settings_of
+from penstock.http.sqs.queue_records import SqsQueue, held, settings_of, with_room
 from penstock.http.sqs.redrive_policies import check_target, read_redrive_policy
 
 
@@ -33,19 +33,17 @@ async def get_queue_attributes(desk: Desk, call: Call) -> Answer:
         if name not in KNOWN and name.lower() != "all" and not name.startswith(EXTENSION_PREFIX):
             raise unknown(name)
     counts = await desk.queues.counts(queue.name) if is_all or any(name in COUNTED for name in wanted) else None
-    shown = _shown(queue, counts)
+    shown = _shown(queue, held(queue, desk.queues.config_of(queue.name)), counts)
     found = shown if is_all else {name: shown[name] for name in wanted if name in shown}
     found = {**found, **_extensions(desk, queue, wanted)}
     return {"Attributes": found} if found else {}
 
 
-def _shown(queue: SqsQueue, counts: Counts | None) -> dict[str, str]:
-    shown = {
-        **queue.attributes,
-        "QueueArn": queue_arn(queue.name),
-        "CreatedTimestamp": str(queue.created_s),
-        "LastModifiedTimestamp": str(queue.modified_s),
-    }
+def _shown(queue: SqsQueue, attributes: Mapping[str, str], counts: Counts | None) -> dict[str, str]:
+    shown = {**attributes, "QueueArn": queue_arn(queue.name)}
+    for name, time_s in (("CreatedTimestamp", queue.created_s), ("LastModifiedTimestamp", queue.modified_s)):
+        if time_s:  # Nobody has written down when a topic was made: then there is no such attribute, rather than 1970.
+            shown[name] = str(time_s)
     if counts is not None:
         shown["ApproximateNumberOfMessages"] = str(counts.ready)
         shown["ApproximateNumberOfMessagesNotVisible"] = str(counts.leased)
@@ -75,7 +73,10 @@ def _set(desk: Desk, queue: SqsQueue, given: Mapping[str, str]) -> Mapping[str, 
     if policy := changed.get("RedrivePolicy"):
         check_target(queue.name, read_redrive_policy(policy), lambda target: allowed_by(desk, target))
     _check_one_partition(desk, queue, changed)
-    return {**settings_of(changed, replace(queue, modified_s=desk.now_s)), **extensions_in(given)} if given else {}
+    if not given:
+        return {}
+    room = with_room(changed, desk.queues.config_of(queue.name))
+    return {**settings_of(changed, replace(queue, modified_s=desk.now_s)), **room, **extensions_in(given)}
 
 
 def _changes(queue: SqsQueue, given: Mapping[str, str]) -> dict[str, str]:

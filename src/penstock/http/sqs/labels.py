@@ -18,6 +18,7 @@ from penstock.http.sqs.queue_records import SqsQueue, settings_of, tagged
 
 TAGS_MAX = 50
 TAG_KEY_MAX, TAG_VALUE_MAX = 128, 256
+RESERVED = "aws:"  # As of all tags of AWS, in any case of letters.
 ACTIONS_MAX = 7  # Of one statement.
 
 # Those that a policy can name: actions on the messages and settings of one queue.
@@ -63,6 +64,8 @@ def check_tags(tags: Mapping[str, str]) -> None:
     for key, value in tags.items():
         if not 1 <= len(key) <= TAG_KEY_MAX:
             raise SqsError(INVALID_PARAMETER_VALUE, f"Tag keys must be between 1 and {TAG_KEY_MAX} characters in length.")
+        if key.lower().startswith(RESERVED):
+            raise SqsError(INVALID_PARAMETER_VALUE, f"Tag keys may not begin with {RESERVED}, which is reserved for AWS.")
         if len(value) > TAG_VALUE_MAX:
             raise SqsError(INVALID_PARAMETER_VALUE, f"Tag values must be between 0 and {TAG_VALUE_MAX} characters in length.")
 

@@ -31,7 +31,7 @@ from penstock.http.sqs.queue_attributes import (
     unknown,
     whole_number,
 )
-from penstock.http.sqs.queue_records import SqsQueue, new_queue
+from penstock.http.sqs.queue_records import SqsQueue, held, new_queue
 from penstock.http.sqs.redrive_policies import RedriveAllowPolicy, check_target, read_redrive_policy
 
 PARTITIONS_MAX = 1_000
@@ -83,8 +83,9 @@ def _refuse_topic(desk: Desk, name: str) -> None:
 
 
 def _compare(desk: Desk, queue: SqsQueue, attributes: Mapping[str, str], given: Mapping[str, str]) -> None:
+    there = held(queue, desk.queues.config_of(queue.name))
     for name, value in attributes.items():
-        if not _is_same(name, value, queue.attributes.get(name, "")):
+        if not _is_same(name, value, there.get(name, "")):
             raise _differs(name)
     view = desk.queues.describe(queue.name)
     if PARTITIONS in given and given[PARTITIONS] != str(view.partitions):

@@ -2,7 +2,8 @@
 
 SDKs check the digest that they get back, some of them also on receive, and there it covers those attributes only that are returned.
 In the log all attributes of a message are one header, a JSON object `{name: [type, value]}`, binary values in base64: a message
-mostly has none, and then it has no header.
+mostly has none, and then it has no header. A long text that JSON would make more than a third longer, since it consists of quotation marks
+and backslashes, is `[type, value, "base64"]`: so no message that AWS takes grows beyond what the topic does.
 """
 
 import json
@@ -10,6 +11,7 @@ import re
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from hashlib import md5 as _md5
 from typing import Any, NamedTuple
 
@@ -24,13 +26,20 @@ except ImportError:  # A Python that was built without it.
 ATTRIBUTES_MAX = 10
 NAME_BYTES_MAX = 256
 QUICK_BYTES = 2048  # From here on hashlib lets go of the interpreter meanwhile.
-NUMBER_DIGITS_MAX = 38  # As AWS says of numbers: 38 digits, between 10^-128 and 10^+126.
 
+# As AWS says of numbers: 38 digits, between 10^-128 and 10^+126.
+NUMBER_DIGITS_MAX = 38
+NUMBER_MIN, NUMBER_MAX = Decimal("1e-128"), Decimal("1e126")
+
+BASE64 = "base64"
+ESCAPED_MAX = 1_000  # Characters of a text that may all take two bytes, for the sake of those who read the log.
+
+_ESCAPED = '"\\\t\n\r'  # Other characters that JSON escapes are not XML's.
 _LENGTH = struct.Struct(">I")
 _TEXT, _BINARY = b"\x01", b"\x02"
 _NAME = re.compile(r"[0-9A-Za-z_.À-ſ-]+")  # Accented letters are not documented, but taken.
 _TYPE = re.compile(r"(String|Number|Binary)(\..*)?", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class Attribute(NamedTuple):
@@ -103,7 +112,10 @@ def _check_name(name: str, what: str) -> None:
 
 def _is_number(text: str) -> bool:
     found = _NUMBER.fullmatch(text)
-    return found is not None and sum(character.isdigit() for character in found[1]) <= NUMBER_DIGITS_MAX
+    if found is None or sum(character.isdigit() for character in found[1]) > NUMBER_DIGITS_MAX:
+        return False
+    number = abs(Decimal(text))
+    return not number or NUMBER_MIN <= number <= NUMBER_MAX
 
 
 def _wrong(words: str) -> SqsError:
@@ -147,11 +159,16 @@ def body_digests(bodies: Sequence[bytes]) -> list[str]:
 
 
 def pack_attributes(attributes: Attributes) -> bytes:
-    rows = {
-        name: [each.type, b64encode(each.value).decode() if isinstance(each.value, bytes) else each.value]
-        for name, each in attributes.items()
-    }
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps({name: _row(each) for name, each in attributes.items()}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _row(attribute: Attribute) -> list[str]:
+    if isinstance(attribute.value, bytes):
+        return [attribute.type, b64encode(attribute.value).decode()]
+    text = attribute.value
+    if len(text) <= ESCAPED_MAX or 3 * sum(map(text.count, _ESCAPED)) <= len(text):
+        return [attribute.type, text]
+    return [attribute.type, b64encode(text.encode()).decode(), BASE64]
 
 
 def unpack_attributes(packed: bytes) -> Attributes:
@@ -159,11 +176,15 @@ def unpack_attributes(packed: bytes) -> Attributes:
     try:
         rows = json.loads(packed)
         return {
-            str(name): Attribute(kind, b64decode(value, validate=True) if kind.startswith("Binary") else str(value))
-            for name, (kind, value) in rows.items()
+            str(name): Attribute(kind, b64decode(value, validate=True) if kind.startswith("Binary") else _text(value, *encoding))
+            for name, (kind, value, *encoding) in rows.items()
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def _text(value: Any, encoding: str = "") -> str:
+    return b64decode(value, validate=True).decode() if encoding == BASE64 else str(value)
 
 
 # In an answer

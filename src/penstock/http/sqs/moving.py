@@ -20,6 +20,8 @@ from penstock.http.sqs.texts import number_of
 
 TASKS_SHOWN_MAX = 10
 PER_SECOND_MAX = 500
+# AWS's name for a letter that was never moved here by a queue, and a part of what the task itself says of one (broker/queues/redriving.py).
+NO_SOURCE_REASON, NO_SOURCE_WORDS = "CouldNotDetermineMessageSource", "does not say which queue it comes from"
 
 
 async def list_dead_letter_source_queues(desk: Desk, call: Call) -> Answer:
@@ -32,11 +34,11 @@ async def start_message_move_task(desk: Desk, call: Call) -> Answer:
     source = _queue_of_arn(desk, call, "SourceArn")
     if not _sources(desk, source.name):
         raise SqsError(INVALID_PARAMETER_VALUE, "Source queue must be configured as a Dead Letter Queue.")
-    target = _queue_of_arn(desk, call, "DestinationArn").name if call.body.get("DestinationArn") else ""
-    if target == source.name:
-        raise SqsError(INVALID_PARAMETER_VALUE, "The DestinationArn must be another queue than the SourceArn.")
+    target = _queue_of_arn(desk, call, "DestinationArn") if call.body.get("DestinationArn") else None
+    if target is not None:
+        _check_target(source, target)
     try:
-        task = await desk.queues.redrive(source.name, Redrive(target=target, per_second_max=per_second or 0))
+        task = await desk.queues.redrive(source.name, Redrive(target=target.name if target else "", per_second_max=per_second or 0))
     except QueueRefusal as refusal:
         if refusal.code != Code.BUSY:
             raise
@@ -63,6 +65,13 @@ async def list_message_move_tasks(desk: Desk, call: Call) -> Answer:
     source = _queue_of_arn(desk, call, "SourceArn")
     tasks = [task for task in await desk.queues.tasks(source.name) if not task.wish.is_dry_run]
     return {"Results": [_shown(task) for task in tasks[:count]]}
+
+
+def _check_target(source: SqsQueue, target: SqsQueue) -> None:
+    if target.name == source.name:
+        raise SqsError(INVALID_PARAMETER_VALUE, "The DestinationArn must be another queue than the SourceArn.")
+    if target.is_fifo != source.is_fifo:
+        raise SqsError(INVALID_PARAMETER_VALUE, "Destination queue must be same type of queue as the source.")
 
 
 def _sources(desk: Desk, target: str) -> list[str]:
@@ -97,7 +106,7 @@ def _shown(task: RedriveTask) -> dict[str, Any]:
     if task.status == TaskStatus.RUNNING:
         shown["TaskHandle"] = _task_handle(task)
     if task.failure:
-        shown["FailureReason"] = task.failure
+        shown["FailureReason"] = NO_SOURCE_REASON if NO_SOURCE_WORDS in task.failure else task.failure
     return shown
 
 

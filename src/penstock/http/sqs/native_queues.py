@@ -13,6 +13,7 @@ from penstock.http.sqs.answers import Answer
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.native_messages import number, wrong
 from penstock.http.sqs.native_shapes import COUNT_MAX
+from penstock.http.sqs.queue_records import FIFO
 from penstock.queues.headers import TIME_MS_MAX
 from penstock.queues.ids import OFFSET_MAX, PARTITION_MAX
 from penstock.settings import INT_MAX
@@ -92,7 +93,10 @@ async def counts(desk: Desk, call: Call) -> Answer:
 
 
 async def redrive(desk: Desk, call: Call) -> Answer:
+    """Where a target is named that is FIFO, the letters' queue must be, too. The other way round a group is of use all the same."""
     body = call.body
+    if body.get("Target"):
+        _check_target(desk, body["Queue"], body["Target"])
     wish = Redrive(
         target=body.get("Target", ""),
         filter=_filter(body.get("Filter", {})),
@@ -101,6 +105,15 @@ async def redrive(desk: Desk, call: Call) -> Answer:
         is_dry_run=body.get("IsDryRun", False),
     )
     return {"Task": _task(await desk.queues.redrive(body["Queue"], wish))}
+
+
+def _check_target(desk: Desk, queue: str, target: str) -> None:
+    held, wanted = (desk.queues.describe(name).settings.get(FIFO) for name in (queue, target))
+    if wanted == "true" and held != "true":
+        raise wrong(
+            f"the queue {target!r} is FIFO and {queue!r} is not: its messages may have no group to be in order with; without a target each "
+            "goes back to where it came from"
+        )
 
 
 async def redrive_tasks(desk: Desk, call: Call) -> Answer:

@@ -1,8 +1,9 @@
 """A queue as this door sees it: AWS's attributes, from the settings of a topic and back.
 
 `queue.sqs` is a JSON object: `attributes` (those that no other setting stands for), `tags`, `created` and `modified` (seconds). A queue
-that was made elsewhere has none of it and behaves as one with AWS's defaults would. Whoever changes it reads, changes and writes the
-whole object (changing.py).
+that was made elsewhere has none of it. Whoever changes it reads, changes and writes the whole object (changing.py).
+What the topic's other settings decide (times, how large a message may be) is read from those that hold, defaults of the node among them,
+when somebody asks (`held`): nothing that is done for each message needs it.
 """
 
 import json
@@ -12,20 +13,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.broker.queues.calls import QueueView
+from penstock.broker.queues.plain_sending import RECORD_OVERHEAD_BYTES
 from penstock.http.sqs.addresses import queue_arn
 from penstock.http.sqs.errors import OVER_LIMIT, SqsError
 from penstock.http.sqs.queue_attributes import NUMBERS, SIZE_DEFAULT, bad_value, check_attributes
 from penstock.http.sqs.redrive_policies import RedriveAllowPolicy, RedrivePolicy, read_redrive_allow_policy, read_redrive_policy
+from penstock.settings import TopicConfig
+from penstock.wire.batches import HEADER_BYTES
 
 SQS_SETTING = "queue.sqs"
 LEASE, DELAY, TTL = "queue.lease.ms", "queue.delay.ms", "queue.ttl.ms"
 DEAD_LETTER, DELIVERIES = "queue.dead.letter", "queue.deliveries.max"
 FIFO, DEDUP_SCOPE, DEDUP_BY_CONTENT = "queue.fifo", "queue.dedup.scope", "queue.dedup.by.content"
 
-BATCH_BYTES_MAX = 2 << 20  # A message of 1 MiB with binary attributes, which take a third more as text.
+BATCH_BYTES_MAX = 2 << 20  # A message of 1 MiB whose attributes take a third more as text, at most (message_attributes.py).
+SIZE = "max.message.bytes"
+FRAME_BYTES = HEADER_BYTES + RECORD_OVERHEAD_BYTES  # What a message takes in the log beside its body.
 
 # What makes a queue behave as AWS's do.
-_AWS_WAYS = {"queue.backoff.min.ms": "0", "max.message.bytes": str(BATCH_BYTES_MAX)}
+_AWS_WAYS = {"queue.backoff.min.ms": "0", SIZE: str(BATCH_BYTES_MAX)}
 _FIFO_WAYS = {FIFO: "true"}
 _STANDARD_WAYS = {"queue.inflight.refuse": "true", "queue.fair": "true", "queue.back.after": "3"}
 
@@ -41,9 +47,9 @@ _SILENT = {"KmsMasterKeyId": "", "KmsDataKeyReusePeriodSeconds": "300", "Policy"
 class SqsQueue:
     name: str
     is_fifo: bool
-    attributes: Mapping[str, str]  # All that can be set, with defaults; without counts and times.
+    attributes: Mapping[str, str]  # All that can be set and that no other setting decides, with defaults.
     tags: Mapping[str, str] = field(default_factory=dict)
-    created_s: int = 0
+    created_s: int = 0  # 0: it was made by another door, which keeps no such time.
     modified_s: int = 0
     # Read once, for every message.
     size_max: int = SIZE_DEFAULT
@@ -64,16 +70,13 @@ class SqsQueue:
 def read_queue(view: QueueView) -> SqsQueue:
     is_fifo = view.settings.get(FIFO) == "true"
     own = _own(view.settings, is_fifo=is_fifo)
-    attributes = {name: str(numbers.default) for name, numbers in NUMBERS.items() if name not in _SILENT}
+    attributes = {name: str(numbers.default) for name, numbers in NUMBERS.items() if name not in _SILENT and name not in _SPANS}
     attributes["SqsManagedSseEnabled"] = "true"
     if is_fifo:
         attributes |= {"FifoQueue": "true", "FifoThroughputLimit": "perQueue"}
         attributes["ContentBasedDeduplication"] = view.settings.get(DEDUP_BY_CONTENT, "false")
         attributes["DeduplicationScope"] = "messageGroup" if view.settings.get(DEDUP_SCOPE) == "group" else "queue"
     attributes |= own["attributes"]
-    for name, setting in _SPANS.items():
-        if setting in view.settings:
-            attributes[name] = str(int(view.settings[setting]) // 1_000)
     attributes["RedrivePolicy"] = _redrive_text(view.settings, attributes.get("RedrivePolicy", ""))
     return SqsQueue(
         view.name,
@@ -86,6 +89,29 @@ def read_queue(view: QueueView) -> SqsQueue:
         int(attributes["ReceiveMessageWaitTimeSeconds"]),
         attributes.get("ContentBasedDeduplication") == "true",
     )
+
+
+def held(queue: SqsQueue, config: TopicConfig) -> dict[str, str]:
+    """All that can be set, as it holds. Messages of a topic without a time to live stay for ever, which AWS cannot say: it is the longest
+    time that AWS has. A message is no larger than the topic takes: a body without attributes."""
+    never_s = NUMBERS["MessageRetentionPeriod"].high
+    return {
+        **queue.attributes,
+        "VisibilityTimeout": str(config.queue_lease_ms // 1_000),
+        "DelaySeconds": str(config.queue_delay_ms // 1_000),
+        "MessageRetentionPeriod": str(-(-config.queue_ttl_ms // 1_000) or never_s),
+        "MaximumMessageSize": str(min(queue.size_max, body_bytes_max(config))),
+    }
+
+
+def body_bytes_max(config: TopicConfig) -> int:
+    return max(0, config.max_message_bytes - FRAME_BYTES)
+
+
+def with_room(changed: Mapping[str, str], config: TopicConfig) -> dict[str, str]:
+    """What to set besides so that messages of the size that is wanted fit into the log."""
+    wanted = int(changed.get("MaximumMessageSize", "0"))
+    return {SIZE: str(BATCH_BYTES_MAX)} if wanted > body_bytes_max(config) else {}
 
 
 def new_queue(name: str, attributes: Mapping[str, str], tags: Mapping[str, str], now_s: int) -> dict[str, str]:

@@ -33,6 +33,7 @@ from penstock.queues import headers as names
 
 BODY_ENCODING = "penstock.body-encoding"
 NONE_PICKED = NameFilter(())
+TIME_DIGITS_MAX = len(str(names.TIME_MS_MAX))
 _OWN_PREFIXES = ("penstock.", "sqs.")
 
 
@@ -115,13 +116,13 @@ def _system_attributes(queue: SqsQueue, lent: Lent) -> dict[str, str]:
     texts = {name: text_of(content) or "" for name, content in lent.headers if content is not None and name.startswith(_OWN_PREFIXES)}
     found = {
         "SenderId": texts.get(names.SQS_SENDER, ACCOUNT),
-        "SentTimestamp": str(lent.sent_ms),
+        "SentTimestamp": _sent_at(queue, lent, texts),
         "ApproximateReceiveCount": str(lent.attempt + _attempts_before(texts)),
         "ApproximateFirstReceiveTimestamp": str(lent.first_taken_ms),
     }
     if queue.is_fifo:
         found["SequenceNumber"] = sequence_number(lent.offset)
-        if dedup := texts.get(names.DEDUP):
+        if dedup := texts.get(names.DEDUP) or texts.get(names.SENT_DEDUP):
             found["MessageDeduplicationId"] = dedup
     if group := texts.get(names.GROUP):
         found["MessageGroupId"] = group
@@ -130,6 +131,13 @@ def _system_attributes(queue: SqsQueue, lent: Lent) -> dict[str, str]:
     if source := texts.get(names.SOURCE):
         found["DeadLetterQueueSourceArn"] = queue_arn(source)
     return found
+
+
+def _sent_at(queue: SqsQueue, lent: Lent, texts: Mapping[str, str]) -> str:
+    """A dead letter keeps the time of its sending, but for FIFO queues, where the move is a new one; as AWS has it."""
+    noted = "" if queue.is_fifo or names.SOURCE not in texts else texts.get(names.SENT_AT, "")
+    is_time = noted.isascii() and noted.isdigit() and len(noted) <= TIME_DIGITS_MAX  # Anybody may write headers.
+    return noted if is_time else str(lent.sent_ms)
 
 
 def _attempts_before(texts: Mapping[str, str]) -> int:

@@ -7,7 +7,7 @@ twice is no error. A visibility can be changed while the handle holds; in a stan
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.broker.queues.calls import Order, Outcome, Verb, Verdict
+from penstock.broker.queues.calls import Code, Order, Outcome, Verb, Verdict
 from penstock.http.sqs.answers import Answer
 from penstock.http.sqs.batches import Failures, check_entries
 from penstock.http.sqs.desk import Call, Desk
@@ -106,7 +106,8 @@ def _judge_change(order: Order, verdict: Verdict) -> None:
 
 
 def _judge(order: Order, verdict: Verdict) -> None:
-    if verdict.refusal is not None:
+    is_no_handle = verdict.outcome == Outcome.UNKNOWN if verdict.refusal is None else verdict.refusal.code == Code.INVALID_HANDLE
+    if verdict.refusal is not None and not is_no_handle:
         raise as_error(verdict.refusal)
-    if verdict.outcome == Outcome.UNKNOWN:
+    if is_no_handle:
         raise SqsError(RECEIPT_HANDLE_IS_INVALID, f'The input receipt handle "{order.handle}" is not a valid receipt handle.')
