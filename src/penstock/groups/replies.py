@@ -56,7 +56,8 @@ class ShareHeartbeatReply(ConsumerHeartbeatReply):
 class LedgersChanged:
     error: ErrorCode
     message: str | None = None
-    ledgers: Ledgers | None = None  # Those that the group has now.
+    ledgers: Ledgers | None = None  # Those that the group had when this came; at the end of a change, those that it has then.
+    hold: int = 0  # With which to end the change.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class DeleteGroupReply:
     error: ErrorCode
     is_over: bool = True  # False: this was a piece of it; there is more to delete.
     ledgers: Ledgers | None = None  # Of a share group: what must be forgotten first.
+    hold: int = 0  # With which to come again then.
 
 
 @dataclass(frozen=True, slots=True)
