@@ -1,14 +1,17 @@
 """Share groups in a cluster: members are sent to the leader, locks outlive it, and a coordinator asks leaders elsewhere."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from serving import Line
 from serving_cluster import ServingCluster, create
 from share_members import ACCEPT, RELEASE, ShareMember, acquired, configure
 
 from penstock.broker.node import Node
+from penstock.broker.shares import sweeping
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
@@ -144,5 +147,33 @@ async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_th
         queue = cluster.nodes[here].ledgers.find(cluster.nodes[here].image.topics["t"].topic_id, here - 1)
         assert queue is not None
         assert queue.state.has("g")
+    finally:
+        await cluster.close()
+
+
+async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "SUSPECTED_SECONDS", 0.0)
+    cluster = ServingCluster(tmp_path)
+    await cluster.open()
+    try:
+        line = await cluster.line(1)
+        await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+        for index in range(3):
+            await cluster.until(leads(index + 1, "t", index))
+        home = await coordinator(cluster)
+        beat = {"group_id": "g", "member_id": "me", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        assert (await settled(lambda: home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat))).error_code == 0
+        topic_id = cluster.nodes[1].image.topics["t"].topic_id
+        for index in range(3):
+            for group in ("g", "lost"):
+                await cluster.nodes[1].shares.start(topic_id, index, group, 0)
+        for number in (1, 2, 3):
+            node = cluster.nodes[number]
+            queue = node.ledgers.find(topic_id, number - 1)
+            assert queue is not None
+            while queue.state.has("lost"):  # A round apart, and the sweep of another leader is over.
+                await node.shares.sweeping.look()
+                await asyncio.sleep(0.5)
+            assert queue.state.has("g")
     finally:
         await cluster.close()

@@ -10,8 +10,9 @@ from serving import Line, Serving, until
 from share_members import ACCEPT, ShareMember, known, opened
 
 from penstock.broker.groups import _deletion
-from penstock.broker.shares import ledger_calls
+from penstock.broker.shares import ledger_calls, sweeping
 from penstock.errors import ErrorCode
+from penstock.vocabulary import TopicId
 from penstock.wire.api_keys import ApiKey
 
 
@@ -214,3 +215,65 @@ async def test_what_is_refused_is_not_recorded(serving: Serving) -> None:
     ]  # fmt: skip
     assert recorded(serving) == [("t", (0,))]
     assert await shown(line) == {("t", 0): -1}
+
+
+# Ledgers that were left
+
+
+async def orphan(serving: Serving) -> tuple[Line, bytes]:
+    """Of the group `lost`: as one that an older version has left, or a deletion that was cut off."""
+    line, topic_id = await opened(serving)
+    await ShareMember(line, topic_id).take()
+    await serving.node.shares.start(TopicId(topic_id), 0, "lost", 0)
+    assert groups_at(serving, topic_id) == ["g", "lost"]
+    return line, topic_id
+
+
+async def test_a_ledger_without_a_group_goes_when_the_coordinator_has_said_so_for_long(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, topic_id = await orphan(serving)
+    for _ in range(3):
+        await serving.node.shares.sweeping.look()
+    assert groups_at(serving, topic_id) == ["g", "lost"]
+    monkeypatch.setattr(sweeping, "SUSPECTED_SECONDS", 0.0)
+    await serving.node.shares.sweeping.look()
+    assert groups_at(serving, topic_id) == ["g"], "a living group has its ledger, members or not"
+    assert await beat(line, 0, "t", group="lost") == ErrorCode.COORDINATOR_NOT_AVAILABLE, "not before it is gone for certain"
+
+
+@pytest.mark.parametrize("obstacle", ["joined", "away", "replaced", "late", "held", "worked on"])
+async def test_a_ledger_stays_unless_it_is_certain_that_nobody_needs_it(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, obstacle: str
+) -> None:
+    line, topic_id = await orphan(serving)
+    monkeypatch.setattr(sweeping, "SUSPECTED_SECONDS", 0.0)
+    node, member = serving.node, ShareMember(await serving.line(), topic_id, group="lost")
+    await line.produce("t", b"a")
+    await node.shares.sweeping.look()
+    coordinator = node.groups.find("lost")
+    original = node.shares.beginnings._answer
+
+    async def answer_late(question: Any) -> Any:
+        answer = await original(question)
+        if question.group == "lost" and obstacle == "worked on":
+            assert await member.outcomes(*[(0, 0, [ACCEPT])] * len(await member.take())) == 0
+        return answer
+
+    match obstacle:
+        case "joined":
+            await known(line, "t", group="lost")
+        case "away":
+            state, coordinator.state = coordinator.state, None
+        case "replaced":
+            monkeypatch.setattr(coordinator, "_why_not_now", lambda: "nothing is committed")
+        case "late":
+            monkeypatch.setattr(sweeping, "IN_TIME_SECONDS", 0.0)
+        case "held":
+            assert len(await member.take()) == 1
+        case "worked on":
+            monkeypatch.setattr(node.shares.beginnings, "_answer", answer_late)
+    await node.shares.sweeping.look()
+    assert groups_at(serving, topic_id) == ["g", "lost"]
+    if obstacle == "away":
+        coordinator.state = state

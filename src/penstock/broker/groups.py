@@ -210,6 +210,10 @@ def ending_ledgers(group: str, hold: int, dropped: Iterable[tuple[TopicId, int]]
     return commands.EndLedgers(token=asker, group=group, hold=hold, dropped=tuple(dropped), is_over=is_over)
 
 
+def sweeping_ledger(group: str, topic_id: TopicId, partition: int, asker: Asker) -> Command:
+    return commands.SweepLedger(token=asker, group=group, topic_id=topic_id, partition=partition)
+
+
 def _deletion(group: str, hold: int, asker: Asker) -> Command:
     return commands.DeleteGroup(token=asker, group=group, hold=hold)
 

@@ -105,6 +105,16 @@ class EndLedgers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepLedger:
+    """The leader of a partition has a ledger of a share group, and will forget it if nobody is to have one there."""
+
+    token: Token
+    group: str
+    topic_id: TopicId
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetLedgersOf:
     """The topic is deleted, and its ledgers with it. A decision takes a piece; to be given again while there are others."""
 
@@ -233,4 +243,4 @@ GroupCommand = (
     JoinGroup | ConsumerHeartbeat | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | CommitPending | DeleteOffsets | DeleteGroup
 )
 LedgersCommand = BeginLedgers | ForgetLedgers | EndLedgers
-Command = GroupCommand | ShareHeartbeat | LedgersCommand | ForgetLedgersOf | EndPending | ForgetTopic | Abandoned
+Command = GroupCommand | ShareHeartbeat | LedgersCommand | SweepLedger | ForgetLedgersOf | EndPending | ForgetTopic | Abandoned

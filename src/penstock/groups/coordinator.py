@@ -31,12 +31,11 @@ from penstock.groups.group import Group, subscription
 from penstock.groups.guards import Guard
 from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
-from penstock.groups.replies import JoinReply
+from penstock.groups.replies import JoinReply, LedgerWord
 from penstock.groups.share import coordinating as sharing
 from penstock.groups.share import leaving as share_leaving
-from penstock.groups.share.changing import LedgerWord, groups_with, held_at
+from penstock.groups.share.changing import groups_with, held_at, word_of
 from penstock.groups.share.records import ShareRecord
-from penstock.groups.share.session import Change
 from penstock.groups.share.views import ShareGroupView
 from penstock.groups.share.views import as_classic as share_as_classic
 from penstock.groups.share.views import described as share_described
@@ -139,7 +138,7 @@ class GroupCoordinator:
             case commands.DeleteGroup():
                 committing.delete_group(self._open(command.group), command, self._image, draft)
             case (
-                commands.ConsumerHeartbeat() | commands.ShareHeartbeat() | commands.ForgetLedgersOf()
+                commands.ConsumerHeartbeat() | commands.ShareHeartbeat() | commands.ForgetLedgersOf() | commands.SweepLedger()
                 | commands.BeginLedgers() | commands.ForgetLedgers() | commands.EndLedgers()
             ):  # fmt: skip
                 return draft.decision()  # Decided above, as is all that concerns groups of the new protocol and share groups.
@@ -247,11 +246,7 @@ class GroupCoordinator:
 
     def ledger_word(self, name: str, topic_id: TopicId, index: int, now: Instant) -> LedgerWord:
         """Whether a share group has, or may have, a ledger on a partition: for its leader, that would begin it."""
-        if held_at(self._sessions, name, now) is Change.GOES:
-            return LedgerWord.GOING
-        group = self._image.shares.groups.get(name)
-        row = None if group is None else group.ledgers.get(topic_id)
-        return LedgerWord.UNKNOWN if row is None or index not in row.partitions else LedgerWord.RECORDED
+        return word_of(self._image.shares.groups.get(name), held_at(self._sessions, name, now), topic_id, index)
 
     def ledger_topics(self) -> list[TopicId]:
         """Of which share groups have ledgers."""

@@ -1,6 +1,7 @@
 """What the askers hear: one shape for each API, with the fields of its newest version. All that was asked is answered, in that order."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from penstock.errors import ErrorCode
 from penstock.groups.consumer.partitions import Partitions
@@ -50,6 +51,14 @@ class ShareHeartbeatReply(ConsumerHeartbeatReply):
     """To a member of a share group, which is told the same."""
 
     __slots__ = ()
+
+
+class LedgerWord(Enum):
+    """What the leader of a partition hears that asks about a share group's ledger there."""
+
+    RECORDED = "recorded"
+    UNKNOWN = "unknown"
+    GOING = "going"  # It may be one or the other in a moment.
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,7 @@ Reply = (
     | ConsumerHeartbeatReply
     | ShareHeartbeatReply
     | LedgersChanged
+    | LedgerWord
     | SyncReply
     | HeartbeatReply
     | LeaveReply

@@ -17,6 +17,7 @@ class LedgerQuestion(NamedTuple):
     group: str
     topic_id: TopicId
     partition: int
+    sweeps: bool = False  # One is there, and shall go if it is not: then none may begin for a while.
 
 
 class LedgerAnswer(NamedTuple):
@@ -25,13 +26,13 @@ class LedgerAnswer(NamedTuple):
 
 
 def write_question(question: LedgerQuestion) -> bytes:
-    return json.dumps([question.group, question.topic_id.hex(), question.partition], separators=(",", ":")).encode()
+    return json.dumps([question.group, question.topic_id.hex(), question.partition, question.sweeps], separators=(",", ":")).encode()
 
 
 def read_question(body: memoryview) -> LedgerQuestion:
     try:
-        group, topic_id, partition, *_ = _read(body)
-        return LedgerQuestion(str(group), TopicId(bytes.fromhex(topic_id)), int(partition))
+        group, topic_id, partition, sweeps, *_ = _read(body)
+        return LedgerQuestion(str(group), TopicId(bytes.fromhex(topic_id)), int(partition), bool(sweeps))
     except (TypeError, ValueError) as wrong:
         raise _malformed(wrong) from None
 

@@ -6,9 +6,9 @@ from groups.consumer.company import id_of
 from groups.share.crew import NONE, Crew
 
 from penstock.errors import ErrorCode
-from penstock.groups.commands import BeginLedgers, EndLedgers, ForgetLedgers, ForgetLedgersOf
-from penstock.groups.replies import LedgersChanged, TopicForgotten
-from penstock.groups.share.changing import HELD_MS, LedgerWord
+from penstock.groups.commands import BeginLedgers, EndLedgers, ForgetLedgers, ForgetLedgersOf, SweepLedger
+from penstock.groups.replies import LedgersChanged, LedgerWord, TopicForgotten
+from penstock.groups.share.changing import HELD_MS, SWEPT_MS
 from penstock.groups.share.records import LedgersOf
 from penstock.groups.states import GroupState
 from penstock.vocabulary import TopicId
@@ -34,6 +34,11 @@ class Admins(Crew):
 
     def word(self, topic: str = "t", partition: int = 0, group: str = "g") -> LedgerWord:
         return self.coordinator.ledger_word(group, id_of(topic), partition, self.now)
+
+    def sweep(self, topic: str, group: str = "g") -> LedgerWord:
+        token = next(self._tokens)
+        self.ask(SweepLedger(token=token, group=group, topic_id=id_of(topic), partition=0))
+        return self.read(token, LedgerWord)
 
     def _put(self, command: Any, **said: Any) -> LedgersChanged:
         token = next(self._tokens)
@@ -141,3 +146,25 @@ def test_ledgers_go_with_their_topic() -> None:
     assert crew.coordinator.ledger_topics() == [id_of("u")]
     crew.topic_goes("u")
     assert crew.shared().ledgers == {}
+
+
+def test_a_ledger_that_nobody_is_to_have_is_swept_and_none_begins_meanwhile() -> None:
+    crew = Admins({"t": 1, "u": 1})
+    worker = crew.worker("ann")
+    assert (crew.sweep("t"), crew.sweep("u")) == (LedgerWord.RECORDED, LedgerWord.GOING), "members may be about to read it"
+    worker.leave()
+    assert (crew.sweep("t"), crew.sweep("u")) == (LedgerWord.RECORDED, LedgerWord.UNKNOWN)
+    assert crew.sweep("u") is LedgerWord.GOING, "somebody else is at it"
+    refusals = crew.begin("u").error, crew.share("ann", 0, topics=("u",)).error
+    assert refusals == (ErrorCode.COORDINATOR_NOT_AVAILABLE,) * 2
+    crew.wait(SWEPT_MS / 1000 + 1)
+    assert crew.share("ann", 0, topics=("u",)).error is NONE
+    assert crew.shared().ledgers.keys() == {T, id_of("u")}
+
+
+def test_a_sweep_is_recorded_so_that_a_replaced_coordinator_cannot_answer() -> None:
+    crew = Admins({"t": 1})
+    assert crew.sweep("t", group="nobody") is LedgerWord.UNKNOWN
+    assert list(crew.log.values()) == [None]
+    assert crew.coordinator.describe_share("nobody") is None
+    assert crew.coordinator.held_bytes == 0

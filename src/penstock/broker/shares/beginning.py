@@ -9,12 +9,14 @@ before a ledger was forgotten counts for nothing, and is asked for again.
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.broker.groups import sweeping_ledger
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.shares import ledger_calls
 from penstock.errors import ErrorCode, MalformedInput, Refusal
-from penstock.groups.share.changing import LedgerWord
+from penstock.groups.replies import LedgerWord
 from penstock.links.door import Asked
 from penstock.links.failures import LinkFailure, NotUnderstood
 from penstock.links.kinds import Kind
@@ -65,7 +67,7 @@ class Beginnings:
         env, pause_s = self._node.env, PAUSE_SECONDS_MIN
         ends = env.now() + LOOKED_FOR_SECONDS
         while True:
-            answer = await self._ask(question)
+            answer = await self.ask(question)
             if answer.word == LedgerWord.RECORDED.value:
                 return
             if answer.word == LedgerWord.UNKNOWN.value:
@@ -92,10 +94,13 @@ class Beginnings:
             if not beside:
                 del self._asking[key]
 
-    async def _ask(self, question: LedgerQuestion) -> LedgerAnswer:
+    async def ask(self, question: LedgerQuestion) -> LedgerAnswer:
+        """The word of the group's coordinator, or why there is none."""
         groups, links = self._node.groups, self._node.links
         index, topic = groups.partition_of(question.group), self._node.image.topics.get(groups.topic)
         if index is None or topic is None:
+            if question.sweeps:
+                return LedgerAnswer("", "there is nobody who could say so for certain")
             return LedgerAnswer(LedgerWord.UNKNOWN.value)  # There are no groups at all.
         coordinator = topic.partitions[index].leader
         if coordinator == self._node.settings.node_id:
@@ -122,9 +127,14 @@ class Beginnings:
 
     async def _answer(self, question: LedgerQuestion) -> LedgerAnswer:
         """What is recorded, when it is durable."""
+        group, topic_id, partition, sweeps = question
         now = self._node.env.now()
         try:
-            word = await self._node.groups.find(question.group).read(lambda state: state.ledger_word(*question, now))
+            coordinator = self._node.groups.find(group)
+            if sweeps:
+                word = await coordinator.ask(partial(sweeping_ledger, group, topic_id, partition))
+            else:
+                word = await coordinator.read(lambda state: state.ledger_word(group, topic_id, partition, now))
         except Refusal as refusal:
             return LedgerAnswer("", refusal.reason)
         return LedgerAnswer(word.value, "the group is being deleted, or is to forget its offsets" if word is LedgerWord.GOING else "")

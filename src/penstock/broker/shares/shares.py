@@ -20,6 +20,7 @@ from penstock.broker.shares.beginning import Beginnings
 from penstock.broker.shares.configs import GroupConfigs
 from penstock.broker.shares.ledger_calls import Standing
 from penstock.broker.shares.sessions import ShareSession, ShareSessions
+from penstock.broker.shares.sweeping import Sweeping
 from penstock.broker.together import together
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.groups.share.records import Ledgers
@@ -59,6 +60,7 @@ class Shares:
         self._node = node
         self.configs = GroupConfigs(node)
         self.beginnings = Beginnings(node)
+        self.sweeping = Sweeping(node, self.beginnings)
         self.sessions = ShareSessions(lambda: node.settings.group_share_sessions, self.release)
 
     # Fetching

@@ -14,15 +14,14 @@ recorded, or when time was up, the second half is refused, and nothing is droppe
 """
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from itertools import islice
 
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.bounds import DELETED_AT_ONCE, GROUPS_MAX
-from penstock.groups.commands import NO_HOLD, BeginLedgers, DeleteGroup, EndLedgers, ForgetLedgers, ForgetLedgersOf
+from penstock.groups.commands import NO_HOLD, BeginLedgers, DeleteGroup, EndLedgers, ForgetLedgers, ForgetLedgersOf, SweepLedger
 from penstock.groups.draft import Draft, Sessions
 from penstock.groups.image import GroupsImage
-from penstock.groups.replies import DeleteGroupReply, LedgersChanged, TopicForgotten
+from penstock.groups.replies import DeleteGroupReply, LedgersChanged, LedgerWord, TopicForgotten
 from penstock.groups.share.group import ShareGroup
 from penstock.groups.share.image import bytes_of
 from penstock.groups.share.records import Ledgers, LedgersOf, ShareGone, ShareGroupSaved, ShareKind, ShareLedgers, ShareRecord
@@ -32,15 +31,8 @@ from penstock.vocabulary import Instant, TopicId
 
 GROUP_BYTES_MAX = 249  # As ledgers have it.
 HELD_MS = 20_000  # As long as a leader may be looked for and take to answer (broker/queues/asking.py): what was asked of it may still come.
+SWEPT_MS = 5_000  # How long nobody begins anything for a group of which a leader forgets a ledger: it does so at once, or not at all.
 NO_TOPICS_HASH = 0  # Of a group that nobody has joined yet.
-
-
-class LedgerWord(Enum):
-    """What a leader hears that asks about a ledger."""
-
-    RECORDED = "recorded"
-    UNKNOWN = "unknown"
-    GOING = "going"  # It may be one or the other in a moment.
 
 
 def begin_ledgers(command: BeginLedgers, draft: Draft) -> LedgersChanged:
@@ -100,6 +92,27 @@ def forget_ledgers_of(command: ForgetLedgersOf, draft: Draft) -> TopicForgotten:
     return TopicForgotten(0)
 
 
+def sweep_ledger(command: SweepLedger, draft: Draft) -> LedgerWord:
+    """UNKNOWN: it may be forgotten now. That something is recorded is the leader's proof that this coordinator was not replaced."""
+    group, held = draft.image.shares.groups.get(command.group), held_by(command.group, draft)
+    word = word_of(group, held, command.topic_id, command.partition)
+    if word is not LedgerWord.UNKNOWN:
+        return word
+    if held is not None or (group is not None and group.members):
+        return LedgerWord.GOING  # Members may be about to read it.
+    _hold(command.group, Change.GOES, draft, SWEPT_MS)
+    ledgers = {} if group is None else group.ledgers
+    draft.records.append(ShareLedgers(command.group, ledgers) if ledgers else ShareGone(ShareKind.LEDGERS, command.group))
+    return word
+
+
+def word_of(group: ShareGroup | None, held: Change | None, topic_id: TopicId, index: int) -> LedgerWord:
+    if held is Change.GOES:
+        return LedgerWord.GOING
+    row = None if group is None else group.ledgers.get(topic_id)
+    return LedgerWord.UNKNOWN if row is None or index not in row.partitions else LedgerWord.RECORDED
+
+
 def groups_with(topic_id: TopicId, image: GroupsImage) -> Iterator[ShareGroup]:
     return (group for group in image.shares.groups.values() if topic_id in group.ledgers)
 
@@ -132,13 +145,13 @@ def held_at(sessions: Sessions, name: str, now: Instant) -> Change | None:
     return held.change if held is not None and held.until > now else None
 
 
-def _hold(name: str, change: Change, draft: Draft) -> int:
+def _hold(name: str, change: Change, draft: Draft, held_ms: int = HELD_MS) -> int:
     """The number with which to come back. Raises Refusal."""
     if held_by(name, draft) not in (None, change):
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the offsets of group {name!r} are being changed by somebody else")
     draft.sessions.held = {each: held for each, held in draft.sessions.held.items() if held.until > draft.now}
     draft.sessions.last_hold += 1
-    draft.sessions.held[name] = Held(change, draft.after(HELD_MS), draft.sessions.last_hold)
+    draft.sessions.held[name] = Held(change, draft.after(held_ms), draft.sessions.last_hold)
     return draft.sessions.last_hold
 
 

@@ -40,6 +40,9 @@ def decide(command: commands.Command, draft: Draft) -> bool:
         case commands.BeginLedgers() | commands.ForgetLedgers() | commands.EndLedgers():
             draft.answer(command.token, _change(command, draft))
             return True
+        case commands.SweepLedger():
+            draft.answer(command.token, changing.sweep_ledger(command, draft))
+            return True
         case commands.ForgetLedgersOf():
             draft.answer(command.token, changing.forget_ledgers_of(command, draft))
             return True
