@@ -11,6 +11,7 @@ from share_members import ACCEPT, ShareMember, known, opened
 
 from penstock.broker.groups import _deletion
 from penstock.broker.shares import ledger_calls, sweeping
+from penstock.broker.shares.refusing import AGAIN_SECONDS
 from penstock.errors import ErrorCode
 from penstock.vocabulary import TopicId
 from penstock.wire.api_keys import ApiKey
@@ -78,6 +79,20 @@ async def test_a_fetch_for_a_group_that_nobody_has_joined_makes_nothing(serving:
     assert (serving.node.image.companion_of(topic_id) is not None) == is_used, "nor is anything made that it would need"
     await known(line, "t", group="typo")
     assert await stranger.take() == {}, "as soon as somebody has joined, it is served"
+
+
+async def test_a_member_that_asks_again_at_once_is_kept_waiting_for_all_partitions_together(serving: Serving) -> None:
+    line, topic_id = await opened(serving, partitions=8, is_known=False)
+    await coordinated(line)
+    stranger = ShareMember(await serving.line(), topic_id, partitions=range(8))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(3):
+        answer = await stranger.fetch()
+        assert [row.error_code for row in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 8
+    assert 2 * AGAIN_SECONDS <= loop.time() - began < 8 * AGAIN_SECONDS
+    await known(line, "t")
+    assert await stranger.take() == {}
 
 
 async def test_a_group_begins_only_where_its_members_read(serving: Serving) -> None:

@@ -6,6 +6,7 @@ itself, and where it is refused nothing has changed; COORDINATOR_NOT_AVAILABLE m
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +70,8 @@ async def _alter(node: "Node", group: str, wishes: list[list[_Wish]]) -> list[li
     flat = [wish for row in ended for wish in row]
     is_certain = not any(wish.refusal is not None and wish.refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE for wish in flat)
     over = partial(ending_ledgers, group, begun.hold, _not_begun(flat, begun.ledgers or {}), is_certain)
-    await coordinator.ask(over)  # If it has taken too long for that, what is recorded is too much, and does no harm.
+    with suppress(Refusal):  # If there is no coordinator for that any more, what is recorded is too much, and does no harm.
+        await coordinator.ask(over)
     return ended
 
 

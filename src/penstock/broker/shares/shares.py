@@ -19,6 +19,7 @@ from penstock.broker.shares.acknowledging import Acknowledging, check
 from penstock.broker.shares.beginning import Beginnings
 from penstock.broker.shares.configs import GroupConfigs
 from penstock.broker.shares.ledger_calls import Standing
+from penstock.broker.shares.refusing import LASTING, Refusals
 from penstock.broker.shares.sessions import ShareSession, ShareSessions
 from penstock.broker.shares.sweeping import Sweeping
 from penstock.broker.together import together
@@ -61,6 +62,7 @@ class Shares:
         self.configs = GroupConfigs(node)
         self.beginnings = Beginnings(node)
         self.sweeping = Sweeping(node, self.beginnings)
+        self._refusals = Refusals(node.env)
         self.sessions = ShareSessions(lambda: node.settings.group_share_sessions, self.release)
 
     # Fetching
@@ -72,13 +74,23 @@ class Shares:
 
     async def begin(self, topic_id: TopicId, index: int, group: str) -> QueuePartition:
         """Makes the group's ledger on a partition that this node leads, where the group's coordinator says so. Raises Refusal."""
+        question = LedgerQuestion(group, topic_id, index)
+        await self._refusals.pause(question)
+        try:
+            return await self._begin(question)
+        except Refusal as refusal:
+            self._refusals.note(question, refusal)
+            raise
+
+    async def _begin(self, question: LedgerQuestion) -> QueuePartition:
+        topic_id, index = question.topic_id, question.partition
         self.check_leads(topic_id, index)
         if self._node.image.companion_of(topic_id) is None:
-            await self.beginnings.check(LedgerQuestion(group, topic_id, index))  # Nothing is made for a group that nobody knows.
+            await self.beginnings.check(question)  # Nothing is made for a group that nobody knows.
         await self._node.ledgers.prepare(topic_id)
         queue = await self._loaded(topic_id, index)
         try:
-            await self.beginnings.begin(queue, group)
+            await self.beginnings.begin(queue, question.group)
         except NotHere:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node has just stopped to lead the partition") from None
         except QueueRefusal as refusal:
@@ -175,8 +187,7 @@ def told(refusal: Refusal) -> Refusal:
     for the leader anew, and asks again. What does not is UNKNOWN_SERVER_ERROR, as at Kafka: the client says so, and goes on."""
     if refusal.code in _TOLD:
         return refusal
-    is_lasting = refusal.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.POLICY_VIOLATION)
-    return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR if is_lasting else ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.reason)
+    return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR if refusal.code in LASTING else ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.reason)
 
 
 _TOLD = (
