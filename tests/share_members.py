@@ -6,6 +6,7 @@ Not here: claims about what a node should answer.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from members import coordinated
 from serving import Line, Serving
 
 from penstock.wire.api_keys import ApiKey
@@ -83,13 +84,26 @@ def acquired(row: Any) -> dict[int, tuple[bytes, int]]:
     return found
 
 
-async def opened(serving: Serving, topic: str = "t", partitions: int = 1, *, reset: str = "earliest", **changes: Any) -> tuple[Line, bytes]:
-    """A node with a topic, on which the group g begins where it is told to."""
+async def opened(
+    serving: Serving, topic: str = "t", partitions: int = 1, *, reset: str = "earliest", is_known: bool = True, **changes: Any
+) -> tuple[Line, bytes]:
+    """A node with a topic, on which the group g begins where it is told to, should anybody fetch for it."""
     await serving.open(offsets_topic_num_partitions=4, **changes)
     line = await serving.line()
     topic_id = await line.create(topic, partitions)
     await configure(line, "g", {"share.auto.offset.reset": reset})
+    if is_known:
+        await known(line, topic)
     return line, topic_id
+
+
+async def known(line: Line, *topics: str, group: str = "g") -> None:
+    """Has somebody join the group to read these topics, and leave it: from now on members can be played that only fetch."""
+    await coordinated(line, group)
+    beat = {"group_id": group, "member_id": "the first"}
+    joined = await line.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat, member_epoch=0, subscribed_topic_names=list(topics))
+    assert joined.error_code == 0, joined.error_message
+    assert (await line.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat, member_epoch=-1)).error_code == 0
 
 
 async def configure(line: Line, group: str, configs: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from benchmarks.load import frames
 from benchmarks.load.topics import Admin
 from benchmarks.queue_load.calls import Calls, drop_queue, make_queue
-from benchmarks.queue_load.shares import Line, ShareMember, begin_at_the_start, topic_id_of
+from benchmarks.queue_load.shares import Line, ShareMember, begin_at_the_start, make_group, topic_id_of
 from benchmarks.queue_load.talk import Talk
 from penstock.client.queues import AsyncQueue
 
@@ -101,6 +101,7 @@ class ShareDoor:
         admin.close()
         self._asking = await Line.open(*self._place)
         await begin_at_the_start(self._asking, self._group)
+        await make_group(self._asking, self._group, self._topic)
         line = await Line.open(*self._place)
         self._member = ShareMember(line, await topic_id_of(self._asking, self._topic), self._group)
         self._producer = await Line.open(*self._place)

@@ -1,4 +1,5 @@
-"""Members of a share group, as plain as the protocol has them: ShareFetch and nothing else.
+"""Members of a share group, as plain as the protocol has them: one joins and leaves, so that there is a group; then ShareFetch and nothing
+else.
 
 What a fetch brought is accepted by the next one. Records are not taken apart: which offsets were acquired stands beside them.
 """
@@ -78,6 +79,16 @@ async def begin_at_the_start(line: Line, group: str) -> None:
         raise UnexpectedReply(f"group {group}: error {answer.responses[0].error_code} {answer.responses[0].error_message}")
 
 
+async def make_group(line: Line, group: str, topic: str) -> None:
+    """One that reads the topic."""
+    await line.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group])
+    wish = {"group_id": group, "member_id": "the-first", "subscribed_topic_names": [topic]}
+    for epoch in (0, -1):
+        answer = await line.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **wish, member_epoch=epoch)
+        if answer.error_code:
+            raise UnexpectedReply(f"group {group}: error {answer.error_code} {answer.error_message}")
+
+
 @dataclass(frozen=True, slots=True)
 class ShareLoad:
     """Records that lie ready, taken and accepted by so many members; `batch` of them with each fetch."""
@@ -91,6 +102,7 @@ class ShareLoad:
         admin.create(topic, 1, {})
         lines = [await Line.open(host, port) for _ in range(self.connections)]
         await begin_at_the_start(lines[0], topic)
+        await make_group(lines[0], topic, topic)
         topic_id = await topic_id_of(lines[0], topic)
         members = [ShareMember(line, topic_id, topic, f"member-{number}") for number, line in enumerate(lines)]
         await self._fill(lines[0], topic, timing)

@@ -1,14 +1,17 @@
 """Share groups in a cluster: members are sent to the leader, locks outlive it, and a coordinator asks leaders elsewhere."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from serving import Line
 from serving_cluster import ServingCluster, create
 from share_members import ACCEPT, RELEASE, ShareMember, acquired, configure
 
 from penstock.broker.node import Node
+from penstock.broker.shares import sweeping
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
@@ -54,6 +57,9 @@ async def test_members_find_the_leader_and_locks_outlive_it(tmp_path: Path) -> N
         await cluster.until(leads(2, "t", 1))
         topic_id = bytes(cluster.nodes[1].image.topics["t"].topic_id)
         assert (await first.produce("t", b"held", b"released", b"done")).error_code == 0
+        home = await coordinator(cluster)
+        beat = {"group_id": "g", "member_id": "me", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        assert (await settled(lambda: home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat))).error_code == 0
 
         astray = ShareMember(await cluster.line(3), topic_id)
         answer = await astray.fetch()
@@ -108,5 +114,66 @@ async def test_a_coordinator_asks_the_leaders_of_ledgers_wherever_they_are(tmp_p
             queue = cluster.nodes[index + 1].ledgers.find(cluster.nodes[1].image.topics["t"].topic_id, index)
             assert queue is not None
             assert not queue.state.has("g")
+    finally:
+        await cluster.close()
+
+
+async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_that_moves(tmp_path: Path) -> None:
+    cluster = ServingCluster(tmp_path)
+    await cluster.open()
+    try:
+        line = await cluster.line(1)
+        await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+        for index in range(3):
+            await cluster.until(leads(index + 1, "t", index))
+        topic_id = bytes(cluster.nodes[1].image.topics["t"].topic_id)
+        home = await coordinator(cluster)
+        for index in range(3):
+            stranger = ShareMember(await cluster.line(index + 1), topic_id, partitions=(index,))
+            row = (await stranger.fetch()).responses[0].partitions[0]
+            assert (row.error_code, row.partition_index) == (ErrorCode.UNKNOWN_SERVER_ERROR, index)
+        assert cluster.nodes[1].image.companion_of(cluster.nodes[1].image.topics["t"].topic_id) is None
+        beat = {"group_id": "g", "member_id": "me", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        assert (await settled(lambda: home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat))).error_code == 0
+        was = int((await line.ask(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])).coordinators[0].node_id)
+        here = next(node for node in (1, 2, 3) if node != was)
+        member = ShareMember(await cluster.line(here), topic_id, partitions=(here - 1,))
+        await cluster.stop(was)
+        answer = await member.fetch(wait_ms=500)
+        while [row for topic in answer.responses for row in topic.partitions if row.error_code]:
+            (code,) = {row.error_code for topic in answer.responses for row in topic.partitions}
+            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it may pass, and is told so"
+            answer = await member.fetch(wait_ms=500)
+        queue = cluster.nodes[here].ledgers.find(cluster.nodes[here].image.topics["t"].topic_id, here - 1)
+        assert queue is not None
+        assert queue.state.has("g")
+    finally:
+        await cluster.close()
+
+
+async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "SUSPECTED_SECONDS", 0.0)
+    cluster = ServingCluster(tmp_path)
+    await cluster.open()
+    try:
+        line = await cluster.line(1)
+        await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+        for index in range(3):
+            await cluster.until(leads(index + 1, "t", index))
+        home = await coordinator(cluster)
+        beat = {"group_id": "g", "member_id": "me", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        assert (await settled(lambda: home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat))).error_code == 0
+        topic_id = cluster.nodes[1].image.topics["t"].topic_id
+        for index in range(3):
+            for group in ("g", "lost"):
+                await cluster.nodes[1].shares.start(topic_id, index, group, 0)
+        for number in (1, 2, 3):
+            node = cluster.nodes[number]
+            queue = node.ledgers.find(topic_id, number - 1)
+            assert queue is not None
+            while queue.state.has("lost"):  # A round apart, and the sweep of another leader is over.
+                await node.shares.sweeping.look()
+                await asyncio.sleep(0.5)
+            assert queue.state.has("g")
     finally:
         await cluster.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving, batch, until
-from share_members import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired, configure, opened
+from share_members import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired, configure, known, opened
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Outcome, Sent, Verb
 from penstock.broker.shares import ledger_calls
@@ -245,6 +245,7 @@ async def test_a_group_begins_where_it_is_told_to(serving: Serving) -> None:
     await line.produce_batch("t", batch(b"new", timestamp_ms=now_ms))
     for group, reset in (("first", "earliest"), ("hour", "by_duration:PT1H"), ("last", "latest")):
         await configure(line, group, {"share.auto.offset.reset": reset})
+        await known(line, "t", group=group)
     members = {group: ShareMember(line, topic_id, group=group) for group in ("first", "hour", "last")}
     assert {group: sorted(await member.take()) for group, member in members.items()} == {"first": [0, 1], "hour": [1], "last": []}
     await line.produce("t", b"newest")

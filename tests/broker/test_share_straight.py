@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from serving import Serving, until
-from share_members import ACCEPT, REJECT, RELEASE, ShareMember, acquired, configure, opened
+from share_members import ACCEPT, REJECT, RELEASE, ShareMember, acquired, configure, known, opened
 
 from penstock.broker.shares.acquiring import Lots, Taking
 from penstock.errors import ErrorCode
@@ -25,6 +25,7 @@ async def test_both_ways_tell_the_same(serving: Serving, seed: int) -> None:
     rng = random.Random(seed)
     line, straight_id = await opened(serving, "straight", group_share_min_locks=1)
     general_id = await line.create("general", 2)
+    await known(line, "straight", "general")
     await configure(line, "g", {"share.delivery.count.limit": "4", "share.partition.max.record.locks": "12"})
     pairs = []
     for name in ("one", "other"):

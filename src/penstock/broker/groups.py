@@ -20,7 +20,7 @@ from penstock.broker.patience import Patience
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups import commands, records
 from penstock.groups.bounds import DELETED_AT_ONCE, GroupSettings
-from penstock.groups.commands import Command
+from penstock.groups.commands import NO_HOLD, Command
 from penstock.groups.consumer.matches import PATTERNS_MAX
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.records import NO_TOPIC_ID, Record
@@ -86,6 +86,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         for topic_id, topic in deleted.items():
             for coordinator in list(self):
                 await self._forget(coordinator, commands.ForgetTopic(token=Nobody(), topic=topic, topic_id=topic_id), patience)
+                await self._forget_ledgers(coordinator, topic_id, patience)
         await super().flush()
 
     async def _forget(self, coordinator: GroupsPartition, all_of_it: commands.ForgetTopic, patience: Patience) -> None:
@@ -98,11 +99,17 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             await patience.pause_if_over()
         coordinator.order(all_of_it)  # When it is loaded, or there is room.
 
+    async def _forget_ledgers(self, coordinator: GroupsPartition, topic_id: TopicId, patience: Patience) -> None:
+        while coordinator.state is None or coordinator.state.has_ledgers_of(topic_id):
+            if not coordinator.order(commands.ForgetLedgersOf(token=Nobody(), topic_id=topic_id)):
+                return  # It is tried again when there is room; whoever loads looks for himself what is left.
+            await patience.pause_if_over()
+
     async def delete(self, group: str) -> ErrorCode:
         """Deletes a group without members, in pieces; nobody can join it meanwhile. Raises Refusal where no coordinator answers."""
-        is_begun = has_forgotten = False
+        is_begun, hold = False, NO_HOLD
         while True:
-            reply = await self.find(group).ask(partial(_deletion, group, has_forgotten))
+            reply = await self.find(group).ask(partial(_deletion, group, hold))
             code: ErrorCode = reply.error
             if is_begun and code is ErrorCode.GROUP_ID_NOT_FOUND:
                 return ErrorCode.NONE  # Somebody else has deleted the rest.
@@ -111,7 +118,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             is_begun = True
             if reply.ledgers is not None:
                 await self._node.shares.forget_all(group, reply.ledgers)
-                has_forgotten = True
+                hold = reply.hold
 
     def loaded(self, coordinator: GroupsPartition, topics: frozenset[str]) -> None:
         """A topic may have been deleted, and the power gone before its offsets were; or nobody coordinated then. By now there may be
@@ -120,7 +127,15 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             for topic, topic_id in coordinator.state.committed_topics():
                 if topic not in topics or (topic_id != NO_TOPIC_ID and topic_id not in self._node.image.topics_by_id):
                     coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic, topic_id=topic_id))
+            gone = [each for each in coordinator.state.ledger_topics() if each not in self._node.image.topics_by_id]
+            if gone:
+                self._node.spawn(self._forget_all_ledgers(coordinator, gone))
             self._node.spawn(self._look_through(coordinator.state.patterns()))
+
+    async def _forget_all_ledgers(self, coordinator: GroupsPartition, topic_ids: Iterable[TopicId]) -> None:
+        patience = Patience(self._node.env)
+        for topic_id in topic_ids:
+            await self._forget_ledgers(coordinator, topic_id, patience)
 
     async def _look_through(self, patterns: Iterable[str]) -> None:
         """Ahead of the members' heartbeats, which would have to hold all topics against them."""
@@ -183,13 +198,24 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         return f"{instance_id or client_id or 'member'}-{uuid}"
 
 
-def changing_ledgers(group: str, asker: Asker, *, added: Added = (), dropped: tuple[TopicId, ...] = ()) -> Command:
-    """Without a change: what ledgers a share group without members has."""
-    return commands.ChangeLedgers(token=asker, group=group, added=added, dropped=dropped)
+def beginning_ledgers(group: str, added: Added, asker: Asker) -> Command:
+    return commands.BeginLedgers(token=asker, group=group, added=added)
 
 
-def _deletion(group: str, has_forgotten_ledgers: bool, asker: Asker) -> Command:
-    return commands.DeleteGroup(token=asker, group=group, has_forgotten_ledgers=has_forgotten_ledgers)
+def forgetting_ledgers(group: str, asker: Asker) -> Command:
+    return commands.ForgetLedgers(token=asker, group=group)
+
+
+def ending_ledgers(group: str, hold: int, dropped: Iterable[tuple[TopicId, int]], is_over: bool, asker: Asker) -> Command:
+    return commands.EndLedgers(token=asker, group=group, hold=hold, dropped=tuple(dropped), is_over=is_over)
+
+
+def sweeping_ledger(group: str, topic_id: TopicId, partition: int, asker: Asker) -> Command:
+    return commands.SweepLedger(token=asker, group=group, topic_id=topic_id, partition=partition)
+
+
+def _deletion(group: str, hold: int, asker: Asker) -> Command:
+    return commands.DeleteGroup(token=asker, group=group, hold=hold)
 
 
 def _is_taken(pattern: str) -> bool:

@@ -55,6 +55,7 @@ class Neighbours:
         self.door.asked[Kind.HEARTBEAT] = node.membership.controlling.asked
         self.door.asked[Kind.ADD_TO_TRANSACTION] = node.transactions.asked_to_add
         self.door.asked[Kind.WRITE_MARKERS] = node.marker_writing.asked
+        self.door.asked[Kind.SHARE_LEDGER] = node.shares.beginnings.asked
         self.door.asked[Kind.DESCRIBE_QUORUM] = partial(asked_to_describe, node)
         self.door.asked[Kind.CHANGE_VOTERS] = partial(asked_to_change, node)
 

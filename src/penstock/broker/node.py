@@ -169,6 +169,7 @@ class Node:
         self.spawn(self.cleaner.look_after_compacted_logs())
         self.spawn(look_after_snapshots([self.groups, self.transactions]))
         self.spawn(self.ledgers.look_after())
+        self.spawn(self.shares.sweeping.look_after())
         self._health = Health(not self.is_broker, "not listening" if self.is_broker else "ready")
 
     async def _take_directory(self) -> Identity:

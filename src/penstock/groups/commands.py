@@ -17,6 +17,7 @@ from penstock.vocabulary import ProducerId, TopicId
 Token = Hashable
 
 NO_GENERATION = -1  # Of a commit that isn't made by a member: an admin tool, or a consumer that assigns partitions to itself.
+NO_HOLD = 0  # Of a change that is about to begin.
 NO_RETENTION = -1  # Of a commit that leaves it to the node how long its offsets are kept.
 
 
@@ -76,13 +77,49 @@ class ShareHeartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeLedgers:
-    """Ledgers of a share group were begun or forgotten by an admin."""
+class BeginLedgers:
+    """An admin wants ledgers of a share group to begin. To be given before they do; EndLedgers ends it."""
 
     token: Token
     group: str
-    added: tuple[tuple[TopicId, str, tuple[int, ...]], ...] = ()  # (topic id, topic, partitions)
-    dropped: tuple[TopicId, ...] = ()
+    added: tuple[tuple[TopicId, str, tuple[int, ...]], ...]  # (topic id, topic, partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetLedgers:
+    """An admin wants ledgers of a share group to be forgotten. To be given before they are; EndLedgers ends it."""
+
+    token: Token
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndLedgers:
+    """What was begun by one of those is done."""
+
+    token: Token
+    group: str
+    hold: int  # As the reply to it had it.
+    dropped: tuple[tuple[TopicId, int], ...] = ()  # Where no ledger is any more, for certain.
+    is_over: bool = True  # False: of some of them nobody knows, and something may still be done to them; the group stays held for a while.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepLedger:
+    """The leader of a partition has a ledger of a share group, and will forget it if nobody is to have one there."""
+
+    token: Token
+    group: str
+    topic_id: TopicId
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetLedgersOf:
+    """The topic is deleted, and its ledgers with it. A decision takes a piece; to be given again while there are others."""
+
+    token: Token
+    topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +219,7 @@ class DeleteGroup:
 
     token: Token
     group: str
-    has_forgotten_ledgers: bool = False  # Of a share group: those that the reply to the first try has named.
+    hold: int = NO_HOLD  # Of a share group: as the reply to the first try had it. The ledgers that it has named are forgotten.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,4 +242,5 @@ class Abandoned:
 GroupCommand = (
     JoinGroup | ConsumerHeartbeat | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | CommitPending | DeleteOffsets | DeleteGroup
 )
-Command = GroupCommand | ShareHeartbeat | ChangeLedgers | EndPending | ForgetTopic | Abandoned
+LedgersCommand = BeginLedgers | ForgetLedgers | EndLedgers
+Command = GroupCommand | ShareHeartbeat | LedgersCommand | SweepLedger | ForgetLedgersOf | EndPending | ForgetTopic | Abandoned

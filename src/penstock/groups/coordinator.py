@@ -31,9 +31,10 @@ from penstock.groups.group import Group, subscription
 from penstock.groups.guards import Guard
 from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import NO_TOPIC_ID, GroupDeleted, GroupSaved, Record
-from penstock.groups.replies import JoinReply
+from penstock.groups.replies import JoinReply, LedgerWord
 from penstock.groups.share import coordinating as sharing
 from penstock.groups.share import leaving as share_leaving
+from penstock.groups.share.changing import groups_with, held_at, word_of
 from penstock.groups.share.records import ShareRecord
 from penstock.groups.share.views import ShareGroupView
 from penstock.groups.share.views import as_classic as share_as_classic
@@ -136,8 +137,11 @@ class GroupCoordinator:
                 committing.delete_offsets(self._open(command.group), command, self._image, draft)
             case commands.DeleteGroup():
                 committing.delete_group(self._open(command.group), command, self._image, draft)
-            case commands.ConsumerHeartbeat() | commands.ShareHeartbeat() | commands.ChangeLedgers():
-                pass  # Decided above, as is all that concerns groups of the new protocol and share groups.
+            case (
+                commands.ConsumerHeartbeat() | commands.ShareHeartbeat() | commands.ForgetLedgersOf() | commands.SweepLedger()
+                | commands.BeginLedgers() | commands.ForgetLedgers() | commands.EndLedgers()
+            ):  # fmt: skip
+                return draft.decision()  # Decided above, as is all that concerns groups of the new protocol and share groups.
             case _:
                 assert_never(command)
         self._tidy(command.group)
@@ -239,6 +243,17 @@ class GroupCoordinator:
         """A share group; None where there is none of that kind."""
         group = self._image.shares.groups.get(name)
         return None if group is None else share_described(group)
+
+    def ledger_word(self, name: str, topic_id: TopicId, index: int, now: Instant) -> LedgerWord:
+        """Whether a share group has, or may have, a ledger on a partition: for its leader, that would begin it."""
+        return word_of(self._image.shares.groups.get(name), held_at(self._sessions, name, now), topic_id, index)
+
+    def ledger_topics(self) -> list[TopicId]:
+        """Of which share groups have ledgers."""
+        return list(dict.fromkeys(topic_id for group in self._image.shares.groups.values() for topic_id in group.ledgers))
+
+    def has_ledgers_of(self, topic_id: TopicId) -> bool:
+        return next(groups_with(topic_id, self._image), None) is not None
 
     def fault_of_reader(self, name: str, member_id: str, member_epoch: int) -> ErrorCode:
         """Why somebody that says to be this member may not be told of the group's offsets; of other groups than those of the new kind

@@ -18,7 +18,7 @@ from penstock.groups.guards import Guards
 from penstock.groups.image import GroupsImage
 from penstock.groups.records import GroupSaved, Record
 from penstock.groups.replies import Reply
-from penstock.groups.share.session import ShareSession
+from penstock.groups.share.session import Held, ShareSession
 from penstock.groups.sizes import GROUP_BYTES, assigned_bytes
 from penstock.settings import GroupConfig
 from penstock.vocabulary import Instant, ProducerId
@@ -43,6 +43,8 @@ class Sessions:
     guards: Guards = field(default_factory=Guards)
     consumers: dict[str, ConsumerSession] = field(default_factory=dict)  # Of groups of the new protocol.
     shares: dict[str, ShareSession] = field(default_factory=dict)  # Of share groups.
+    held: dict[str, Held] = field(default_factory=dict)  # Share groups whose ledgers are being changed.
+    last_hold: int = 0
     configs: Callable[[str], GroupConfig] = lambda name: GroupConfig()  # What holds for a group, by its name.
     topics: KnownTopics = field(default_factory=KnownTopics)
     open: dict[ProducerId, int] = field(default_factory=dict)  # Transactions that were found open, by number, and have not begun to end.

@@ -1,6 +1,7 @@
 """What the askers hear: one shape for each API, with the fields of its newest version. All that was asked is answered, in that order."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from penstock.errors import ErrorCode
 from penstock.groups.consumer.partitions import Partitions
@@ -52,11 +53,20 @@ class ShareHeartbeatReply(ConsumerHeartbeatReply):
     __slots__ = ()
 
 
+class LedgerWord(Enum):
+    """What the leader of a partition hears that asks about a share group's ledger there."""
+
+    RECORDED = "recorded"
+    UNKNOWN = "unknown"
+    GOING = "going"  # It may be one or the other in a moment.
+
+
 @dataclass(frozen=True, slots=True)
 class LedgersChanged:
     error: ErrorCode
     message: str | None = None
-    ledgers: Ledgers | None = None  # Those that the group has now.
+    ledgers: Ledgers | None = None  # Those that the group had when this came; at the end of a change, those that it has then.
+    hold: int = 0  # With which to end the change.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class DeleteGroupReply:
     error: ErrorCode
     is_over: bool = True  # False: this was a piece of it; there is more to delete.
     ledgers: Ledgers | None = None  # Of a share group: what must be forgotten first.
+    hold: int = 0  # With which to come again then.
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,7 @@ Reply = (
     | ConsumerHeartbeatReply
     | ShareHeartbeatReply
     | LedgersChanged
+    | LedgerWord
     | SyncReply
     | HeartbeatReply
     | LeaveReply

@@ -26,6 +26,7 @@ class Kind(IntEnum):
     WRITE_MARKERS = 10  # Asked of partitions' leaders by a coordinator: transactions have ended.
     QUEUE_CALL = 11  # Asked of the leader of a queue's partition: to send, take, settle, look.
     QUEUE_CALL_OVER = 12  # Told to it: nobody waits for the answer to a call any more.
+    SHARE_LEDGER = 13  # Asked of a share group's coordinator by the leader of a partition: is the group to have a ledger there.
 
 
 LANE_OF = {
@@ -41,4 +42,5 @@ LANE_OF = {
     Kind.WRITE_MARKERS: Lane.CALLS,
     Kind.QUEUE_CALL: Lane.QUEUES,
     Kind.QUEUE_CALL_OVER: Lane.QUEUES,
+    Kind.SHARE_LEDGER: Lane.CALLS,
 }

@@ -30,6 +30,7 @@ _EMPTY_AT_LAST_SECONDS = 900.0  # ...and in all: disks may be slow, and queues t
 _SOME_SECONDS = 10.0  # Where clocks were set.
 _LEASE_MS, _COUNT = 5_000, 50
 _TRIES = 20
+_GROUP_TRIES = 60  # A try of which nobody knows what became of it holds up others for twenty seconds.
 
 
 async def make_queues(stage: Stage, env: SimEnv, plans: Sequence[TopicPlan]) -> None:
@@ -49,7 +50,7 @@ async def make_queues(stage: Stage, env: SimEnv, plans: Sequence[TopicPlan]) -> 
 
 async def make_groups(stage: Stage, env: SimEnv, clients: Sequence[ClientPlan]) -> None:
     for queue in dict.fromkeys(client.topic for client in clients if client.kind == "share"):
-        for _ in range(_TRIES):
+        for _ in range(_GROUP_TRIES):
             try:
                 await begin_group(stage, env, queue)
                 break

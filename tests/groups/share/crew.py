@@ -5,7 +5,7 @@ from typing import Any
 from groups.consumer.company import Company
 
 from penstock.errors import ErrorCode
-from penstock.groups.commands import DeleteGroup, ShareHeartbeat
+from penstock.groups.commands import NO_HOLD, DeleteGroup, ShareHeartbeat
 from penstock.groups.consumer.partitions import NOTHING, Partitions
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.replies import DeleteGroupReply, ShareHeartbeatReply
@@ -46,9 +46,9 @@ class Crew(Company):
         assert view is not None
         return view
 
-    def try_delete(self, group: str = "g", *, has_forgotten_ledgers: bool = False) -> DeleteGroupReply:
+    def try_delete(self, group: str = "g", *, hold: int = NO_HOLD) -> DeleteGroupReply:
         token = next(self._tokens)
-        self.ask(DeleteGroup(token=token, group=group, has_forgotten_ledgers=has_forgotten_ledgers))
+        self.ask(DeleteGroup(token=token, group=group, hold=hold))
         return self.read(token, DeleteGroupReply)
 
 

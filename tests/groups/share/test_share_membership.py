@@ -149,7 +149,7 @@ def test_a_group_is_deleted_when_it_is_empty_and_its_ledgers_are_forgotten() -> 
     first = crew.try_delete()
     assert (first.error, first.is_over, first.ledgers) == (NONE, False, {id_of("t"): LedgersOf("t", (0, 1))})
     assert crew.share("ann", 0, topics=("t",)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is being deleted"
-    assert crew.try_delete(has_forgotten_ledgers=True).is_over
+    assert crew.try_delete(hold=first.hold).is_over
     assert crew.coordinator.describe_share("g") is None
     assert all(value is None for value in crew.log.values())
     assert crew.coordinator.held_bytes == 0

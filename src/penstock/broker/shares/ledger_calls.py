@@ -1,16 +1,18 @@
 """What is done to the ledger of a share group at the leader of its partition, and how other nodes ask for it.
 
-A ledger begins where the group's `share.auto.offset.reset` says when a member first fetches, or where an admin says; once it has begun, a
-second beginning is only an admin's.
+A ledger begins where the group's `share.auto.offset.reset` says when a member first fetches (beginning.py), or where an admin says; once it
+has begun, a second beginning is only an admin's.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from penstock.broker.queues.calls import Code, QueueRefusal
 from penstock.broker.queues.leading import QueuePartition
 from penstock.links.queue_calls import QueueAnswer, QueueCall
 from penstock.queues.commands import LATEST, QUEUE_GROUP, Forget, Start
 from penstock.queues.state import LedgerState
+from penstock.queues.turning import GROUPS_MAX
 from penstock.settings.group import check_reset
 
 NOT_BEGUN = -1  # Start offset of a ledger that nobody has fetched from yet: as Kafka tells it.
@@ -24,13 +26,22 @@ class Standing(NamedTuple):
     leader_epoch: int = 0
 
 
-async def begin(queue: QueuePartition, group: str) -> None:
-    """Begins the ledger unless it has begun. Raises NotHere or QueueRefusal."""
-    if queue.state.has(group):
-        return
-    offset = await _first_offset(queue, group)
-    if not queue.state.has(group):  # Somebody else may have begun it meanwhile.
-        await _start(queue, group, offset)
+async def first_offset(queue: QueuePartition, group: str) -> int:
+    """Where it begins if nobody says otherwise."""
+    data = queue.data
+    reset = queue.node.shares.configs.config_of(group).share_auto_offset_reset
+    if reset == "earliest":
+        return int(data.log.start_offset)
+    ago_ms = check_reset(reset)
+    if ago_ms is None:
+        return LATEST
+    found = await data.log.find_timestamp(queue.node.env.wall_ms() - ago_ms, data.high_watermark)
+    return LATEST if found is None else int(found.offset)
+
+
+async def begin_at(queue: QueuePartition, group: str, offset: int) -> None:
+    """Raises NotHere or QueueRefusal: FULL where the partition has as many ledgers as it may."""
+    await _start(queue, group, offset)
 
 
 async def start(queue: QueuePartition, group: str, offset: int) -> None:
@@ -43,6 +54,7 @@ async def forget(queue: QueuePartition, group: str) -> None:
     """The jobs of a queue are its own: they stay, whatever becomes of the group that shares them with its other doors."""
     if group == QUEUE_GROUP and queue.data.config.queue_enabled:
         return
+    queue.node.shares.beginnings.forgotten(queue, group)
     if queue.state.has(group):
         await queue.ask(lambda asker: Forget(asker, group))
 
@@ -61,20 +73,10 @@ async def standing(queue: QueuePartition, group: str) -> Standing:
 
 
 async def _start(queue: QueuePartition, group: str, offset: int) -> None:
+    if not queue.state.has(group) and len(queue.state.groups()) >= GROUPS_MAX:  # Told apart from a leader that is not there.
+        raise QueueRefusal(Code.FULL, f"{GROUPS_MAX} groups have ledgers of this partition, the most that may be: delete some of them")
     await queue.ask(lambda asker: Start(asker, group, offset))
     queue.following.advanced(queue.data, 0)  # It may have to learn again of messages that others are done with.
-
-
-async def _first_offset(queue: QueuePartition, group: str) -> int:
-    data = queue.data
-    reset = queue.node.shares.configs.config_of(group).share_auto_offset_reset
-    if reset == "earliest":
-        return int(data.log.start_offset)
-    ago_ms = check_reset(reset)
-    if ago_ms is None:
-        return LATEST
-    found = await data.log.find_timestamp(queue.node.env.wall_ms() - ago_ms, data.high_watermark)
-    return LATEST if found is None else int(found.offset)
 
 
 async def _asked_start(queue: QueuePartition, call: QueueCall) -> QueueAnswer:

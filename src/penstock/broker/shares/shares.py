@@ -15,12 +15,16 @@ from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.refusals import NotHere
 from penstock.broker.shares import ledger_calls
 from penstock.broker.shares.acknowledging import Acknowledging, check
+from penstock.broker.shares.beginning import Beginnings
 from penstock.broker.shares.configs import GroupConfigs
 from penstock.broker.shares.ledger_calls import Standing
+from penstock.broker.shares.refusing import LASTING, Refusals
 from penstock.broker.shares.sessions import ShareSession, ShareSessions
+from penstock.broker.shares.sweeping import Sweeping
 from penstock.broker.together import together
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.groups.share.records import Ledgers
+from penstock.links.share_calls import LedgerQuestion
 from penstock.queues.commands import COUNT_MAX, ReleaseAll
 from penstock.queues.replies import Done
 from penstock.vocabulary import NO_NODE, TopicId
@@ -58,6 +62,9 @@ class Shares:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self.configs = GroupConfigs(node)
+        self.beginnings = Beginnings(node)
+        self.sweeping = Sweeping(node, self.beginnings)
+        self._refusals = Refusals(node.env)
         self.sessions = ShareSessions(lambda: node.settings.group_share_sessions, self.release)
 
     # Fetching
@@ -68,24 +75,40 @@ class Shares:
         return queue if queue is not None and queue.coordinator.state is not None else None
 
     async def begin(self, topic_id: TopicId, index: int, group: str) -> QueuePartition:
-        """Makes the group's ledger on a partition that this node leads. Raises Refusal."""
+        """Makes the group's ledger on a partition that this node leads, where the group's coordinator says so. Raises Refusal."""
+        question = LedgerQuestion(group, topic_id, index)
+        await self._refusals.pause(question)
+        try:
+            return await self._begin(question)
+        except Refusal as refusal:
+            self._refusals.note(question, refusal)
+            raise
+
+    async def _begin(self, question: LedgerQuestion) -> QueuePartition:
+        topic_id, index = question.topic_id, question.partition
         self.check_leads(topic_id, index)
+        if self._node.image.companion_of(topic_id) is None:
+            await self.beginnings.check(question)  # Nothing is made for a group that nobody knows.
         await self._node.ledgers.prepare(topic_id)
+        queue = await self._loaded(topic_id, index)
+        try:
+            await self.beginnings.begin(queue, question.group)
+        except NotHere:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node has just stopped to lead the partition") from None
+        except QueueRefusal as refusal:
+            code = ErrorCode.INVALID_REQUEST if refusal.code is Code.INVALID else _as_refusal(refusal).code
+            raise Refusal(code, refusal.words) from None
+        except DiskFailed as failure:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition's log cannot be read: {failure}") from None
+        return queue
+
+    async def _loaded(self, topic_id: TopicId, index: int) -> QueuePartition:
         ends = self._node.env.now() + LEADER_LOOKED_FOR_SECONDS
         while (queue := self.find(topic_id, index)) is None:
             self.check_leads(topic_id, index)
             if self._node.env.now() > ends:
                 raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition's ledger is not loaded yet; ask again")
             await asyncio.sleep(LOOKED_AGAIN_SECONDS)
-        try:
-            await ledger_calls.begin(queue, group)
-        except NotHere:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node has just stopped to lead the partition") from None
-        except QueueRefusal as refusal:
-            code = ErrorCode.INVALID_REQUEST if refusal.code is Code.INVALID else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            raise Refusal(code, refusal.words) from None
-        except DiskFailed as failure:
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition's log cannot be read: {failure}") from None
         return queue
 
     def check_leads(self, topic_id: TopicId, index: int) -> None:
@@ -163,8 +186,10 @@ class Shares:
 
 def told(refusal: Refusal) -> Refusal:
     """As a member hears it: its client knows few codes, and gives up on others. Whatever may pass is NOT_LEADER_OR_FOLLOWER to it: it looks
-    for the leader anew, and asks again."""
-    return refusal if refusal.code in _TOLD else Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.reason)
+    for the leader anew, and asks again. What does not is UNKNOWN_SERVER_ERROR, as at Kafka: the client says so, and goes on."""
+    if refusal.code in _TOLD:
+        return refusal
+    return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR if refusal.code in LASTING else ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.reason)
 
 
 _TOLD = (
@@ -177,7 +202,9 @@ _TOLD = (
     ErrorCode.INVALID_RECORD_STATE,
 )
 
+_CODES = {Code.NO_SUCH_QUEUE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Code.FULL: ErrorCode.POLICY_VIOLATION}
+
 
 def _as_refusal(refusal: QueueRefusal) -> Refusal:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if refusal.code is Code.NO_SUCH_QUEUE else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return Refusal(code, refusal.words)
+    """COORDINATOR_NOT_AVAILABLE: it may have been done, or not."""
+    return Refusal(_CODES.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE), refusal.words)

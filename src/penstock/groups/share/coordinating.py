@@ -6,14 +6,12 @@ INCONSISTENT_GROUP_PROTOCOL, commits are GROUP_ID_NOT_FOUND, and nobody is a cla
 
 from typing import assert_never
 
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, Refusal
 from penstock.groups import commands, committing, pending
-from penstock.groups.commands import ChangeLedgers
 from penstock.groups.draft import Draft, Sessions
 from penstock.groups.image import GroupsImage
 from penstock.groups.replies import (
     ConsumerHeartbeatReply,
-    DeleteGroupReply,
     DeleteOffsetsReply,
     HeartbeatReply,
     JoinReply,
@@ -21,11 +19,11 @@ from penstock.groups.replies import (
     LedgersChanged,
     SyncReply,
 )
+from penstock.groups.share import changing
 from penstock.groups.share.group import ShareGroup
 from penstock.groups.share.heartbeating import heartbeat
-from penstock.groups.share.records import LedgersOf, ShareGone, ShareGroupSaved, ShareKind, ShareLedgers, ShareRecord
+from penstock.groups.share.records import ShareGone, ShareGroupSaved, ShareKind, ShareRecord
 from penstock.groups.share.session import ShareSession
-from penstock.groups.states import GroupState
 from penstock.vocabulary import Instant
 
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
@@ -39,8 +37,14 @@ def decide(command: commands.Command, draft: Draft) -> bool:
         case commands.ShareHeartbeat():
             heartbeat(command, draft)
             return True
-        case commands.ChangeLedgers():
-            _change_ledgers(draft.image.shares.groups.get(command.group), command, draft)
+        case commands.BeginLedgers() | commands.ForgetLedgers() | commands.EndLedgers():
+            draft.answer(command.token, _change(command, draft))
+            return True
+        case commands.SweepLedger():
+            draft.answer(command.token, changing.sweep_ledger(command, draft))
+            return True
+        case commands.ForgetLedgersOf():
+            draft.answer(command.token, changing.forget_ledgers_of(command, draft))
             return True
         case _:
             group = draft.image.shares.groups.get(command.group)
@@ -54,7 +58,7 @@ def _decide_for(group: ShareGroup, command: commands.GroupCommand, draft: Draft)
     token = command.token
     match command:
         case commands.DeleteGroup():
-            _delete(group, command, draft)
+            draft.answer(token, changing.delete(group, command, draft))
         case commands.JoinGroup():
             draft.answer(token, JoinReply(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=command.member_id))
         case commands.ConsumerHeartbeat():
@@ -77,37 +81,19 @@ def _decide_for(group: ShareGroup, command: commands.GroupCommand, draft: Draft)
             assert_never(command)
 
 
-def _delete(group: ShareGroup, command: commands.DeleteGroup, draft: Draft) -> None:
-    """First its ledgers, which are not here: whoever deletes the group is told where they are, and comes again when they are gone."""
-    if group.members:
-        draft.answer(command.token, DeleteGroupReply(ErrorCode.NON_EMPTY_GROUP))
-        return
-    if group.ledgers and not command.has_forgotten_ledgers:
-        draft.mark_going(group.name)
-        draft.answer(command.token, DeleteGroupReply(ErrorCode.NONE, is_over=False, ledgers=group.ledgers))
-        return
-    draft.sessions.going.pop(group.name, None)
-    draft.records += [ShareGone(kind, group.name) for kind in (ShareKind.LEDGERS, ShareKind.ASSIGNMENT, ShareKind.GROUP)]
-    draft.answer(command.token, DeleteGroupReply(ErrorCode.NONE))
-
-
-def _change_ledgers(group: ShareGroup | None, command: ChangeLedgers, draft: Draft) -> None:
-    if group is None:
-        draft.answer(command.token, LedgersChanged(NOT_FOUND, f"there is no share group {command.group!r}"))
-        return
-    if group.state is not GroupState.EMPTY:
-        reason = f"group {command.group!r} has members: stop them first"
-        draft.answer(command.token, LedgersChanged(ErrorCode.NON_EMPTY_GROUP, reason))
-        return
-    ledgers = dict(group.ledgers)
-    for topic_id, topic, partitions in command.added:
-        before = ledgers.get(topic_id, LedgersOf(topic, ()))
-        ledgers[topic_id] = LedgersOf(topic, tuple(sorted({*before.partitions, *partitions})))
-    for topic_id in command.dropped:
-        ledgers.pop(topic_id, None)
-    if ledgers != group.ledgers:
-        draft.records.append(ShareLedgers(group.name, ledgers) if ledgers else ShareGone(ShareKind.LEDGERS, group.name))
-    draft.answer(command.token, LedgersChanged(ErrorCode.NONE, ledgers=ledgers))
+def _change(command: commands.LedgersCommand, draft: Draft) -> LedgersChanged:
+    try:
+        match command:
+            case commands.BeginLedgers():
+                return changing.begin_ledgers(command, draft)
+            case commands.ForgetLedgers():
+                return changing.forget_ledgers(command, draft)
+            case commands.EndLedgers():
+                return changing.end_ledgers(command, draft)
+            case _:
+                assert_never(command)
+    except Refusal as refusal:
+        return LedgersChanged(refusal.code, refusal.reason)
 
 
 def replayed(record: ShareRecord, sessions: Sessions) -> None:

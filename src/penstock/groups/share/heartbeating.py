@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.errors import ErrorCode, Refusal
-from penstock.groups.bounds import GROUPS_MAX, SUBSCRIPTION_BYTES_MAX
+from penstock.groups.bounds import SUBSCRIPTION_BYTES_MAX
 from penstock.groups.commands import ShareHeartbeat
 from penstock.groups.consumer.assignors import Reader
 from penstock.groups.consumer.partitions import Partitions
 from penstock.groups.consumer.topics import TopicShape, hash_of
 from penstock.groups.draft import Draft
 from penstock.groups.replies import ShareHeartbeatReply
+from penstock.groups.share.changing import GROUP_BYTES_MAX, opened
 from penstock.groups.share.group import ShareGroup
 from penstock.groups.share.image import bytes_of
 from penstock.groups.share.leaving import leave, session_of
@@ -34,7 +35,6 @@ from penstock.groups.share.simple import assign_simply
 from penstock.vocabulary import TopicId
 
 JOINS, LEAVES = 0, -1
-GROUP_BYTES_MAX = 249  # As ledgers have it.
 MEMBER_BYTES_MAX = 32_767  # More than that the keys of the records do not hold.
 
 
@@ -84,7 +84,7 @@ def _check_request(command: ShareHeartbeat) -> None:
 
 def _heard(command: ShareHeartbeat, draft: Draft) -> ShareHeartbeatReply:
     joins = command.member_epoch == JOINS
-    group = _opened(command.group, draft, may_begin=joins)
+    group = opened(command.group, draft, may_begin=joins)
     before, current = group.members.get(command.member_id), group.current(command.member_id)
     if joins:
         _check_room(group, command.member_id, draft)
@@ -103,22 +103,6 @@ def _heard(command: ShareHeartbeat, draft: Draft) -> ShareHeartbeatReply:
         heartbeat_interval_ms=interval_ms,
         assignment=after.assigned if tells else None,
     )
-
-
-def _opened(name: str, draft: Draft, *, may_begin: bool) -> ShareGroup:
-    """Group names are one namespace, and a group of another kind never becomes a share group, nor the other way: GROUP_ID_NOT_FOUND."""
-    group = draft.image.shares.groups.get(name)
-    if may_begin and draft.is_going(name):
-        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {name!r} is being deleted")
-    if group is not None:
-        return group
-    if name in draft.sessions.groups or draft.image.holds(name):
-        raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r} is not a share group: choose another name, or delete that group first")
-    if not may_begin:
-        raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no share group {name!r}")
-    if len(draft.image.shares.groups) >= GROUPS_MAX:
-        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no room for another group")
-    return ShareGroup(name)
 
 
 def _check_room(group: ShareGroup, member_id: str, draft: Draft) -> None:

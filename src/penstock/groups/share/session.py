@@ -1,11 +1,28 @@
-"""What may be forgotten of a share group: until when its members must be heard of. After a restart everybody has a full session."""
+"""What may be forgotten of a share group: until when its members must be heard of, and whether its ledgers are being changed (changing.py).
+
+After a restart everybody has a full session, and nothing is being changed."""
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from math import inf
+from typing import NamedTuple
 
 from penstock.vocabulary import Instant
 
 NEVER = Instant(inf)
+
+
+class Change(Enum):
+    BEGINS = auto()
+    GOES = auto()
+
+
+class Held(NamedTuple):
+    """The ledgers of a group are being changed."""
+
+    change: Change
+    until: Instant
+    number: int  # Who brings it ends the change.
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.broker.node import Node
 from penstock.broker.queues.calls import QueueRefusal
 from penstock.errors import ErrorCode, Refusal
+from penstock.peers.connection import Address
 from penstock.simulator.env import SimEnv
 from penstock.simulator.menu import ClientPlan
 from penstock.simulator.places import Place
@@ -29,6 +30,9 @@ _FETCHES_MAX = 6  # Of one session.
 _PIGGYBACK = 0.4  # How many acknowledgements travel with the next fetch.
 _LEAVES = 0.1
 _EMPTY_WITHIN_SECONDS = 120.0
+_ADMIN = "the group's admin"
+_FIND_VERSION = 4
+_ALTER_SECONDS = 30.0  # Leaders may be looked for.
 
 
 class _Over(Exception):
@@ -193,10 +197,31 @@ class ShareReckoning(Sharing):
 async def begin_group(stage: Stage, env: SimEnv, queue: str) -> None:
     """Of all that was ever sent to the queue. Raises QueueRefusal or Unanswered."""
     assert stage.desk is not None
-    topic_id, partitions = await stage.desk.ask(env, _topic_id(queue))
-    for index in range(partitions):
-        await stage.desk.ask_node(env, partial(_begin_at, topic_id, index))
+    _, partitions = await stage.desk.ask(env, _topic_id(queue))
+    starts = [{"partition_index": index, "start_offset": 0} for index in range(partitions)]
+    try:
+        line = await Line.open(stage.notebook, _ADMIN, address=env.rng.choice(stage.bootstrap(_ADMIN)))
+        try:
+            asked = await line.ask(ApiKey.FIND_COORDINATOR, _FIND_VERSION, {"key_type": 0, "coordinator_keys": [GROUP]})
+        finally:
+            line.close()
+        await _alter(stage, asked.coordinators[0], [{"topic_name": queue, "partitions": starts}])
+    except LineLost as lost:
+        raise Unanswered(str(lost)) from None
     stage.notebook.diary.queues.shares.emptied[queue] = False
+
+
+async def _alter(stage: Stage, found: Any, topics: list[dict[str, Any]]) -> None:
+    if found.error_code:
+        raise Unanswered("the group has no coordinator yet")
+    line = await Line.open(stage.notebook, _ADMIN, timeout_seconds=_ALTER_SECONDS, address=Address(found.host, int(found.port)))
+    try:
+        answer = await line.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": GROUP, "topics": topics})
+    finally:
+        line.close()
+    codes = [answer.error_code, *(row.error_code for topic in answer.responses for row in topic.partitions)]
+    if any(codes):
+        raise Unanswered(f"the group was not begun: {codes}")
 
 
 def _topic_id(queue: str) -> Any:
@@ -205,10 +230,6 @@ def _topic_id(queue: str) -> Any:
         return view.topic_id, view.partitions
 
     return look
-
-
-async def _begin_at(topic_id: TopicId, index: int, node: Node) -> None:
-    await _as_queues(node.shares.start(topic_id, index, GROUP, 0))
 
 
 async def _lag_of(topic_id: TopicId, index: int, node: Node) -> int:

@@ -1,0 +1,60 @@
+"""Bytes ⇄ what leaders of partitions ask of a share group's coordinator.
+
+As JSON: it is asked once for each ledger that begins. A field that is not known is passed over, so that nodes of the next version may say
+more.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from penstock.errors import MalformedInput
+from penstock.vocabulary import TopicId
+
+
+class LedgerQuestion(NamedTuple):
+    """Is the group to have a ledger there?"""
+
+    group: str
+    topic_id: TopicId
+    partition: int
+    sweeps: bool = False  # One is there, and shall go if it is not: then none may begin for a while.
+
+
+class LedgerAnswer(NamedTuple):
+    word: str  # Of the coordinator. Empty: there is none.
+    reason: str = ""
+
+
+def write_question(question: LedgerQuestion) -> bytes:
+    return json.dumps([question.group, question.topic_id.hex(), question.partition, question.sweeps], separators=(",", ":")).encode()
+
+
+def read_question(body: memoryview) -> LedgerQuestion:
+    try:
+        group, topic_id, partition, sweeps, *_ = _read(body)
+        return LedgerQuestion(str(group), TopicId(bytes.fromhex(topic_id)), int(partition), bool(sweeps))
+    except (TypeError, ValueError) as wrong:
+        raise _malformed(wrong) from None
+
+
+def write_answer(answer: LedgerAnswer) -> bytes:
+    return json.dumps(list(answer), separators=(",", ":")).encode()
+
+
+def read_answer(body: memoryview) -> LedgerAnswer:
+    try:
+        word, reason, *_ = _read(body)
+        return LedgerAnswer(str(word), str(reason))
+    except (TypeError, ValueError) as wrong:
+        raise _malformed(wrong) from None
+
+
+def _read(body: memoryview) -> list[Any]:
+    told = json.loads(bytes(body))
+    if not isinstance(told, list):
+        raise ValueError("not a list")
+    return told
+
+
+def _malformed(wrong: Exception) -> MalformedInput:
+    return MalformedInput(f"a call about ledgers of share groups is not what it should be: {wrong}")
