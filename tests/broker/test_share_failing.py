@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from serving import Door, DoorDisk, Line, Serving, until
-from share_members import ACCEPT, ShareMember, acquired, opened
+from share_members import ACCEPT, ShareMember, acquired, known, opened
 
 from penstock.broker.queues.leading import QueuePartition
 from penstock.env import File
@@ -155,6 +155,7 @@ async def _go_on_elsewhere(serving: Serving, member: ShareMember) -> Line:
 async def test_an_answer_that_was_never_written_was_no_delivery(serving: Serving) -> None:
     line, topic_id, member = await begun(serving)
     idle_id = await line.create("idle", 1)
+    await known(line, "idle")
     await line.produce("t", b"a")
     before = ShareMember(member.line, idle_id, "before")
     await before.take()
@@ -204,6 +205,7 @@ async def test_a_fetch_waits_once_where_no_ledger_answers(serving: Serving) -> N
 async def test_a_partition_that_is_opened_meanwhile_joins_those_that_are_waited_for(serving: Serving) -> None:
     line, _, member = await begun(serving, 1)
     late_id = await line.create("late", 1)
+    await known(line, "late")
     serving.env.disk.flushes.hold()
     member.send(wait_ms=8_000, topics=[{"topic_id": late_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}])
     await serving.env.disk.flushes.until_waited_for()

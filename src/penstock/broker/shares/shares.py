@@ -18,7 +18,6 @@ from penstock.broker.shares.acknowledging import Acknowledging, check
 from penstock.broker.shares.beginning import Beginnings
 from penstock.broker.shares.configs import GroupConfigs
 from penstock.broker.shares.ledger_calls import Standing
-from penstock.broker.shares.refusing import LASTING, Refusals
 from penstock.broker.shares.sessions import ShareSession, ShareSessions
 from penstock.broker.shares.sweeping import Sweeping
 from penstock.broker.together import together
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 LEADER_LOOKED_FOR_SECONDS = 5.0  # For the ledger of a partition that this node leads: its companion may just have been made.
 LOOKED_AGAIN_SECONDS = 0.01
+LASTING = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.POLICY_VIOLATION)  # Refusals that do not pass by themselves.
 
 
 class _Leaving:
@@ -64,7 +64,6 @@ class Shares:
         self.configs = GroupConfigs(node)
         self.beginnings = Beginnings(node)
         self.sweeping = Sweeping(node, self.beginnings)
-        self._refusals = Refusals(node.env)
         self.sessions = ShareSessions(lambda: node.settings.group_share_sessions, self.release)
 
     # Fetching
@@ -76,23 +75,13 @@ class Shares:
 
     async def begin(self, topic_id: TopicId, index: int, group: str) -> QueuePartition:
         """Makes the group's ledger on a partition that this node leads, where the group's coordinator says so. Raises Refusal."""
-        question = LedgerQuestion(group, topic_id, index)
-        await self._refusals.pause(question)
-        try:
-            return await self._begin(question)
-        except Refusal as refusal:
-            self._refusals.note(question, refusal)
-            raise
-
-    async def _begin(self, question: LedgerQuestion) -> QueuePartition:
-        topic_id, index = question.topic_id, question.partition
         self.check_leads(topic_id, index)
         if self._node.image.companion_of(topic_id) is None:
-            await self.beginnings.check(question)  # Nothing is made for a group that nobody knows.
+            await self.beginnings.check(LedgerQuestion(group, topic_id, index))  # Nothing is made for a group that nobody knows.
         await self._node.ledgers.prepare(topic_id)
         queue = await self._loaded(topic_id, index)
         try:
-            await self.beginnings.begin(queue, question.group)
+            await self.beginnings.begin(queue, group)
         except NotHere:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node has just stopped to lead the partition") from None
         except QueueRefusal as refusal:
