@@ -100,6 +100,33 @@ class ReplyRoom:
         self.bytes_taken -= size
 
 
+class PartOfRoom(ReplyRoom):
+    """What the answers of one door take of the room, counted there and by itself."""
+
+    def __init__(self, whole: ReplyRoom) -> None:
+        super().__init__(whole.bytes_max)
+        self._whole = whole
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.bytes_taken > self.bytes_max * 3 // 4
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes_taken >= self.bytes_max
+
+    def fair_share(self) -> int:
+        return self._whole.fair_share()
+
+    def take(self, size: int) -> None:
+        self.bytes_taken += size
+        self._whole.take(size)
+
+    def give_back(self, size: int) -> None:
+        self.bytes_taken -= size
+        self._whole.give_back(size)
+
+
 class HeldReply:
     """What one answer takes of the room: counted as it grows, until it is sent."""
 

@@ -17,6 +17,7 @@ from penstock.http.sqs.desk import ClientGone
 from penstock.http.sqs.door import QueueDoor, failure_reply, stopping_reply
 from penstock.http.sqs.errors import BODY_TOO_LARGE
 from penstock.http.sqs.requests import Reply, Request
+from penstock.http.sqs.room import SMALL_BYTES
 
 if TYPE_CHECKING:
     from penstock.http.queue_http import QueueHttp
@@ -48,6 +49,9 @@ class Exchange(Request):
     def take(self, body: bytes) -> None:
         """All of the body at once, or a refusal instead of it."""
         size = len(body)
+        if size <= SMALL_BYTES:
+            self.body = body
+            return
         refusal = self._door.room.refusal(size, whole=size)
         if refusal is None:
             self.body, self._size = body, size
@@ -68,8 +72,10 @@ class Exchange(Request):
             self._http.stop_polling()
 
     def _give_back(self) -> None:
-        self._door.room.give_back(self._size)
-        self.body, self._size = b"", 0  # The connection keeps the last exchange until the next one comes.
+        if self._size:
+            self._door.room.give_back(self._size)
+            self._size = 0
+        self.body = b""  # The connection keeps the last exchange until the next one comes.
 
     async def run(self) -> None:
         http, door = self._http, self._door
