@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import BrokenPromise
 from penstock.http import door as doors
+from penstock.http import patience
 from penstock.http.bounds import Message, Receive, Scope, Send, bounded
 from penstock.http.door import HEAD_BYTES_MAX, HttpDoor
 
@@ -75,6 +76,19 @@ def test_an_endless_head_is_cut_off():
 def test_a_head_that_does_not_come_in_time_ends_the_connection(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doors, "HEAD_SECONDS", 0.2)
     assert talk(saying(beginning)) == b""
+
+
+@pytest.mark.parametrize("beginning", [b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell", b"\r\n"])
+def test_a_body_that_does_not_come_in_time_ends_the_connection(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(patience, "STALLED_SECONDS_MAX", 0.2)
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        try:
+            return await saying(beginning)(reader, writer)
+        except ConnectionError:
+            return b""
+
+    assert talk(conversation) == b""
 
 
 def test_bytes_that_are_not_http_are_answered_and_the_connection_closed():
