@@ -111,10 +111,6 @@ class PartOfRoom(ReplyRoom):
     def is_crowded(self) -> bool:
         return self.bytes_taken > self.bytes_max * 3 // 4
 
-    @property
-    def is_full(self) -> bool:
-        return self.bytes_taken >= self.bytes_max
-
     def fair_share(self) -> int:
         return self._whole.fair_share()
 
@@ -139,6 +135,11 @@ class HeldReply:
     def add(self, size: int) -> None:
         self._room.take(size)
         self._bytes += size
+
+    def grow_to(self, size: int) -> None:
+        """It has so many bytes as it is sent, which may be more than what it was made of."""
+        if size > self._bytes:
+            self.add(size - self._bytes)
 
     def let_go(self) -> None:
         self._room.give_back(self._bytes)

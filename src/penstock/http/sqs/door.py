@@ -27,7 +27,7 @@ from penstock.errors import Refusal
 from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX, Action, no_such_action
 from penstock.http.sqs.answers import encode
 from penstock.http.sqs.desk import Call, Desk
-from penstock.http.sqs.errors import ACCESS_DENIED, INTERNAL_FAILURE, OK, SERVICE_UNAVAILABLE, SqsError
+from penstock.http.sqs.errors import ACCESS_DENIED, INTERNAL_FAILURE, OK, REQUEST_THROTTLED, SERVICE_UNAVAILABLE, SqsError
 from penstock.http.sqs.reading import READ_ASIDE_BYTES, read
 from penstock.http.sqs.refusals import as_error, as_own_error, as_queue_refusal, in_own_words
 from penstock.http.sqs.requests import Reply, Request
@@ -85,7 +85,10 @@ class QueueDoor:
             action, body = self._let_in(target, request), request.body
             key_id = self._verified(request) if self._asks_for_keys else ""
             if action.shows_messages:
-                request.held = HeldReply(self.replies)
+                replies = self.replies
+                if replies.bytes_taken >= replies.bytes_max:
+                    raise SqsError(REQUEST_THROTTLED, "too many answers wait for clients that do not take them; try again")
+                request.held = HeldReply(replies)
             host = request.headers.get(b"host", b"localhost").decode("latin-1")
             wish = read(action, body) if len(body) <= READ_ASIDE_BYTES else await self._read_aside(action, body)
             is_plain = b"\\" not in body and body.isascii()
