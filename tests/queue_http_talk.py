@@ -31,6 +31,8 @@ class CountingDoor:
         self.asked: list[bytes] = []
         self.failure: BaseException | None = None
         self.answer_bytes = 0
+        self.delay_s = 0.0
+        self.polls = 0
 
     def next_id(self) -> bytes:
         return b"id-%d" % len(self.asked)
@@ -49,12 +51,17 @@ class CountingDoor:
             raise self.failure
         if request.refusal is not None:
             return error_reply(request.refusal)
+        await asyncio.sleep(self.delay_s)
         if request.body.startswith(b"wait"):
             await request.while_connected(self._wait())
         return Reply(200, b"%d" % len(request.body) + b"x" * self.answer_bytes)
 
     async def _wait(self) -> None:
-        await self.let_on.wait()
+        self.polls += 1
+        try:
+            await self.let_on.wait()
+        finally:
+            self.polls -= 1
 
 
 class Talk:

@@ -125,6 +125,56 @@ def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_beg
     talk(story)
 
 
+@pytest.mark.parametrize("behind", [ask(b"never begun"), PAGE, ask(b"x") * 9 + PAGE, HEAD + b"Content-Length: 9\r\n\r\n1234"])
+def test_a_long_poll_ends_when_its_client_goes_also_where_requests_came_later(behind: bytes):
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait"))
+        await until(lambda: bool(talk.door.asked))
+        talk.say(behind)
+        await asyncio.sleep(0.05)
+        talk.writer.close()
+        await until(lambda: talk.door.polls == 0)
+        await until(lambda: talk.door.room.bytes_taken == 0)
+        assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
+
+    talk(story)
+
+
+@pytest.mark.parametrize("last", [ask(b"12345"), ask(b"wait12345"), PAGE], ids=["queue", "poll", "page"])
+def test_who_ends_its_side_after_its_requests_is_answered_and_then_the_connection_ends(last: bytes):
+    async def story(talk: Talk) -> None:
+        talk.door.delay_s = 0.05
+        talk.say(ask(b"1") + PAGE + last)
+        talk.writer.write_eof()
+        answers = [(await talk.hear())[1] for _ in range(3)]
+        assert answers == [b"1", b"page", {ask(b"12345"): b"5", PAGE: b"page"}.get(last, b"{}")]
+        assert await talk.is_ended()
+
+    talk(story)
+
+
+def test_a_long_poll_ends_with_nothing_when_its_client_ends_its_side():
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait"))
+        await until(lambda: talk.door.polls == 1)
+        talk.writer.write_eof()
+        head, body = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 200 ") and body == b"{}" and await talk.is_ended()
+
+    talk(story)
+
+
+def test_half_a_request_at_the_end_does_not_keep_those_before_it_from_being_answered():
+    async def story(talk: Talk) -> None:
+        talk.door.delay_s = 0.05
+        talk.say(ask(b"1") + HEAD + b"Content-Length: 9\r\n\r\n1234")
+        talk.writer.write_eof()
+        assert (await talk.hear())[1] == b"1" and await talk.is_ended()
+        assert talk.door.asked == [b"1"]
+
+    talk(story)
+
+
 def test_the_room_of_a_body_that_never_ends_comes_back_with_its_client():
     async def story(talk: Talk) -> None:
         begun = b"x" * (SMALL_BYTES + 5)
@@ -154,7 +204,7 @@ def test_a_large_answer_is_held_until_the_client_has_taken_it():
         size = talk.door.answer_bytes = 8 << 20
         talk.say(ask(b"x"))
         await talk.reader.readexactly(1)
-        assert talk.door.reply_room.bytes_taken == size
+        assert talk.door.reply_room.bytes_taken == size + 1, "as it is sent"
         talk.say(ask(b"next"))
         await asyncio.sleep(0.05)
         assert talk.door.asked == [b"x"], "the next one waits"

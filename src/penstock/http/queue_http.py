@@ -30,6 +30,7 @@ from penstock.wire.posts import read_post
 
 CONTENT_TYPE = (b"content-type", b"application/x-amz-json-1.0")
 HEALTH_PATHS = (b"/health", b"/ready")
+BEHIND_POLL_MAX = 16  # Requests that may stand in line behind a long poll before their client is not read from.
 BUSY = 0.0
 
 
@@ -40,6 +41,7 @@ class QueueHttp(OffersIgnored):
         super().__init__(*arguments, **named)
         self._queues = queues
         self.received_bytes = 0  # As far as they went through the parser.
+        self.has_ended = False  # The peer sends no more, but may wait for answers.
         self.is_extra = False  # One too many: it may only ask after the node's health.
         self._heard_at_s = self.loop.time()  # Through the parser.
         self.patience = Patience(self._heard_at_s)
@@ -124,8 +126,16 @@ class QueueHttp(OffersIgnored):
             self._at_work = exchange
             exchange.take_turn()
         else:
-            self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
+            self._read_on_if_polling()
+
+    def _read_on_if_polling(self) -> None:
+        """Who has a request in line is not read from, except behind a long poll: nobody would see its client go."""
+        before = self._at_work
+        if before is not None and before.is_polling and len(self.pipeline) <= BEHIND_POLL_MAX:
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
 
     def _go_uvicorns_way(self) -> None:
         url, headers = self.url, self.headers
@@ -135,6 +145,8 @@ class QueueHttp(OffersIgnored):
             super().on_header(name, value)
         self.url = url
         super().on_headers_complete()
+        if self.pipeline:
+            self._read_on_if_polling()
 
     # Calls
 
@@ -149,7 +161,7 @@ class QueueHttp(OffersIgnored):
             self._running = self.loop.create_task(self._run())
 
     def stop_polling(self) -> None:
-        """For a client that is gone."""
+        """For a client that is gone, or sends no more."""
         if self._running is not None:
             self._running.cancel()
 
@@ -248,6 +260,17 @@ class QueueHttp(OffersIgnored):
             self._idle_since_s = self.loop.time()
             if self._idle_timer is None:
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """The client sends no more. What it has sent is answered first; but a long poll ends, since the client may as well be gone."""
+        last: Any = self.cycle
+        if last is None or last.response_complete or (self._is_in_body and not self.pipeline):
+            return None
+        self.has_ended = True
+        if self._at_work is not None and self._at_work.is_polling:
+            self.stop_polling()
+        last.keep_alive = False
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
