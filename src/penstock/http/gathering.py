@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from penstock.http.exchange import Exchange
 from penstock.http.sqs.door import QueueDoor
-from penstock.http.sqs.errors import SqsError
+from penstock.http.sqs.errors import BODY_TOO_LARGE, SqsError
 from penstock.http.sqs.room import BODY_BYTES_MAX, SMALL_BYTES
 
 if TYPE_CHECKING:
     from penstock.http.queue_http import QueueHttp
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+PIECES_MAX = 1 << 16  # Each costs about a microsecond, however small it is: 8 MiB of single bytes would hold up everybody for seconds.
 SMALL_DIGITS = 6  # Of a length that needs no look before the body comes.
 
 
@@ -26,6 +27,7 @@ class Gathering(Exchange):
         self.body = b""
         self.keep_alive = keep_alive
         self._gathered = bytearray()
+        self._pieces = 0
         self._unwanted_bytes = 0  # Of a body that was refused.
         self._has_turn = False
         self.is_awaited = True  # More of the body may come, and is wanted.
@@ -47,6 +49,9 @@ class Gathering(Exchange):
             if self._unwanted_bytes > BODY_BYTES_MAX:
                 self._http.transport.abort()  # It has its answer, and goes on all the same.
             return
+        self._pieces += 1
+        if self._pieces > PIECES_MAX:
+            return self._heed(SqsError(BODY_TOO_LARGE, f"a request may come in at most {PIECES_MAX} pieces"))
         whole = len(self._gathered) + len(piece)
         if whole > SMALL_BYTES or not self._has_turn:
             refusal = self._door.room.refusal(whole - self._size, whole=whole, sender=self)
