@@ -6,6 +6,7 @@ Not here: claims about what the port should do. Real doors are in http/sqs.
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from penstock.broker.memory import HeldReply, PartOfRoom, ReplyRoom
 from penstock.http.bounds import Receive, Scope, Send
@@ -82,6 +83,11 @@ class Talk:
             return await self.reader.read(1) == b""
         except ConnectionError:
             return True
+
+    async def end(self) -> None:
+        """Reads what is left, until the other side ends the connection."""
+        with suppress(ConnectionError):
+            await self.reader.read()
 
     async def another(self, *, receive_bytes: int | None = None) -> "Talk":
         """Over a connection of its own, to the same port."""

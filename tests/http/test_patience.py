@@ -92,7 +92,9 @@ def test_small_requests_find_room_whatever_others_take():
         stalled = [await talk.another() for _ in range(9)]
         for each in stalled:
             each.say(begun(BODY_BYTES_MAX - 1, announced=BODY_BYTES_MAX))
+            await each.writer.drain()
         await until(lambda: talk.door.room.bytes_taken > 5 * BODY_BYTES_MAX)
+        await asyncio.sleep(0.5)
         for size in (10, SMALL_BYTES, MIDDLE_BYTES):
             talk.say(ask(b"x" * size))
             assert (await talk.hear())[1] == b"%d" % size
@@ -227,6 +229,7 @@ def test_who_is_waited_for_longest_makes_place_for_who_comes(beginning: bytes, m
             await each.writer.drain()
             crowd.append(each)
             await asyncio.sleep(0.002)
+        await crowd[0].end()
         late = await talk.another()
         late.say(ask(b"12345"))
         assert (await late.hear())[1] == b"5"
