@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.errors import BrokenPromise
+from penstock.http import bounds, patience
 from penstock.http import door as doors
 from penstock.http.bounds import Message, Receive, Scope, Send, bounded
 from penstock.http.door import HEAD_BYTES_MAX, HttpDoor
@@ -66,6 +67,26 @@ def test_a_chunked_body_is_counted_as_it_comes():
     assert b" 413 " in talk(saying(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, chunk))
 
 
+def test_all_bodies_together_have_a_bound(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bounds, "BODIES_BYTES_MAX", 1_500)
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(head + b"x" * 900)
+        await asyncio.sleep(0.1)
+        other_reader, other_writer = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        other_writer.write(head + b"x" * 900)
+        answers = await other_reader.read()
+        writer.write(b"x" * 100)
+        answers += await reader.readuntil(b"1000")
+        writer.write(head + b"x" * 1000)
+        other_writer.close()
+        return answers + await reader.readuntil(b"\r\n\r\n1000")
+
+    answers = talk(conversation)
+    assert b" 503 " in answers and b"at once" in answers and answers.count(b" 200 ") == 2
+
+
 def test_an_endless_head_is_cut_off():
     line = b"X-Padding: " + b"x" * 1000 + b"\r\n"
     assert b" 400 " in talk(saying(b"GET / HTTP/1.1\r\n", *[line] * (HEAD_BYTES_MAX // 1000 + 2)))
@@ -75,6 +96,19 @@ def test_an_endless_head_is_cut_off():
 def test_a_head_that_does_not_come_in_time_ends_the_connection(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doors, "HEAD_SECONDS", 0.2)
     assert talk(saying(beginning)) == b""
+
+
+@pytest.mark.parametrize("beginning", [b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell", b"\r\n"])
+def test_a_body_that_does_not_come_in_time_ends_the_connection(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(patience, "STALLED_SECONDS_MAX", 0.2)
+
+    async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        try:
+            return await saying(beginning)(reader, writer)
+        except ConnectionError:
+            return b""
+
+    assert talk(conversation) == b""
 
 
 def test_bytes_that_are_not_http_are_answered_and_the_connection_closed():

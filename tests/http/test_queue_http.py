@@ -1,108 +1,15 @@
-"""The straight way of queue requests through HTTP, spoken over a plain socket: what uvicorn promises of a connection holds there too.
-
-Behind it stands a small door that answers how many bytes it was given, once it is let; real ones are in http/sqs.
-"""
+"""The straight way of queue requests through HTTP, spoken over a plain socket: what uvicorn promises of a connection holds there too."""
 
 import asyncio
 import re
-import socket
-from collections.abc import Awaitable, Callable
 
 import pytest
+from queue_http_talk import HEAD, PAGE, Talk, ask, talk, until
 
-from penstock.broker.memory import HeldReply, ReplyRoom
 from penstock.errors import BrokenPromise
 from penstock.http import door as doors
-from penstock.http.bounds import Receive, Scope, Send
-from penstock.http.door import HttpDoor
-from penstock.http.sqs import requests
-from penstock.http.sqs.door import error_reply
-from penstock.http.sqs.requests import Reply, Request, Room
-
-HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Any.Thing\r\n"
-PAGE = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-class CountingDoor:
-    """Answers with the size of the body. A body that begins with `wait` is kept waiting until `let_on` is set."""
-
-    def __init__(self) -> None:
-        self.room, self.reply_room = Room(), ReplyRoom(1 << 30)
-        self.let_on = asyncio.Event()
-        self.asked: list[bytes] = []
-        self.failure: BaseException | None = None
-        self.answer_bytes = 0
-
-    def next_id(self) -> bytes:
-        return b"id-%d" % len(self.asked)
-
-    async def answer(self, request: Request) -> Reply:
-        self.asked.append(request.body)
-        request.held = HeldReply(self.reply_room)
-        request.held.add(self.answer_bytes)
-        if self.failure is not None:
-            raise self.failure
-        if request.refusal is not None:
-            return error_reply(request.refusal)
-        if request.body.startswith(b"wait"):
-            await request.while_connected(self._wait())
-        return Reply(200, b"%d" % len(request.body) + b"x" * self.answer_bytes)
-
-    async def _wait(self) -> None:
-        await self.let_on.wait()
-
-
-class Talk:
-    def __init__(self, door: CountingDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: HttpDoor) -> None:
-        self.door, self.reader, self.writer, self.server = door, reader, writer, server
-
-    def say(self, content: bytes) -> None:
-        self.writer.write(content)
-
-    async def hear(self) -> tuple[bytes, bytes]:
-        """The head and the body of the next answer."""
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
-        return head, await self.reader.readexactly(length)
-
-    async def is_ended(self) -> bool:
-        return await self.reader.read(1) == b""
-
-
-async def page(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
-    await send({"type": "http.response.body", "body": b"page"})
-
-
-def talk(story: Callable[[Talk], Awaitable[None]], *, receive_bytes: int | None = None) -> None:
-    async def run() -> None:
-        listening, door = socket.create_server(("127.0.0.1", 0)), CountingDoor()
-        server = HttpDoor(page, door)  # type: ignore[arg-type]
-        server.open(listening)
-        client = socket.socket()
-        if receive_bytes is not None:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        client.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(client, listening.getsockname())
-        reader, writer = await asyncio.open_connection(sock=client)
-        try:
-            async with asyncio.timeout(20):
-                await story(Talk(door, reader, writer, server))
-        finally:
-            door.let_on.set()
-            writer.close()
-            await server.close()
-
-    asyncio.run(run())
-
-
-def ask(body: bytes, *headers: bytes, head: bytes = HEAD) -> bytes:
-    return head + b"".join(each + b"\r\n" for each in headers) + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.002)
+from penstock.http.sqs import room
+from penstock.http.sqs.room import SMALL_BYTES
 
 
 def test_requests_that_come_at_once_are_answered_in_their_order_whichever_way_they_go():
@@ -146,7 +53,7 @@ def test_nobody_can_tell_whether_a_request_came_whole(request_: bytes):
             await until(lambda: bool(talk.door.asked))
             talk.say(ask(b"last", b"Connection: close"))
             answers = await talk.reader.read()
-            found.extend((re.sub(rb"date: .*", b"", answers), talk.door.asked, talk.door.room._taken))
+            found.extend((re.sub(rb"date: .*", b"", answers), talk.door.asked, talk.door.room.bytes_taken))
 
         talk(story)
         return found
@@ -159,7 +66,7 @@ def test_a_request_that_was_begun_is_done_though_its_client_is_gone():
         talk.say(ask(b"x"))
         talk.writer.transport.abort()
         await until(lambda: talk.door.asked == [b"x"])
-        await until(lambda: talk.door.room._taken == 0)
+        await until(lambda: talk.door.room.bytes_taken == 0)
 
     talk(story)
 
@@ -170,7 +77,7 @@ def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_w
         assert await talk.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         talk.say(b"abc")
         assert (await talk.hear())[1] == b"3"
-        talk.say(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (requests.BODY_BYTES_MAX + 1))
+        talk.say(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (room.BODY_BYTES_MAX + 1))
         head, _ = await talk.hear()
         assert head.startswith(b"HTTP/1.1 413 ") and b"connection: close" in head
         assert await talk.is_ended()
@@ -212,31 +119,82 @@ def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_beg
         talk.say(ask(b"wait") + ask(b"never begun"))
         await until(lambda: bool(talk.door.asked))
         talk.writer.close()
-        await until(lambda: talk.door.room._taken == 0)
+        await until(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
+
+    talk(story)
+
+
+@pytest.mark.parametrize("behind", [ask(b"never begun"), PAGE, ask(b"x") * 9 + PAGE, HEAD + b"Content-Length: 9\r\n\r\n1234"])
+def test_a_long_poll_ends_when_its_client_goes_also_where_requests_came_later(behind: bytes):
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait"))
+        await until(lambda: bool(talk.door.asked))
+        talk.say(behind)
+        await asyncio.sleep(0.05)
+        talk.writer.close()
+        await until(lambda: talk.door.polls == 0)
+        await until(lambda: talk.door.room.bytes_taken == 0)
+        assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
+
+    talk(story)
+
+
+@pytest.mark.parametrize("last", [ask(b"12345"), ask(b"wait12345"), PAGE], ids=["queue", "poll", "page"])
+def test_who_ends_its_side_after_its_requests_is_answered_and_then_the_connection_ends(last: bytes):
+    async def story(talk: Talk) -> None:
+        talk.door.delay_s = 0.05
+        talk.say(ask(b"1") + PAGE + last)
+        talk.writer.write_eof()
+        answers = [(await talk.hear())[1] for _ in range(3)]
+        assert answers == [b"1", b"page", {ask(b"12345"): b"5", PAGE: b"page"}.get(last, b"{}")]
+        assert await talk.is_ended()
+
+    talk(story)
+
+
+def test_a_long_poll_ends_with_nothing_when_its_client_ends_its_side():
+    async def story(talk: Talk) -> None:
+        talk.say(ask(b"wait"))
+        await until(lambda: talk.door.polls == 1)
+        talk.writer.write_eof()
+        head, body = await talk.hear()
+        assert head.startswith(b"HTTP/1.1 200 ") and body == b"{}" and await talk.is_ended()
+
+    talk(story)
+
+
+def test_half_a_request_at_the_end_does_not_keep_those_before_it_from_being_answered():
+    async def story(talk: Talk) -> None:
+        talk.door.delay_s = 0.05
+        talk.say(ask(b"1") + HEAD + b"Content-Length: 9\r\n\r\n1234")
+        talk.writer.write_eof()
+        assert (await talk.hear())[1] == b"1" and await talk.is_ended()
+        assert talk.door.asked == [b"1"]
 
     talk(story)
 
 
 def test_the_room_of_a_body_that_never_ends_comes_back_with_its_client():
     async def story(talk: Talk) -> None:
-        talk.say(HEAD + b"Content-Length: 100\r\n\r\n12345")
-        await until(lambda: talk.door.room._taken == 5)
+        begun = b"x" * (SMALL_BYTES + 5)
+        talk.say(HEAD + b"Content-Length: 100000\r\n\r\n" + begun)
+        await until(lambda: talk.door.room.bytes_taken == len(begun))
         talk.writer.close()
-        await until(lambda: talk.door.room._taken == 0)
+        await until(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == []
 
     talk(story)
 
 
 def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(requests, "BODIES_BYTES_MAX", 10)
+    monkeypatch.setattr(room, "BODIES_BYTES_MAX", 50_000)
 
     async def story(talk: Talk) -> None:
-        talk.say(ask(b"x" * 11) + ask(b"x" * 10))
+        talk.say(ask(b"x" * 50_001) + ask(b"x" * 50_000))
         head, body = await talk.hear()
         assert head.startswith(b"HTTP/1.1 403 ") and b"RequestThrottled" in body
-        assert (await talk.hear())[1] == b"10"
+        assert (await talk.hear())[1] == b"50000"
 
     talk(story)
 
@@ -246,7 +204,7 @@ def test_a_large_answer_is_held_until_the_client_has_taken_it():
         size = talk.door.answer_bytes = 8 << 20
         talk.say(ask(b"x"))
         await talk.reader.readexactly(1)
-        assert talk.door.reply_room.bytes_taken == size
+        assert talk.door.reply_room.bytes_taken == size + 1, "as it is sent"
         talk.say(ask(b"next"))
         await asyncio.sleep(0.05)
         assert talk.door.asked == [b"x"], "the next one waits"
@@ -300,17 +258,6 @@ def test_a_failure_is_logged_and_a_broken_promise_reaches_the_loop(failure: Exce
     talk(story)
     assert told == ([failure] if isinstance(failure, BrokenPromise) else [])
     assert any(record.exc_info is not None and record.exc_info[1] is failure for record in caplog.records)
-
-
-def test_a_crowd_is_told_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "CONNECTIONS_MAX", 1)
-
-    async def story(talk: Talk) -> None:
-        talk.say(ask(b"x"))
-        head, _ = await talk.hear()
-        assert head.startswith(b"HTTP/1.1 503 ") and talk.door.asked == []
-
-    talk(story)
 
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"

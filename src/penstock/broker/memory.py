@@ -100,6 +100,29 @@ class ReplyRoom:
         self.bytes_taken -= size
 
 
+class PartOfRoom(ReplyRoom):
+    """What the answers of one door take of the room, counted there and by itself."""
+
+    def __init__(self, whole: ReplyRoom) -> None:
+        super().__init__(whole.bytes_max)
+        self._whole = whole
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.bytes_taken > self.bytes_max * 3 // 4
+
+    def fair_share(self) -> int:
+        return self._whole.fair_share()
+
+    def take(self, size: int) -> None:
+        self.bytes_taken += size
+        self._whole.take(size)
+
+    def give_back(self, size: int) -> None:
+        self.bytes_taken -= size
+        self._whole.give_back(size)
+
+
 class HeldReply:
     """What one answer takes of the room: counted as it grows, until it is sent."""
 
@@ -112,6 +135,11 @@ class HeldReply:
     def add(self, size: int) -> None:
         self._room.take(size)
         self._bytes += size
+
+    def grow_to(self, size: int) -> None:
+        """It has so many bytes as it is sent, which may be more than what it was made of."""
+        if size > self._bytes:
+            self.add(size - self._bytes)
 
     def let_go(self) -> None:
         self._room.give_back(self._bytes)

@@ -16,11 +16,11 @@ from starlette.routing import Route
 
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
-from penstock.http.answers import BROKEN, JSON, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, TOO_LARGE, Answer, error
+from penstock.http.answers import BROKEN, JSON, METHOD_NOT_ALLOWED, NOT_FOUND, TEXT, Answer, error
 from penstock.http.api.dispatch import Api, RawRequest, host_names
 from penstock.http.api.guard import refuse_host
 from penstock.http.api.routes import PREFIX
-from penstock.http.bounds import BODY_BYTES_MAX, App, BodyTooLarge, bounded
+from penstock.http.bounds import App, BodyTooLarge, bounded
 from penstock.http.cluster_gauges import cluster_gauges
 from penstock.http.gauges import gauges
 from penstock.http.group_gauges import group_gauges, topic_gauges
@@ -117,8 +117,8 @@ async def _refused(request: Request, refused: Exception) -> Response:
 
 
 async def _too_large(request: Request, refused: Exception) -> Response:
-    message = f"a request body may have at most {BODY_BYTES_MAX} bytes here"
-    return _response(error(TOO_LARGE, "body_too_large", message, {"Connection": "close"}))
+    assert isinstance(refused, BodyTooLarge)
+    return _response(refused.answer)
 
 
 async def _failed(request: Request, failure: Exception) -> Response:

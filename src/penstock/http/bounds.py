@@ -1,6 +1,7 @@
 """The outermost layer of the HTTP app: how much a request may carry, and what happens when a promise breaks.
 
-A body that announces, or turns out to have, more than `BODY_BYTES_MAX` is answered with 413 and the rest is never read into memory.
+A body that announces, or turns out to have, more than `BODY_BYTES_MAX` is answered with 413 and the rest is never read into memory. So is
+one that finds too much of others there, with 503.
 A `BrokenPromise` must stop the node, but the HTTP server treats it like any failed request; so it is told to the loop from here.
 """
 
@@ -10,9 +11,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from penstock.errors import BrokenPromise
-from penstock.http.answers import TOO_LARGE, error
+from penstock.http.answers import TOO_LARGE, UNAVAILABLE, Answer, error
 
 BODY_BYTES_MAX = 1 << 20  # Far above any request of today's routes. A door that takes more sets its own bound.
+BODIES_BYTES_MAX = 16 << 20  # Of all requests at hand: few come here at the same time, and those are small.
+CLOSE = {"Connection": "close"}
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -22,14 +25,50 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class BodyTooLarge(Exception):
-    """The request's body went past the bound."""
+    """The request's body went past its bound, or past that of all together."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.body)
+        self.answer = answer
+
+
+class _Bodies:
+    """Those at hand."""
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._bytes_taken = 0
+
+    def take(self, size: int, *, whole: int) -> None:
+        """Room for one more piece of a body that has `whole` bytes with it."""
+        if whole > self._body_bytes_max:
+            raise BodyTooLarge(self.too_large())
+        if self._bytes_taken + size > BODIES_BYTES_MAX:
+            raise BodyTooLarge(error(UNAVAILABLE, "too_many_bodies", "too many requests with a body at once; try again", CLOSE))
+        self._bytes_taken += size
+
+    def give_back(self, size: int) -> None:
+        self._bytes_taken -= size
+
+    def too_large(self) -> Answer:
+        return error(TOO_LARGE, "body_too_large", f"a request body may have at most {self._body_bytes_max} bytes here", CLOSE)
 
 
 def bounded(app: App, *, body_bytes_max: int = BODY_BYTES_MAX) -> App:
+    bodies = _Bodies(body_bytes_max)
+
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
         if _announced_bytes(scope) > body_bytes_max:
-            return await _refuse(send, body_bytes_max)
-        has_begun = False
+            return await _refuse(send, bodies.too_large())
+        has_begun, taken = False, 0
+
+        async def counting_receive() -> Message:
+            nonlocal taken
+            message = await receive()
+            size = len(message.get("body", b""))
+            bodies.take(size, whole=taken + size)
+            taken += size
+            return message
 
         async def noting_send(message: Message) -> None:
             nonlocal has_begun
@@ -37,13 +76,15 @@ def bounded(app: App, *, body_bytes_max: int = BODY_BYTES_MAX) -> App:
             await send(message)
 
         try:
-            await app(scope, _counted(receive, body_bytes_max), noting_send)
-        except BodyTooLarge:
+            await app(scope, counting_receive, noting_send)
+        except BodyTooLarge as refused:
             if not has_begun:
-                await _refuse(send, body_bytes_max)
+                await _refuse(send, refused.answer)
         except BrokenPromise as broken:
             asyncio.get_running_loop().call_exception_handler({"message": "an HTTP request broke a promise", "exception": broken})
             raise
+        finally:
+            bodies.give_back(taken)
 
     return outer
 
@@ -53,22 +94,7 @@ def _announced_bytes(scope: Scope) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _counted(receive: Receive, bytes_max: int) -> Receive:
-    taken = 0
-
-    async def counted() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > bytes_max:
-            raise BodyTooLarge
-        return message
-
-    return counted
-
-
-async def _refuse(send: Send, bytes_max: int) -> None:
-    answer = error(TOO_LARGE, "body_too_large", f"a request body may have at most {bytes_max} bytes here")
+async def _refuse(send: Send, answer: Answer) -> None:
     body = json.dumps(answer.body).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -1,24 +1,31 @@
 """The HTTP server inside the node's own event loop.
 
 uvicorn with httptools, given a socket that is already bound, and none of its habits: no signal handlers, no logging set-up, no
-process exit. What it leaves open is closed here: a request head is bounded in size and in time, and so is the number of connections.
+process exit. What it leaves open is closed here: a request head is bounded in size and in time, the number of connections is, too, and
+peers are looked after who do not get on (patience.py).
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from socket import socket
+from typing import Any
 
 import uvicorn
 
 from penstock.http.bounds import App
+from penstock.http.patience import Watch
 from penstock.http.queue_http import QueueHttp
 from penstock.http.sqs.door import QueueDoor
+
+log = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 64 << 10  # As most servers: request line and headers together.
 HEAD_SECONDS = 10.0  # From connecting, or from the first byte of a request, until its head is complete.
 CONNECTIONS_MAX = 1_000
+TICKS_OF_A_LOOK = 10  # uvicorn has ten in a second.
 GRACE_SECONDS = 3  # For answers under way when the node stops.
 IDLE_SECONDS = 60  # Between two requests of one connection; longer than a metrics collector's usual 15 to 30.
 
@@ -27,7 +34,8 @@ class HttpDoor:
     """`queues` answers what is for it; the app gets everything else."""
 
     def __init__(self, app: App, queues: QueueDoor | None = None) -> None:
-        self._server = _LoopServer(_settings(app, queues))
+        watch = Watch(queues, connections_max=CONNECTIONS_MAX)
+        self._server = _LoopServer(_settings(app, queues, watch), watch)
         self._serving: asyncio.Task[None] | None = None
 
     def open(self, listening: socket) -> None:
@@ -40,23 +48,34 @@ class HttpDoor:
             await self._serving
 
 
-def _settings(app: App, queues: QueueDoor | None) -> uvicorn.Config:
+def _settings(app: App, queues: QueueDoor | None, watch: Watch) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=partial(_BoundedHttp, queues),  # type: ignore[arg-type]
+        http=partial(_BoundedHttp, watch, queues),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
 
 
 class _LoopServer(uvicorn.Server):
+    def __init__(self, settings: uvicorn.Config, watch: Watch) -> None:
+        super().__init__(settings)
+        self._watch = watch
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_OF_A_LOOK == 0:
+            try:
+                self._watch.look(self.server_state.connections, asyncio.get_running_loop().time())  # type: ignore[arg-type]
+            except Exception:
+                log.exception("a look at the HTTP connections failed; the next one tries again")
+        return await super().on_tick(counter)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # Signals belong to the process, which stops the broker first.
@@ -68,8 +87,14 @@ class _BoundedHttp(QueueHttp):
     A head that comes in one piece, as nearly all do, costs no timer.
     """
 
+    def __init__(self, watch: Watch, queues: QueueDoor | None, *arguments: Any, **named: Any) -> None:
+        super().__init__(queues, *arguments, **named)
+        self._watch = watch
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > self._watch.connections_max:
+            self.is_extra = not self._watch.has_place(self, self.connections)  # type: ignore[arg-type]
         self._is_in_head = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = self.loop.call_later(HEAD_SECONDS, transport.close)

@@ -1,8 +1,10 @@
 """One request to the queue door that is all there: the door is asked, the answer is written in one piece.
 
 It takes the place of uvicorn's own cycle (queue_http.py), so two of its attributes bear the names that uvicorn knows.
-Once begun it goes on even if the client goes away, since whoever sends does not want half of it done; only a long poll ends then. A large
+Once begun it goes on even if the client goes away, since whoever sends does not want half of it done; only a long poll ends then, also
+where the client merely says that it sends no more. A large
 answer is not done with until the client has taken most of it: so long it counts as held, and the next request of that connection waits.
+How long a client may take is looked after elsewhere (patience.py).
 Hot path: once for each request.
 """
 
@@ -15,8 +17,9 @@ from penstock.errors import BrokenPromise
 from penstock.http.sqs.answers import LARGE_BYTES
 from penstock.http.sqs.desk import ClientGone
 from penstock.http.sqs.door import QueueDoor, failure_reply, stopping_reply
-from penstock.http.sqs.errors import BODY_TOO_LARGE
+from penstock.http.sqs.errors import BODY_TOO_LARGE, OK
 from penstock.http.sqs.requests import Reply, Request
+from penstock.http.sqs.room import SMALL_BYTES
 
 if TYPE_CHECKING:
     from penstock.http.queue_http import QueueHttp
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TARGET = b"x-amz-target"
+NOTHING_CAME = Reply(OK, b"{}")  # For a long poll whose client sends no more, and may or may not be there: it takes no message along.
 
 T = TypeVar("T")
 
@@ -33,7 +37,7 @@ class Exchange(Request):
     keep_alive = True
     _is_gone = False  # The client.
     _is_begun = False
-    _is_polling = False
+    is_polling = False
     _size = 0  # Of the body, as far as it takes room.
 
     def __init__(self, http: "QueueHttp", door: QueueDoor, headers: Mapping[bytes, bytes], url: bytes) -> None:
@@ -48,6 +52,9 @@ class Exchange(Request):
     def take(self, body: bytes) -> None:
         """All of the body at once, or a refusal instead of it."""
         size = len(body)
+        if size <= SMALL_BYTES:
+            self.body = body
+            return
         refusal = self._door.room.refusal(size, whole=size)
         if refusal is None:
             self.body, self._size = body, size
@@ -64,12 +71,14 @@ class Exchange(Request):
         self._is_gone = True
         if not self._is_begun:
             self._give_back()
-        elif self._is_polling:
+        elif self.is_polling:
             self._http.stop_polling()
 
     def _give_back(self) -> None:
-        self._door.room.give_back(self._size)
-        self.body, self._size = b"", 0  # The connection keeps the last exchange until the next one comes.
+        if self._size:
+            self._door.room.give_back(self._size)
+            self._size = 0
+        self.body = b""  # The connection keeps the last exchange until the next one comes.
 
     async def run(self) -> None:
         http, door = self._http, self._door
@@ -77,7 +86,9 @@ class Exchange(Request):
             try:
                 reply = await door.answer(self)
             except ClientGone:
-                return
+                if self._is_gone:
+                    return
+                reply, self.keep_alive = NOTHING_CAME, False
             except BaseException as failure:
                 reply = self._failed(failure)
             finally:
@@ -89,7 +100,7 @@ class Exchange(Request):
                     self.keep_alive = False  # What is left of the body is not read.
                 http.write(reply, door.next_id(), is_last=not self.keep_alive)
                 if len(reply.body) > LARGE_BYTES:
-                    await http.flow.drain()
+                    await self._taken(len(reply.body))
                 self.response_complete = True
                 if not self.keep_alive:
                     http.transport.close()
@@ -101,6 +112,12 @@ class Exchange(Request):
             if self.held is not None:
                 self.held.let_go()
 
+    async def _taken(self, size: int) -> None:
+        """By the client, most of it."""
+        if self.held is not None:
+            self.held.grow_to(size)
+        await self._http.flow.drain()
+
     def _failed(self, failure: BaseException) -> Reply:
         self.keep_alive = False
         if isinstance(failure, asyncio.CancelledError):  # By the server, which has waited long enough.
@@ -111,16 +128,16 @@ class Exchange(Request):
         return failure_reply()
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._is_gone:
+        if self._is_gone or self._http.has_ended:
             work.close()
             raise ClientGone
-        self._is_polling = True
+        self.is_polling = True
         self._http.flow.resume_reading()  # Or nobody would see it go.
         try:
             return await work
         except asyncio.CancelledError:
-            if self._is_gone:
+            if self._is_gone or self._http.has_ended:
                 raise ClientGone from None
             raise
         finally:
-            self._is_polling = False
+            self.is_polling = False

@@ -4,8 +4,9 @@ uvicorn makes a scope, a cycle, an event and two functions of every request, whi
 action in `X-Amz-Target` goes past all that: the door is asked, and the answer is one write (exchange.py). One that comes whole while nobody
 is before it, as nearly all do, also goes past the parser, which calls back for each piece (wire/posts.py). Of others head and body are
 collected as the parser finds them (gathering.py). Everything else goes uvicorn's way, in the same connections: requests that came before
-their turn wait in one line, whichever way they go, and are answered in order. What uvicorn does for a connection holds for all of them: its
-bounds on connections and calls (503), the end of idle ones, and the grace at the end of the node.
+their turn wait in one line, whichever way they go, and are answered in order. What uvicorn does for a connection holds for all of them:
+the end of idle ones, and the grace at the end of the node. So do the bounds on their number (503), and on how long a peer is waited for
+(patience.py).
 
 The calls of a connection run in one task, one after the other: to make a task for each would cost as much as to read the request.
 The idle timer is set once and looks at the clock when it fires, for the same reason.
@@ -20,13 +21,16 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from penstock.http.exchange import TARGET, Exchange
 from penstock.http.gathering import Gathering
 from penstock.http.offers import OffersIgnored
+from penstock.http.patience import Patience
 from penstock.http.sqs.answers import LARGE_BYTES
 from penstock.http.sqs.door import QueueDoor
-from penstock.http.sqs.errors import OK
+from penstock.http.sqs.errors import OK, REQUEST_TIMEOUT, SqsError
 from penstock.http.sqs.requests import Reply
 from penstock.wire.posts import read_post
 
 CONTENT_TYPE = (b"content-type", b"application/x-amz-json-1.0")
+HEALTH_PATHS = (b"/health", b"/ready")
+BEHIND_POLL_MAX = 16  # Requests that may stand in line behind a long poll before their client is not read from.
 BUSY = 0.0
 
 
@@ -36,6 +40,12 @@ class QueueHttp(OffersIgnored):
     def __init__(self, queues: QueueDoor | None, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._queues = queues
+        self.received_bytes = 0  # As far as they went through the parser.
+        self.has_ended = False  # The peer sends no more, but may wait for answers.
+        self.is_extra = False  # One too many: it may only ask after the node's health.
+        self._heard_at_s = self.loop.time()  # Through the parser.
+        self.patience = Patience(self._heard_at_s)
+        self._is_in_body = False  # The parser, which has seen a head.
         self._is_between = queues is not None  # The parser has seen the end of a request, and nothing of another.
         self._is_lost = False
         self._at_work: Exchange | None = None  # The last one that had its turn.
@@ -54,7 +64,7 @@ class QueueHttp(OffersIgnored):
         if not self._is_between or (before is not None and not before.response_complete):
             return False
         post = read_post(data)
-        if post is None or self._is_crowded:
+        if post is None or self.is_extra:
             return False
         path, headers, body = post
         door = self._queues
@@ -82,7 +92,8 @@ class QueueHttp(OffersIgnored):
         parser, named = self.parser, dict(self.headers)
         if self.is_offer:
             return
-        if TARGET in named and self._queues is not None and parser.get_method() == b"POST" and not self._is_crowded:
+        self._is_in_body = True
+        if TARGET in named and self._queues is not None and parser.get_method() == b"POST" and not self.is_extra:
             if self.url != b"/":
                 httptools.parse_url(self.url)  # Raises where it is none.
             keep_alive = parser.should_keep_alive() and (b"connection" not in named or parser.get_http_version() != "1.0")
@@ -101,16 +112,12 @@ class QueueHttp(OffersIgnored):
         cycle: Any = self.cycle
         if self.is_offer:
             return
+        self._is_in_body = False
         if type(cycle) is Gathering:
             self._is_between = True
             cycle.end_body()
         else:
             super().on_message_complete()
-
-    @property
-    def _is_crowded(self) -> bool:
-        most = self.limit_concurrency
-        return most is not None and (len(self.connections) >= most or len(self.tasks) >= most)
 
     def _take(self, exchange: Gathering) -> None:
         before: Any = self.cycle
@@ -119,16 +126,27 @@ class QueueHttp(OffersIgnored):
             self._at_work = exchange
             exchange.take_turn()
         else:
-            self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
+            self._read_on_if_polling()
+
+    def _read_on_if_polling(self) -> None:
+        """Who has a request in line is not read from, except behind a long poll: nobody would see its client go."""
+        before = self._at_work
+        if before is not None and before.is_polling and len(self.pipeline) <= BEHIND_POLL_MAX:
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
 
     def _go_uvicorns_way(self) -> None:
         url, headers = self.url, self.headers
+        self.limit_concurrency = 0 if self.is_extra and url not in HEALTH_PATHS else None  # 0: uvicorn says that it is too much.
         super().on_message_begin()
         for name, value in headers:
             super().on_header(name, value)
         self.url = url
         super().on_headers_complete()
+        if self.pipeline:
+            self._read_on_if_polling()
 
     # Calls
 
@@ -143,7 +161,7 @@ class QueueHttp(OffersIgnored):
             self._running = self.loop.create_task(self._run())
 
     def stop_polling(self) -> None:
-        """For a client that is gone."""
+        """For a client that is gone, or sends no more."""
         if self._running is not None:
             self._running.cancel()
 
@@ -165,6 +183,45 @@ class QueueHttp(OffersIgnored):
                 raise
             finally:
                 tasks.discard(me)
+
+    # How long the peer is waited for (patience.py)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at_s = self.loop.time()
+        self.received_bytes += len(data)
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        self.patience.begin_anew()
+        super().resume_writing()
+
+    @property
+    def has_unsent(self) -> bool:
+        return self.transport.get_write_buffer_size() > 0
+
+    @property
+    def is_peers_turn(self) -> bool:
+        """To send more of a request. Between two requests it has a time of its own."""
+        cycle: Any = self.cycle
+        if self.pipeline or self.flow.read_paused:
+            return False
+        return self._is_in_body or (self._idle_since_s == BUSY and (cycle is None or cycle.response_complete))
+
+    @property
+    def waits_since_s(self) -> float | None:
+        """None: it does not wait for its peer."""
+        if self._idle_since_s != BUSY:
+            return self._idle_since_s
+        if self.has_unsent:
+            return self.patience.since_s
+        return self._heard_at_s if self.is_peers_turn else None
+
+    def cut_off(self) -> None:
+        cycle: Any = self.cycle
+        if type(cycle) is Gathering and cycle.is_awaited and not self.has_unsent:
+            cycle.cut_off(SqsError(REQUEST_TIMEOUT, "the body of the request does not come, or comes too slowly"))
+        else:
+            self.transport.abort()
 
     # What becomes of answers and connections
 
@@ -203,6 +260,17 @@ class QueueHttp(OffersIgnored):
             self._idle_since_s = self.loop.time()
             if self._idle_timer is None:
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """The client sends no more. What it has sent is answered first; but a long poll ends, since the client may as well be gone."""
+        last: Any = self.cycle
+        if last is None or last.response_complete or (self._is_in_body and not self.pipeline):
+            return None
+        self.has_ended = True
+        if self._at_work is not None and self._at_work.is_polling:
+            self.stop_polling()
+        last.keep_alive = False
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True

@@ -80,7 +80,8 @@ class ServingSettings:
         60 * SECOND_MS,
         bounds=(1_000, LONG_MAX),
         dynamic=True,
-        reason="Close a connection that takes none of its replies, or sends no more of a begun request, for this long: it holds memory that others need.",
+        reason="Close a connection that takes none of its replies, or sends no more of a begun request, for this long: it holds memory that others need. "
+        "On the HTTP port each mebibyte of a request's body or of an answer has this long.",
     )
     requests_in_flight_max: int = setting(
         "connection.requests.in.flight.max",

@@ -1,6 +1,7 @@
 """The queue door over plain HTTP: who is let in, what is too much, and who goes away while waiting."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from http_talk import Answered, Http, with_http
 from serving import Serving
 
-from penstock.http.sqs import desk, requests
+from penstock.http.sqs import desk, room
+from penstock.http.sqs.door import QueueDoor
+from penstock.http.sqs.signing import Keys
 
 
 async def ask(http: Http, action: str, body: object, path: str = "/", **headers: str) -> Answered:
@@ -111,7 +114,7 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path):
 
 def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
     async def story(serving: Serving, http: Http) -> None:
-        too_much = b"x" * (requests.BODY_BYTES_MAX + 1)
+        too_much = b"x" * (room.BODY_BYTES_MAX + 1)
         answer = await ask(http, "ListQueues", b"", content_length=str(len(too_much)))
         assert (answer.status, error_of(answer)) == (413, "RequestEntityTooLargeException")
         chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(too_much), too_much)
@@ -122,14 +125,34 @@ def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
 
 
 def test_all_bodies_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(requests, "BODIES_BYTES_MAX", 1_000)
+    monkeypatch.setattr(room, "BODIES_BYTES_MAX", 20_000)
 
     async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
-        answer = await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 1_000})
+        answer = await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 20_000})
         assert (answer.status, error_of(answer)) == (403, "RequestThrottled")
         for _ in range(20):  # What was refused, and what was answered, was given back.
-            assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 500})).status == 200
+            assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 19_000})).status == 200
+
+    with_http(tmp_path, story)
+
+
+def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        def refused(key_id: str, date: str, door: QueueDoor) -> str | None:
+            scope, names = f"{key_id}/{date[:8]}/r/sqs/aws4_request", "host;x-amz-date;x-amz-target"
+            signature = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={names}, Signature=0"
+            refusal = door.refusal_of_head({b"authorization": signature.encode(), b"x-amz-date": date.encode()})
+            return None if refusal is None else refusal.kind.shape
+
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        with_keys, without = QueueDoor(serving.node, Keys({"AKID": "secret"})), QueueDoor(serving.node, Keys({}))
+        assert refused("AKID", now, with_keys) is None, "only the body can tell"
+        assert refused("OTHER", now, with_keys) == "UnrecognizedClientException"
+        assert refused("AKID", "20200101T000000Z", with_keys) == "InvalidSignatureException"
+        unsigned = with_keys.refusal_of_head({b"host": b"x"})
+        assert unsigned is not None and unsigned.kind.shape == "MissingAuthenticationTokenException"
+        assert refused("OTHER", now, without) is without.refusal_of_head({}) is None
 
     with_http(tmp_path, story)
 

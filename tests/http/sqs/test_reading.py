@@ -207,3 +207,58 @@ def test_commas_in_texts_are_no_values(text: str) -> None:
 def test_a_redrive_of_as_many_ids_as_there_may_be_is_read() -> None:
     wish = {"Queue": "q", "Filter": {"Ids": [f"{number:036}" for number in range(100_000)]}}
     assert reading.read(ACTIONS["Penstock.Redrive"], json.dumps(wish).encode()) == wish
+
+
+MEBIBYTES = 8
+HOSTILE = [
+    b'\\",', b'",', b'\\\\",', b'\\\\\\",', b",", b'""', b'"', b"\\", b'{"', b'\\u",', b'"\\"', b"\\,", b"1,",
+    b"[,", b'"a":{},', b"\xff,", b"0.1,", b"\n,",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", HOSTILE, ids=repr)
+@pytest.mark.parametrize("beginning", [b'{"QueueUrl":"q","MessageBody":"', b'{"QueueUrl":', b""], ids=["text", "value", "nothing"])
+def test_no_body_of_the_largest_size_takes_long_to_read(beginning: bytes, piece: bytes):
+    """A text without end among them, with a place to begin at in each of its pieces. Work that grows with the square of a body's size
+    would take hours for each."""
+    body = beginning + piece * ((MEBIBYTES << 20) // len(piece))
+    for end in (b"", b"\\"):
+        with pytest.raises(SqsError):
+            reading.read(SEND, body + end)
+
+
+bits_of_json = st.lists(st.sampled_from([b'"', b"\\", b'\\"', b",", b"a", b"\\\\", b'",', b"[{", b'"a,b"']), max_size=40).map(b"".join)
+
+
+@given(bits_of_json, st.integers(1, 9))
+def test_commas_between_texts_are_counted_in_pieces_as_one_by_one(body: bytes, piece_bytes: int):
+    is_in_text, is_escaped, between = False, False, 0
+    for byte in body:
+        if is_escaped:
+            is_escaped = False
+        elif byte == ord("\\"):
+            is_escaped = True
+        elif byte == ord('"'):
+            is_in_text = not is_in_text
+        elif byte == ord(",") and not is_in_text:
+            between += 1
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reading, "PIECE_BYTES", piece_bytes)
+        counted = reading._commas_between_texts(body, enough=1_000)
+    assert counted == between or is_escaped_between(body)
+
+
+def is_escaped_between(body: bytes) -> bool:
+    """What is escaped outside of texts is no JSON, and how it is counted does not matter."""
+    is_in_text, is_escaped = False, False
+    for byte in body:
+        if byte == ord("\\") and not is_in_text:
+            return True
+        if is_escaped:
+            is_escaped = False
+        elif byte == ord("\\"):
+            is_escaped = True
+        elif byte == ord('"'):
+            is_in_text = not is_in_text
+    return False

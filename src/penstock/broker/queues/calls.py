@@ -110,6 +110,10 @@ def size_of(lent: Lent) -> int:
     return size + sum(len(content or b"") for _, content in lent[10]) if lent[10] else size
 
 
+def size_of_peeked(peeked: "Peeked") -> int:
+    return len(peeked.key or b"") + len(peeked.body or b"") + sum(len(content or b"") for _, content in peeked.headers)
+
+
 class Order(NamedTuple):
     """What is to become of a message that was lent."""
 

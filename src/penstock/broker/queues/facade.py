@@ -37,6 +37,7 @@ from penstock.broker.queues.calls import (
     Verb,
     Verdict,
     added_up,
+    size_of_peeked,
 )
 from penstock.broker.queues.confirming import Confirming
 from penstock.broker.queues.deletions import Deletions
@@ -260,19 +261,24 @@ class Queues:
     # Looking
 
     async def peek(
-        self, queue: str, *, states: Sequence[State] = (), count: int = 10, after: tuple[int, int] | None = None
-    ) -> list[Peeked]:
+        self, queue: str, *, states: Sequence[State] = (), count: int = 10, after: tuple[int, int] | None = None,
+        held: HeldReply | None = None,
+    ) -> list[Peeked]:  # fmt: skip
         """Messages in the order of the log, partition by partition, from behind `after` (partition, offset) on. No states: all that are
-        not finished. Where they are large it gives fewer; none means that there are no more."""
+        not finished. Where they are large, or room for replies is scarce, it gives fewer; none means that there are no more."""
         _check_count(count)
         topic, peeked, size = self._directory.find(queue), list[Peeked](), 0
+        bytes_max = min(PEEKED_BYTES_MAX, self._node.reply_room.fair_share())
         first_partition, first = (0, 0) if after is None else (after[0], after[1] + 1)
         for index in range(first_partition, len(topic.partitions)):
             page = await self._peek(Place(topic.topic_id, index), states, first, count - len(peeked))
             first = 0
             peeked += page
-            size += sum(len(each.body or b"") for each in page)
-            if len(peeked) >= count or size >= PEEKED_BYTES_MAX:
+            page_bytes = sum(map(size_of_peeked, page))
+            size += page_bytes
+            if held is not None:
+                held.add(page_bytes)
+            if len(peeked) >= count or size >= bytes_max:
                 break
         return peeked
 

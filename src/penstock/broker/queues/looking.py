@@ -1,6 +1,7 @@
 """What can be seen of a partition's messages without taking them: counts, a few of them with their bodies, one by its offset.
 
-What was acknowledged is seen: where the ledger has yet to read some of it, that is waited for.
+What was acknowledged is seen: where the ledger has yet to read some of it, that is waited for. Bodies are read as far as the node has room
+for replies, and at least one.
 """
 
 import asyncio
@@ -71,7 +72,13 @@ async def find(queue: QueuePartition, group: str, offset: int) -> Peeked | None:
 
 
 async def _with_bodies(queue: QueuePartition, views: Sequence[MessageView]) -> list[Peeked]:
-    found, unread = await queue.bodies.read([view.offset for view in views], bytes_max=PEEKED_BYTES_MAX)
+    room = queue.node.reply_room
+    bytes_max = min(PEEKED_BYTES_MAX, room.fair_share())
+    room.take(bytes_max)  # Others read at the same time.
+    try:
+        found, unread = await queue.bodies.read([view.offset for view in views], bytes_max=bytes_max)
+    finally:
+        room.give_back(bytes_max)
     return [_peeked(queue, view, found.get(view.offset)) for view in views[: len(views) - len(unread)]]
 
 

@@ -74,7 +74,7 @@ _NATIVE: dict[str, Do] = {
     "CancelRedrive": native_queues.cancel_redrive,
 }
 
-_SHOWING: tuple[Do, ...] = (receiving.receive_message, native_messages.receive, native_messages.peek)
+_SHOWING: tuple[Do, ...] = (receiving.receive_message, native_messages.receive, native_messages.peek, native_messages.find)
 
 
 def _action(shape: Shape, do: Do) -> Action:

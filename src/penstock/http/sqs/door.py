@@ -9,7 +9,7 @@ origin may set it only after a preflight, which nobody here answers. A page that
 preflight, but browsers put `Origin` on every POST, and say `Sec-Fetch-Site`; SDKs send neither. So whatever bears one of them is
 refused. The Host header is not looked at: SDKs come with whatever name a tunnel or a container gave the node.
 
-Bounds: the bytes of one body and of all bodies at hand (requests.py), the number of long polls (desk.py), and what messages may take of the
+Bounds: the bytes of one body and of all bodies at hand (room.py), the number of long polls (desk.py), and what messages may take of the
 node's room for replies. A client that goes away ends its long poll.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import httptools
 
-from penstock.broker.memory import HeldReply
+from penstock.broker.memory import HeldReply, PartOfRoom
 from penstock.broker.metrics import Sample
 from penstock.broker.node import Node
 from penstock.broker.queues.calls import QueueRefusal
@@ -27,10 +27,11 @@ from penstock.errors import Refusal
 from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX, Action, no_such_action
 from penstock.http.sqs.answers import encode
 from penstock.http.sqs.desk import Call, Desk
-from penstock.http.sqs.errors import ACCESS_DENIED, INTERNAL_FAILURE, OK, SERVICE_UNAVAILABLE, SqsError
+from penstock.http.sqs.errors import ACCESS_DENIED, INTERNAL_FAILURE, OK, REQUEST_THROTTLED, SERVICE_UNAVAILABLE, SqsError
 from penstock.http.sqs.reading import READ_ASIDE_BYTES, read
 from penstock.http.sqs.refusals import as_error, as_own_error, as_queue_refusal, in_own_words
-from penstock.http.sqs.requests import Reply, Request, Room
+from penstock.http.sqs.requests import Reply, Request
+from penstock.http.sqs.room import Room
 from penstock.http.sqs.signing import Keys
 from penstock.http.sqs.tally import Tally
 
@@ -49,6 +50,7 @@ class QueueDoor:
         self._asked = 0
         self._reading = asyncio.Lock()
         self.room = Room(node.settings.memory_bytes_max)
+        self.replies = PartOfRoom(node.reply_room)
 
     def samples(self) -> Iterator[Sample]:
         return self._tally.samples(self._desk.long_polls)
@@ -58,6 +60,24 @@ class QueueDoor:
         self._asked += 1
         return b"%b%012x" % (self._life, self._asked)
 
+    def refusal_of_head(self, headers: Mapping[bytes, bytes]) -> SqsError | None:
+        """Where the head alone tells that its sender may not come in: no body need be waited for, or given room."""
+        if not self._asks_for_keys:
+            return None
+        try:
+            self._keys.look_at_head(_as_texts(headers), self._node.env.wall_ms())
+        except SqsError as refusal:
+            return refusal
+        return None
+
+    @property
+    def stalled_seconds_max(self) -> float:
+        return self._node.settings.connections_max_stalled_ms / 1_000
+
+    def note_stalled(self) -> None:
+        """A connection was closed because its peer was waited for too long."""
+        self._node.metrics.connections_closed_as_stalled += 1
+
     async def answer(self, request: Request) -> Reply:
         """Raises ClientGone where nobody is left to be answered, and nothing else that a client could be the cause of."""
         target = request.target.decode("latin-1")
@@ -65,7 +85,10 @@ class QueueDoor:
             action, body = self._let_in(target, request), request.body
             key_id = self._verified(request) if self._asks_for_keys else ""
             if action.shows_messages:
-                request.held = HeldReply(self._node.reply_room)
+                replies = self.replies
+                if replies.bytes_taken >= replies.bytes_max:
+                    raise SqsError(REQUEST_THROTTLED, "too many answers wait for clients that do not take them; try again")
+                request.held = HeldReply(replies)
             host = request.headers.get(b"host", b"localhost").decode("latin-1")
             wish = read(action, body) if len(body) <= READ_ASIDE_BYTES else await self._read_aside(action, body)
             is_plain = b"\\" not in body and body.isascii()
@@ -98,10 +121,14 @@ class QueueDoor:
             return await self._node.env.offload(read, action, body)
 
     def _verified(self, request: Request) -> str:
-        texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+        texts = _as_texts(request.headers)
         url = httptools.parse_url(request.url)
         path, query = url.path.decode("latin-1"), (url.query or b"").decode("latin-1")
         return self._keys.verify(path, query, texts, request.body, self._node.env.wall_ms())
+
+
+def _as_texts(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
 
 
 def failure_reply() -> Reply:

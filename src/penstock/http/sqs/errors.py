@@ -7,7 +7,7 @@ Two of the commonest, MissingParameter and InvalidParameterValue, are not in AWS
 
 from typing import NamedTuple
 
-OK, BAD_REQUEST, FORBIDDEN, NOT_FOUND, TOO_LARGE, BROKEN, UNAVAILABLE = 200, 400, 403, 404, 413, 500, 503
+OK, BAD_REQUEST, FORBIDDEN, NOT_FOUND, TOO_LATE, TOO_LARGE, BROKEN, UNAVAILABLE = 200, 400, 403, 404, 408, 413, 500, 503
 
 AWS_NAMESPACE = "com.amazonaws.sqs#"
 CORAL_NAMESPACE = "com.amazon.coral.service#"  # Of what AWS's framework says before SQS itself is asked.
@@ -68,6 +68,7 @@ MISSING_TOKEN = Kind("MissingAuthenticationTokenException", "MissingAuthenticati
 UNKNOWN_CLIENT = Kind("UnrecognizedClientException", "InvalidClientTokenId", namespace=CORAL_NAMESPACE)
 WRONG_SIGNATURE = Kind("InvalidSignatureException", "SignatureDoesNotMatch", namespace=CORAL_NAMESPACE)
 BODY_TOO_LARGE = Kind("RequestEntityTooLargeException", "RequestEntityTooLarge", TOO_LARGE, CORAL_NAMESPACE)
+REQUEST_TIMEOUT = Kind("RequestTimeout", "RequestTimeout", TOO_LATE, CORAL_NAMESPACE)  # SDKs try again.
 INTERNAL_FAILURE = Kind("InternalFailure", "InternalFailure", BROKEN, CORAL_NAMESPACE)
 SERVICE_UNAVAILABLE = Kind("ServiceUnavailable", "ServiceUnavailable", UNAVAILABLE, CORAL_NAMESPACE)
 

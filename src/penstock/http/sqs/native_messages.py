@@ -20,6 +20,7 @@ from penstock.broker.queues.calls import (
     State,
     Verb,
     Verdict,
+    size_of_peeked,
 )
 from penstock.http.sqs.answers import Answer, messages_answer
 from penstock.http.sqs.bytes_as_text import base64_text, text_of
@@ -75,6 +76,8 @@ async def cancel(desk: Desk, call: Call) -> Answer:
 
 async def find(desk: Desk, call: Call) -> Answer:
     found = await desk.queues.find(call.body["Queue"], call.body["Id"])
+    if found is not None and call.held is not None:
+        call.held.add(size_of_peeked(found))
     return {} if found is None else {"Message": _peeked(found)}
 
 
@@ -83,11 +86,8 @@ async def peek(desk: Desk, call: Call) -> Answer:
     states = [_state(text) for text in body.get("States", ())]
     count = number(body, "Max", 1, COUNT_MAX, PEEK_DEFAULT)
     after = await _place_of(desk, body["Queue"], body["After"]) if body.get("After") else None
-    peeked = await desk.queues.peek(body["Queue"], states=states, count=count, after=after)
-    size = sum(len(each.body or b"") for each in peeked)
-    if call.held is not None:
-        call.held.add(size)
-    return await messages_answer(desk.env, peeked, _peeked, size=size)
+    peeked = await desk.queues.peek(body["Queue"], states=states, count=count, after=after, held=call.held)
+    return await messages_answer(desk.env, peeked, _peeked, size=sum(map(size_of_peeked, peeked)))
 
 
 async def _place_of(desk: Desk, queue: str, message_id: str) -> tuple[int, int]:

@@ -66,11 +66,7 @@ class Keys:
 
     def verify(self, path: str, query: str, headers: Mapping[str, str], body: bytes, wall_ms: int) -> str:
         """The id of the key by which the request is signed. Raises SqsError. `headers` have lower-case names; a repeated one is joined."""
-        signed = read_authorization(headers)
-        secret = self._secrets.get(signed.key_id)
-        moment = _check_time(headers, signed, wall_ms)
-        if secret is None:
-            raise SqsError(UNKNOWN_CLIENT, "The security token included in the request is invalid: this node does not know the access key.")
+        signed, secret, moment = self.look_at_head(headers, wall_ms)
         request = _canonical(path, query, headers, signed, body)
         to_sign = "\n".join((_ALGORITHM, moment, signed.scope, hashlib.sha256(request.encode()).hexdigest()))
         expected = hmac.digest(self._signing_key(signed, secret), to_sign.encode(), "sha256").hex()
@@ -81,6 +77,15 @@ class Keys:
                 "nothing between changes the Host header, the path or the body.",
             )
         return signed.key_id
+
+    def look_at_head(self, headers: Mapping[str, str], wall_ms: int) -> tuple[Signed, str, str]:
+        """What a request says of its signature, the secret and the moment. Raises SqsError where no body could make that a good one."""
+        signed = read_authorization(headers)
+        secret = self._secrets.get(signed.key_id)
+        moment = _check_time(headers, signed, wall_ms)
+        if secret is None:
+            raise SqsError(UNKNOWN_CLIENT, "The security token included in the request is invalid: this node does not know the access key.")
+        return signed, secret, moment
 
     def _signing_key(self, signed: Signed, secret: str) -> bytes:
         known = self._signing_keys.get((signed.key_id, signed.scope))

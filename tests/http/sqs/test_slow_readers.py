@@ -1,0 +1,88 @@
+"""Answers with messages in them, and clients that do not take theirs: the node's room for replies bounds all of them."""
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from http_talk import Http, with_http
+from serving import Serving, until
+
+MIB = 1 << 20
+LARGE = "z" * 900_000
+VERY_LARGE = "z" * (7 * MIB)  # The operating system keeps what is smaller for a client that does not read.
+
+
+async def ask(http: Http, action: str, **body: Any) -> Any:
+    return await http.post("/", body, x_amz_target=f"Penstock.{action}")
+
+
+async def filled(http: Http, *, partitions: int = 1, content: str = LARGE, count: int = 12) -> list[str]:
+    """A queue of large messages; their ids."""
+    settings = {"max.message.bytes": str(8 * MIB)}
+    assert (await ask(http, "CreateQueue", Queue="q", Partitions=partitions, Settings=settings)).status == 200
+    return [(await ask(http, "Send", Queue="q", Messages=[{"Body": content}])).json["Results"][0]["Id"] for _ in range(count)]
+
+
+async def deaf(http: Http, action: str, **body: Any) -> socket.socket:
+    """Asks, and never reads the answer."""
+    content, client = json.dumps(body).encode(), socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, http.address)
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Penstock.{action}\r\nContent-Length: {len(content)}\r\n\r\n"
+    await loop.sock_sendall(client, head.encode() + content)
+    return client
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_peek_gives_no_more_than_there_is_room_for(partitions: int, tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        await filled(http, partitions=partitions)
+        room = serving.node.reply_room
+        assert len((await ask(http, "Peek", Queue="q", Max=1000)).json["Messages"]) > 6
+        room.bytes_max = 16 * MIB
+        few = (await ask(http, "Peek", Queue="q", Max=1000)).json["Messages"]
+        assert 1 <= len(few) <= 4
+        seen, after = len(few), few[-1]["Id"]
+        while page := (await ask(http, "Peek", Queue="q", Max=1000, After=after)).json["Messages"]:
+            seen, after = seen + len(page), page[-1]["Id"]
+        assert seen == 12, "the others are found when somebody peeks on"
+
+    with_http(tmp_path, story)
+
+
+@pytest.mark.parametrize("action", ["Peek", "Find"])
+def test_a_crowd_that_takes_no_answers_cannot_fill_the_memory(action: str, tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        ids = await filled(http) if action == "Peek" else await filled(http, content=VERY_LARGE, count=1)
+        body: dict[str, Any] = {"Peek": {"Max": 1000}, "Find": {"Id": ids[0]}}[action]
+        room, crowd = serving.node.reply_room, []
+        for _ in range(60):
+            crowd.append(await deaf(http, action, Queue="q", **body))
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(1.0)
+        assert room.bytes_max // 8 < room.bytes_taken < room.bytes_max + 8 * MIB
+        for client in crowd:
+            client.close()
+        await until(lambda: room.bytes_taken < 2 * MIB)
+        assert (await ask(http, "Find", Queue="q", Id=ids[0])).status == 200
+
+    with_http(tmp_path, story, memory_bytes_max=256 * MIB)
+
+
+def test_where_answers_fill_the_room_no_more_are_made(tmp_path: Path):
+    async def story(serving: Serving, http: Http) -> None:
+        ids = await filled(http, content=VERY_LARGE, count=1)
+        crowd = [await deaf(http, "Find", Queue="q", Id=ids[0]) for _ in range(20)]
+        await asyncio.sleep(1.0)
+        refused = await ask(http, "Find", Queue="q", Id=ids[0])
+        assert refused.status == 503 and "do not take them" in refused.json["message"]
+        assert (await ask(http, "Send", Queue="q", Messages=[{"Body": "x"}])).status == 200, "who sends is not held up"
+        for client in crowd:
+            client.close()
+
+    with_http(tmp_path, story, memory_bytes_max=256 * MIB)

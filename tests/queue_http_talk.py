@@ -1,0 +1,135 @@
+"""A client at the HTTP port over a plain socket, and behind it a small door that answers how many bytes it was given, once it is let.
+
+Not here: claims about what the port should do. Real doors are in http/sqs.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from penstock.broker.memory import HeldReply, PartOfRoom, ReplyRoom
+from penstock.http.bounds import Receive, Scope, Send
+from penstock.http.door import HttpDoor
+from penstock.http.sqs.door import error_reply
+from penstock.http.sqs.errors import MISSING_TOKEN, SqsError
+from penstock.http.sqs.requests import Reply, Request
+from penstock.http.sqs.room import Room
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Any.Thing\r\n"
+PAGE = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class CountingDoor:
+    """Answers with the size of the body. A body that begins with `wait` is kept waiting until `let_on` is set."""
+
+    def __init__(self) -> None:
+        self.room, self.reply_room = Room(), ReplyRoom(1 << 30)
+        self.replies = PartOfRoom(self.reply_room)
+        self.stalled_seconds_max, self.stalled = 60.0, 0
+        self.asks_for_keys = False
+        self.let_on = asyncio.Event()
+        self.asked: list[bytes] = []
+        self.failure: BaseException | None = None
+        self.answer_bytes = 0
+        self.delay_s = 0.0
+        self.polls = 0
+
+    def next_id(self) -> bytes:
+        return b"id-%d" % len(self.asked)
+
+    def refusal_of_head(self, headers: Mapping[bytes, bytes]) -> SqsError | None:
+        return SqsError(MISSING_TOKEN, "not signed") if self.asks_for_keys and b"authorization" not in headers else None
+
+    def note_stalled(self) -> None:
+        self.stalled += 1
+
+    async def answer(self, request: Request) -> Reply:
+        self.asked.append(request.body)
+        request.held = HeldReply(self.replies)
+        request.held.add(self.answer_bytes)
+        if self.failure is not None:
+            raise self.failure
+        if request.refusal is not None:
+            return error_reply(request.refusal)
+        await asyncio.sleep(self.delay_s)
+        if request.body.startswith(b"wait"):
+            await request.while_connected(self._wait())
+        return Reply(200, b"%d" % len(request.body) + b"x" * self.answer_bytes)
+
+    async def _wait(self) -> None:
+        self.polls += 1
+        try:
+            await self.let_on.wait()
+        finally:
+            self.polls -= 1
+
+
+class Talk:
+    def __init__(self, door: CountingDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: HttpDoor) -> None:
+        self.door, self.reader, self.writer, self.server = door, reader, writer, server
+
+    def say(self, content: bytes) -> None:
+        self.writer.write(content)
+
+    async def hear(self) -> tuple[bytes, bytes]:
+        """The head and the body of the next answer."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        return head, await self.reader.readexactly(length)
+
+    async def is_ended(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    async def end(self) -> None:
+        """Reads what is left, until the other side ends the connection."""
+        with suppress(ConnectionError):
+            await self.reader.read()
+
+    async def another(self, *, receive_bytes: int | None = None) -> "Talk":
+        """Over a connection of its own, to the same port."""
+        reader, writer = await connected(self.writer.get_extra_info("peername"), receive_bytes)
+        return Talk(self.door, reader, writer, self.server)
+
+
+async def page(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"page"})
+
+
+def talk(story: Callable[[Talk], Awaitable[None]], *, receive_bytes: int | None = None) -> None:
+    async def run() -> None:
+        listening, door = socket.create_server(("127.0.0.1", 0)), CountingDoor()
+        server = HttpDoor(page, door)  # type: ignore[arg-type]
+        server.open(listening)
+        reader, writer = await connected(listening.getsockname(), receive_bytes)
+        try:
+            async with asyncio.timeout(20):
+                await story(Talk(door, reader, writer, server))
+        finally:
+            door.let_on.set()
+            writer.close()
+            await server.close()
+
+    asyncio.run(run())
+
+
+async def connected(address: tuple[str, int], receive_bytes: int | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    client = socket.socket()
+    if receive_bytes is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, address)
+    return await asyncio.open_connection(sock=client)
+
+
+def ask(body: bytes, *headers: bytes, head: bytes = HEAD) -> bytes:
+    return head + b"".join(each + b"\r\n" for each in headers) + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.002)
