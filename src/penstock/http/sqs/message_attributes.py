@@ -39,7 +39,7 @@ _LENGTH = struct.Struct(">I")
 _TEXT, _BINARY = b"\x01", b"\x02"
 _NAME = re.compile(r"[0-9A-Za-z_.À-ſ-]+")  # Accented letters are not documented, but taken.
 _TYPE = re.compile(r"(String|Number|Binary)(\..*)?", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")  # In one way only, or a long one would take for ever.
 
 
 class Attribute(NamedTuple):
