@@ -8,7 +8,7 @@ stops at a refusal, which becomes the answer. Three rules keep the door open:
 - Where there is no room left, those who have been sending the longest are cut off, unless they have just begun.
 """
 
-from time import monotonic
+import asyncio
 from typing import Protocol
 
 from penstock.http.sqs.errors import BODY_TOO_LARGE, REQUEST_THROTTLED, SqsError
@@ -59,14 +59,14 @@ class Room:
 
     def begin(self, sender: Sender) -> None:
         """More of its body is to come, and it holds room meanwhile."""
-        self._sending[sender] = monotonic()
+        self._sending[sender] = asyncio.get_running_loop().time()
 
     def end(self, sender: Sender) -> None:
         self._sending.pop(sender, None)
 
     def _cut_off_the_slow(self, missing: int, *, but: Sender | None) -> None:
         """Until what is missing is no more than what is left."""
-        latest = monotonic() - SENDING_SECONDS_WHEN_CROWDED
+        latest = asyncio.get_running_loop().time() - SENDING_SECONDS_WHEN_CROWDED
         for sender, since in list(self._sending.items()):
             if since > latest or self._taken + missing <= 0:
                 break
