@@ -23,6 +23,13 @@ async def dead(serving: Serving, *bodies: bytes) -> Queues:
     return queues
 
 
+async def gone(queues: Queues) -> None:
+    """None is on its way any more."""
+    async with asyncio.timeout(10):
+        while (await queues.counts(DEAD)).burying:
+            await asyncio.sleep(0.005)
+
+
 async def test_a_redrive_whose_caller_leaves_while_it_is_written_down_runs(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was written down, and nobody ran it: no other one could begin until another node led the queue."""
     queues = await dead(serving, b"job")
@@ -63,9 +70,7 @@ async def test_a_letter_that_a_failing_log_has_all_the_same_is_there_once(servin
     monkeypatch.setattr(Partition, "append", fail_once)
     assert (await ended(queues, await queues.redrive(DEAD, Redrive()))).status is TaskStatus.COMPLETED
     assert failures == [QUEUE]
-    async with asyncio.timeout(10):
-        while (await queues.counts(DEAD)).burying:
-            await asyncio.sleep(0.005)
+    await gone(queues)
     assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"job"]
     assert await queues.take(QUEUE, 10, wait_s=0.2) == [] and (await queues.counts(DEAD)).ready == 0
 
@@ -88,9 +93,7 @@ async def test_a_letter_that_may_be_on_its_way_waits_for_a_queue_that_is_full(se
     await until(lambda: len(answers) >= 3)
     assert [each.state for each in await queues.peek(DEAD)] == [State.BURYING]
     await queues.configure(QUEUE, {"queue.ready.max": "2"})
-    async with asyncio.timeout(10):
-        while (await queues.counts(DEAD)).burying:
-            await asyncio.sleep(0.005)
+    await gone(queues)
     assert sorted(each.body or b"" for each in await queues.peek(QUEUE)) == [b"another", b"job"]
 
 
@@ -109,7 +112,5 @@ async def test_more_letters_are_sent_back_than_moves_are_remembered(serving: Ser
     queues = await dead(serving, *(b"%d" % number for number in range(400)))
     task = await ended(queues, await queues.redrive(DEAD, Redrive()))
     assert (task.status, task.moved) == (TaskStatus.COMPLETED, 400)
-    async with asyncio.timeout(10):
-        while (await queues.counts(DEAD)).burying:
-            await asyncio.sleep(0.005)
+    await gone(queues)
     assert (await queues.counts(QUEUE)).ready == 400
