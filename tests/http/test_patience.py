@@ -76,6 +76,19 @@ def test_a_body_that_nobody_wants_is_not_waited_for_long():
     talk(story)
 
 
+def test_who_was_answered_before_its_body_came_is_not_waited_for_when_it_has():
+    async def story(talk: Talk) -> None:
+        talk.door.stalled_seconds_max, talk.door.asks_for_keys = 0.3, True
+        talk.say(begun(0, announced=5))
+        assert (await talk.hear())[0].startswith(b"HTTP/1.1 400 ")
+        talk.say(b"12345")
+        await asyncio.sleep(2.5)
+        talk.say(ask(b"1", b"Authorization: x"))
+        assert ((await talk.hear())[1], talk.door.stalled) == (b"1", 0)
+
+    talk(story)
+
+
 def test_one_who_waits_for_the_node_is_not_cut_off():
     async def story(talk: Talk) -> None:
         talk.door.stalled_seconds_max = 0.3
@@ -270,12 +283,16 @@ def test_who_does_not_take_its_answer_is_cut_off_and_holds_nothing(size: int):
     talk(story)
 
 
-def test_who_takes_its_answer_slowly_but_takes_it_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("said", [b"x", b"wait"], ids=["at once", "after a long poll"])
+def test_who_takes_its_answer_slowly_but_takes_it_is_waited_for(said: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doors, "TICKS_OF_A_LOOK", 1)
 
     async def story(talk: Talk) -> None:
         talk.door.stalled_seconds_max, talk.door.answer_bytes = 0.8, 8 * MIB
-        talk.say(ask(b"x"))
+        talk.say(ask(said))
+        if said == b"wait":
+            await asyncio.sleep(0.5)  # It is looked at meanwhile.
+            talk.door.let_on.set()
         for _ in range(8):
             await talk.reader.readexactly(MIB)
             await asyncio.sleep(0.3)

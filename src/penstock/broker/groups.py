@@ -102,7 +102,7 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
     async def _forget_ledgers(self, coordinator: GroupsPartition, topic_id: TopicId, patience: Patience) -> None:
         while coordinator.state is None or coordinator.state.has_ledgers_of(topic_id):
             if not coordinator.order(commands.ForgetLedgersOf(token=Nobody(), topic_id=topic_id)):
-                return  # It is tried again when there is room; whoever loads looks for himself what is left.
+                return  # This piece is tried again when there is room; whoever loads next looks for himself what is left.
             await patience.pause_if_over()
 
     async def delete(self, group: str) -> ErrorCode:

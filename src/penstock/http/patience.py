@@ -47,6 +47,7 @@ class Patience:
         unsent = http.transport.get_write_buffer_size()
         gets_on = (
             http.cycle is not self._cycle
+            or unsent > self._unsent  # An answer has come since the last look: that is ours, and the peer has all its time for it.
             or (self._unsent - unsent >= STEP_BYTES if unsent else http.received_bytes - self._received >= STEP_BYTES)
             or not (unsent or http.is_peers_turn)
         )

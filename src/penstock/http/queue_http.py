@@ -118,6 +118,8 @@ class QueueHttp(OffersIgnored):
             cycle.end_body()
         else:
             super().on_message_complete()
+        if cycle is not None and cycle.response_complete and not self.pipeline:
+            self._become_idle()  # It was answered before its body had come.
 
     def _take(self, exchange: Gathering) -> None:
         before: Any = self.cycle
@@ -257,12 +259,16 @@ class QueueHttp(OffersIgnored):
                 task.add_done_callback(self.tasks.discard)
                 self.tasks.add(task)
         else:
-            self._idle_since_s = self.loop.time()
-            if self._idle_timer is None:
-                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
+            self._become_idle()
+
+    def _become_idle(self) -> None:
+        self._idle_since_s = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """The client sends no more. What it has sent is answered first; but a long poll ends, since the client may as well be gone."""
+        """The client sends no more. What it has sent is answered first; but a long poll ends, since the client may as well be gone, and
+        what stands behind it is not begun."""
         last: Any = self.cycle
         if last is None or last.response_complete or (self._is_in_body and not self.pipeline):
             return None

@@ -114,3 +114,18 @@ async def test_more_letters_are_sent_back_than_moves_are_remembered(serving: Ser
     assert (task.status, task.moved) == (TaskStatus.COMPLETED, 400)
     await gone(queues)
     assert (await queues.counts(QUEUE)).ready == 400
+
+
+async def test_a_call_that_is_made_twice_tries_no_letter_that_is_being_tried(serving: Serving) -> None:
+    """The first would hold a letter for its own, of which the second may have made a copy."""
+    queues = await dead(serving, b"job")
+    ledger, target = serving.node.ledgers.find(queues.describe(DEAD).topic_id, 0), queues.describe(QUEUE).topic_id
+    assert ledger is not None
+    serving.env.disk.flushes.hold()
+    first = asyncio.ensure_future(queues.burying.send_off(ledger, [0], target))
+    await serving.env.disk.flushes.until_waited_for()
+    second = asyncio.ensure_future(queues.burying.send_off(ledger, [0], target))
+    await asyncio.sleep(0)
+    serving.env.disk.flushes.let_go()
+    assert ((await first).moved, (await second).moved) == (1, 0)
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"job"]

@@ -5,8 +5,9 @@ durable; where nothing is ready it waits for as long as it said. Batches leave a
 how often each was delivered, stands beside them. Only records that are committed and not aborted are lent: `share.isolation.level` is
 read_committed, and can be nothing else. At most as many records are acquired as were asked for, in either acquire mode; the batch size is a
 hint that needs none.
-A partition that cannot give anything says so in its row; what others give is sent all the same. What was taken and cannot be sent, for
-whatever reason, is given back, and was no delivery.
+A partition that cannot give anything says so in its row; what others give is sent all the same. What was taken and cannot be sent is given
+back, and was no delivery; only where the connection ends while it is being taken does it count, with all else that the member had (Kafka
+counts it, too).
 Opening a session with acknowledgements: INVALID_REQUEST, as Kafka has it. A request that renews takes nothing.
 """
 

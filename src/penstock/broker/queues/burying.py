@@ -59,6 +59,7 @@ class Burying:
         if topic is None:
             raise QueueRefusal(Code.NO_SUCH_QUEUE, "the queue that they are sent off to is not there")
         in_hand = self._in_hand.setdefault(queue, {})
+        offsets = [offset for offset in offsets if offset not in in_hand]  # A call that is made twice: those are being tried.
         in_hand.update(dict.fromkeys(offsets))
         try:
             untried = frozenset(offset for offset in offsets if not queue.state.is_burying(QUEUE_GROUP, offset))
