@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 PATIENCE_SECONDS = 30.0
@@ -136,7 +136,7 @@ class Topics:
 
     def _ends(self, consumer: Consumer, topic: str) -> dict[int, int]:
         places = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
-        return {place.partition: consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1] for place in places}
+        return {place.partition: _end(consumer, place) for place in places}
 
     def _consumer(self, is_committed_only: bool = True, group: str = "") -> Consumer:
         settings: dict[str, object] = {
@@ -147,6 +147,18 @@ class Topics:
             "isolation.level": "read_committed" if is_committed_only else "read_uncommitted",
         }
         return Consumer(settings)
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    """A topic is told of a moment before somebody leads its partitions, and librdkafka asks for an end only once."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
+        except KafkaException as failure:
+            if failure.args[0].name() != "NOT_LEADER_FOR_PARTITION" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _read_up_to(consumer: Consumer, ends: Mapping[int, int]) -> list[Seen]:
