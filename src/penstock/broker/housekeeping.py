@@ -102,7 +102,7 @@ class Housekeeper:
 
     async def _one_round_of_logs(self) -> None:
         node = self._node
-        node.leave_notes()
+        node.failed_logs.leave_notes()
         await self._checkpoint_grown_logs()
         now = node.env.now()
         if now >= self._retention_due:

@@ -18,6 +18,7 @@ from penstock.broker.cleaning import Cleaner
 from penstock.broker.configuring import follow_settings
 from penstock.broker.connection import Connection
 from penstock.broker.coordinators import look_after_snapshots
+from penstock.broker.failed_logs import FailedLogs
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.forwarding import Forwarding
@@ -68,7 +69,6 @@ log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
 TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
-NOTES_SECONDS, NOTES_AGAIN_SECONDS = 20.0, 0.1  # How long a node that stops tries to leave word of logs that have failed.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
 
@@ -123,7 +123,7 @@ class Node:
         self._housekeeper = Housekeeper(self)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._noteless: dict[Partition, None] = {}  # Their logs have failed, and the disk has taken no note of that.
+        self.failed_logs = FailedLogs(env)
         self.send_soon = SendingSoon()
         self._reporter = Reporter(env)
         self._taking_back: asyncio.TimerHandle | None = None
@@ -240,7 +240,7 @@ class Node:
         try:
             await self._stop()
         finally:
-            await self._leave_last_notes()
+            await self.failed_logs.leave_last_notes()
 
     async def _stop(self) -> None:
         if self._is_recovered and not self.stopped.done():
@@ -266,14 +266,6 @@ class Node:
         self.replica_serving.close()
         if self.neighbours is not None:
             await self.neighbours.close()
-
-    async def _leave_last_notes(self) -> None:
-        """The next process would believe what only the machine's memory has."""
-        ends = self.env.now() + NOTES_SECONDS
-        while self._noteless and self.env.now() < ends:
-            self.leave_notes()
-            if self._noteless:
-                await asyncio.sleep(NOTES_AGAIN_SECONDS)
 
     async def _part_with_clients(self) -> None:
         """Nothing more is taken; what was appended is flushed and answered, so that a producer that isn't idempotent need not ask twice."""
@@ -437,14 +429,8 @@ class Node:
                 self.carry_out(partition, partition.reached(partition.log.flushed_end, now))
             return
         self.report(f"{partition.topic}-{partition.index} went offline for writes: {partition.log.failure}")
-        self._noteless[partition] = None
-        self.leave_notes()
+        self.failed_logs.add(partition)
         self.carry_out(partition, partition.failed(partition.log.failure, now))
-
-    def leave_notes(self) -> None:
-        """For the next process, of logs that have failed. A disk that takes none now may take them later."""
-        for partition in [partition for partition in self._noteless if partition.is_deleted or partition.log.leave_note()]:
-            del self._noteless[partition]
 
     def carry_out(
         self, partition: Partition, effects: list[Effect[ProduceToken]], refusal: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR

@@ -4,10 +4,10 @@ As JSON: it is asked once for each ledger that begins. A field that is not known
 more.
 """
 
-import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from penstock.errors import MalformedInput
+from penstock.links.lists import read_list, write_list
 from penstock.vocabulary import TopicId
 
 
@@ -26,34 +26,27 @@ class LedgerAnswer(NamedTuple):
 
 
 def write_question(question: LedgerQuestion) -> bytes:
-    return json.dumps([question.group, question.topic_id.hex(), question.partition, question.sweeps], separators=(",", ":")).encode()
+    return write_list([question.group, question.topic_id.hex(), question.partition, question.sweeps])
 
 
 def read_question(body: memoryview) -> LedgerQuestion:
     try:
-        group, topic_id, partition, sweeps, *_ = _read(body)
+        group, topic_id, partition, sweeps, *_ = read_list(body)
         return LedgerQuestion(str(group), TopicId(bytes.fromhex(topic_id)), int(partition), bool(sweeps))
     except (TypeError, ValueError) as wrong:
         raise _malformed(wrong) from None
 
 
 def write_answer(answer: LedgerAnswer) -> bytes:
-    return json.dumps(list(answer), separators=(",", ":")).encode()
+    return write_list(list(answer))
 
 
 def read_answer(body: memoryview) -> LedgerAnswer:
     try:
-        word, reason, *_ = _read(body)
+        word, reason, *_ = read_list(body)
         return LedgerAnswer(str(word), str(reason))
     except (TypeError, ValueError) as wrong:
         raise _malformed(wrong) from None
-
-
-def _read(body: memoryview) -> list[Any]:
-    told = json.loads(bytes(body))
-    if not isinstance(told, list):
-        raise ValueError("not a list")
-    return told
 
 
 def _malformed(wrong: Exception) -> MalformedInput:

@@ -4,11 +4,11 @@ As JSON: it is asked once for each partition of a transaction, not for each batc
 of the next version may say more.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import ErrorCode, MalformedInput
+from penstock.links.lists import read_list, write_list
 from penstock.vocabulary import ProducerId, TopicId
 
 
@@ -47,12 +47,12 @@ class Ended(NamedTuple):
 
 
 def write_add(wish: AddToTransaction) -> bytes:
-    return _written([wish.transactional_id, wish.producer_id, wish.producer_epoch, wish.is_verify_only, _plain_places(wish.places)])
+    return write_list([wish.transactional_id, wish.producer_id, wish.producer_epoch, wish.is_verify_only, _plain_places(wish.places)])
 
 
 def read_add(body: memoryview) -> AddToTransaction:
     try:
-        transactional_id, producer_id, producer_epoch, is_verify_only, places, *_ = _read(body)
+        transactional_id, producer_id, producer_epoch, is_verify_only, places, *_ = read_list(body)
         return AddToTransaction(
             str(transactional_id), ProducerId(int(producer_id)), int(producer_epoch), bool(is_verify_only), _read_places(places)
         )
@@ -61,36 +61,36 @@ def read_add(body: memoryview) -> AddToTransaction:
 
 
 def write_added(added: Added) -> bytes:
-    return _written([list(map(int, added.codes)), added.number])
+    return write_list([list(map(int, added.codes)), added.number])
 
 
 def read_added(body: memoryview) -> Added:
     try:
-        codes, number, *_ = _read(body)
+        codes, number, *_ = read_list(body)
         return Added(_read_codes(codes), int(number))
     except (TypeError, ValueError) as wrong:
         raise _malformed(wrong) from None
 
 
 def write_ended(ends: Sequence[Ended]) -> bytes:
-    return _written([[*end[:6], _plain_places(end.places)] for end in ends])
+    return write_list([[*end[:6], _plain_places(end.places)] for end in ends])
 
 
 def read_ended(body: memoryview) -> list[Ended]:
     try:
-        return [_read_end(row) for row in _read(body)]
+        return [_read_end(row) for row in read_list(body)]
     except (TypeError, ValueError) as wrong:
         raise _malformed(wrong) from None
 
 
 def write_codes(codes: Iterable[Sequence[ErrorCode]]) -> bytes:
     """Of each end, in the order asked for: what became of each of its places."""
-    return _written([list(map(int, row)) for row in codes])
+    return write_list([list(map(int, row)) for row in codes])
 
 
 def read_codes(body: memoryview) -> list[tuple[ErrorCode, ...]]:
     try:
-        return [_read_codes(row) for row in _read(body)]
+        return [_read_codes(row) for row in read_list(body)]
     except (TypeError, ValueError) as wrong:
         raise _malformed(wrong) from None
 
@@ -113,17 +113,6 @@ def _read_places(rows: Any) -> tuple[Place, ...]:
 
 def _read_codes(numbers: Any) -> tuple[ErrorCode, ...]:
     return tuple(ErrorCode(int(number)) for number in numbers)
-
-
-def _written(told: Any) -> bytes:
-    return json.dumps(told, separators=(",", ":")).encode()
-
-
-def _read(body: memoryview) -> list[Any]:
-    told = json.loads(bytes(body))
-    if not isinstance(told, list):
-        raise ValueError("not a list")
-    return told
 
 
 def _malformed(wrong: Exception) -> MalformedInput:

@@ -67,8 +67,8 @@ class Burying:
             owed = await queue.read(lambda state: state.owed_of(QUEUE_GROUP, offsets))
             letters = [each for each in owed if each.is_sent_off]
             carried = await self._carry(queue, QUEUE_GROUP, letters, untried)
-            for refusal in islice(carried.unknown.values(), 1):  # They are on their way, and will be tried again.
-                self._node.report(f"{len(carried.unknown)} messages of {queue.data.topic} wait for the queue {topic.name!r}: {refusal}")
+            for refusal in islice(carried.waiting.values(), 1):  # They are on their way, and will be tried again.
+                self._node.report(f"{len(carried.waiting)} messages of {queue.data.topic} wait for the queue {topic.name!r}: {refusal}")
             return SentOff(len(letters) - len(carried.refused), next(iter(carried.refused.values()), None))
         finally:
             for offset in offsets:
@@ -121,7 +121,7 @@ class Burying:
             why: dict[int, QueueRefusal | DiskFailed] = {}
             try:
                 carried = await self._carry(queue, group, chosen)
-                why |= carried.unknown
+                why |= carried.waiting
             except (QueueRefusal, DiskFailed) as refusal:
                 why = {each.offset: refusal for each in chosen}
             for reason in islice(why.values(), 1):
@@ -132,7 +132,7 @@ class Burying:
     async def _carry(
         self, queue: QueuePartition, group: str, letters: Sequence[LetterOwed], untried: frozenset[int] = frozenset()
     ) -> Carried:
-        """Carries them, and has the ledger know what became of them. Those that are left in `refused` are ready again."""
+        """Carries them, and has the ledger know what became of them. Those that were refused are ready again."""
         target = queue.policy_of(group).dead_letter
         ends = [each.offset for each in letters if not target and not each.topic_id]  # No queue for dead letters: that is the end of them.
         carried = await carry(self._node, queue, [each for each in letters if target or each.topic_id], target, untried)
@@ -140,11 +140,6 @@ class Burying:
             await queue.ask(_buried(group, done))
         for place, moves in carried.once.items():
             self._node.spawn(tell_over(self._node, place, moves))
-        sent_off = {each.offset for each in letters if each.is_sent_off}
-        for offset, refusal in list(carried.refused.items()):
-            is_nowhere = offset in untried or refusal.code is Code.NO_SUCH_QUEUE  # With a queue, its copies are gone.
-            if offset not in sent_off or not is_nowhere:
-                carried.unknown[offset] = carried.refused.pop(offset)
         if carried.refused:
             await queue.ask(_back(group, tuple(carried.refused)))
         return carried

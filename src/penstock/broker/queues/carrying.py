@@ -37,8 +37,8 @@ _OPTIONS = frozenset({headers.PRIORITY, headers.DELIVER_AT, headers.EXPIRES_AT, 
 
 class Carried(NamedTuple):
     done: list[int]  # Offsets of those that are safe there, or whose record is gone.
-    refused: dict[int, QueueRefusal]  # Those that are not there, and why.
-    unknown: dict[int, QueueRefusal]  # Those that may be there, or not, and why nobody knows.
+    refused: dict[int, QueueRefusal]  # Those that were sent off and are there for certain not, and why.
+    waiting: dict[int, QueueRefusal]  # Those that are to be tried again, and why: they may be there, or have nowhere else to be.
     once: dict[Place, list[str]]  # Moves of those that are there by a first try: no call of theirs is on its way.
 
 
@@ -53,11 +53,17 @@ async def carry(
         found, unread = await queue.bodies.read([letter.offset for letter in letters], bytes_max=LENT_BYTES_MAX)
         carried.done.extend(letter.offset for letter in letters if letter.offset not in found and letter.offset not in unread)
         there = [(letter, found[letter.offset]) for letter in letters if letter.offset in found]
-        for place, chosen in (await _places(node, queue, there, target, carried.refused)).items():
-            for letter, move in await _carry_to(node, queue, place, chosen, carried):
-                carried.done.append(letter.offset)
-                if not letter.topic_id or letter.offset in untried:
-                    carried.once.setdefault(place, []).append(move)
+        for place, chosen in (await _places(node, queue, there, target, carried)).items():
+            for letter, move, refusal in await _carry_to(node, queue, place, chosen):
+                is_first_try = not letter.topic_id or letter.offset in untried
+                if refusal is None:
+                    carried.done.append(letter.offset)
+                    if is_first_try:
+                        carried.once.setdefault(place, []).append(move)
+                elif letter.is_sent_off and is_first_try and refusal.code is not Code.NOT_AVAILABLE:
+                    carried.refused[letter.offset] = refusal
+                else:  # An earlier try may be there; and a log that failed under it may have it once it is open again.
+                    carried.waiting[letter.offset] = refusal
         letters = [letter for letter in letters if letter.offset in unread]
     return carried
 
@@ -75,7 +81,7 @@ async def bind_all(node: "Node", queue: QueuePartition, group: str, offsets: Seq
 
 
 async def _places(
-    node: "Node", queue: QueuePartition, there: Sequence[tuple[LetterOwed, Message]], target: str, refused: dict[int, QueueRefusal]
+    node: "Node", queue: QueuePartition, there: Sequence[tuple[LetterOwed, Message]], target: str, carried: Carried
 ) -> dict[Place, list[tuple[LetterOwed, Message]]]:
     """Where they go; that is durable then."""
     places: dict[Place, list[tuple[LetterOwed, Message]]] = {}
@@ -84,13 +90,14 @@ async def _places(
         bound = Place(TopicId(letter.topic_id), letter.partition)
         place = None if node.image.partition(*bound) is None else bound
         if place is None and letter.is_sent_off:
-            refused[letter.offset] = QueueRefusal(Code.NO_SUCH_QUEUE, "the queue that it was sent off to was deleted")
+            deleted = QueueRefusal(Code.NO_SUCH_QUEUE, "the queue that it was sent off to was deleted")
+            carried.refused[letter.offset] = deleted  # And with it the copy, if there was one.
             continue
         if place is None:
             try:
                 place = _choose(queue, node.queues.topic_of(target), letter.offset, message)
             except QueueRefusal as refusal:
-                refused[letter.offset] = refusal
+                carried.waiting[letter.offset] = refusal
                 continue
             unbound.setdefault((letter.group, place), []).append(letter.offset)
         places.setdefault(place, []).append((letter, message))
@@ -100,25 +107,20 @@ async def _places(
 
 
 async def _carry_to(
-    node: "Node", queue: QueuePartition, place: Place, chosen: Sequence[tuple[LetterOwed, Message]], carried: Carried
-) -> list[tuple[LetterOwed, str]]:
-    """Those that are there, and the moves that have brought them."""
+    node: "Node", queue: QueuePartition, place: Place, chosen: Sequence[tuple[LetterOwed, Message]]
+) -> list[tuple[LetterOwed, str, QueueRefusal | None]]:
+    """Each with the move that was to bring it, and why it has not, unless it has."""
     owed = [(letter, message) for letter, message in chosen if queue.state.is_burying(letter.group, letter.offset)]  # Not purged meanwhile.
     drafts = [sent_back(queue, *each) if each[0].is_sent_off else dead_letter(queue, *each) for each in owed]
     try:
         results = await node.queues.send_to(place, drafts) if drafts else []
     except QueueRefusal as refusal:
-        carried.unknown.update(dict.fromkeys((letter.offset for letter, _ in owed), refusal))
-        return []
-    there = list[tuple[LetterOwed, str]]()
-    for (letter, _), draft, result in zip(owed, drafts, results, strict=True):
-        if not isinstance(result, QueueRefusal):
-            there.append((letter, draft.moved))
-        elif result.code is Code.NOT_AVAILABLE:  # A log that failed under it may have it all the same, once it is open again.
-            carried.unknown[letter.offset] = result
-        else:
-            carried.refused[letter.offset] = result
-    return there
+        lost = QueueRefusal(Code.NOT_AVAILABLE, refusal.words)  # Whatever it says: nobody knows of any of them.
+        return [(letter, draft.moved, lost) for (letter, _), draft in zip(owed, drafts, strict=True)]
+    return [
+        (letter, draft.moved, result if isinstance(result, QueueRefusal) else None)
+        for (letter, _), draft, result in zip(owed, drafts, results, strict=True)
+    ]
 
 
 def _choose(queue: QueuePartition, target: Topic, offset: int, message: Message) -> Place:

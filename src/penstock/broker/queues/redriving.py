@@ -9,9 +9,10 @@ A run waits for partitions that cannot be reached, and ends when a target refuse
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.broker.askers import Asker
 from penstock.broker.queues.asking import Place, Question
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from penstock.broker.queues.facade import Queues
 
 log = logging.getLogger("penstock")
+
+T = TypeVar("T")
 
 PAGE = 100
 TASKS_KEPT_MAX = 10  # Of one queue, as many as SQS shows.
@@ -160,15 +163,11 @@ class Redriving:
 
     async def _is_written_down(self, queue: QueuePartition, task: RedriveTask) -> bool:
         """Asked where writing failed: the record may have come into the log all the same."""
-        pause_s = PAUSE_SECONDS_MIN
-        while True:
-            try:
-                return any(each.handle == task.handle for each in await queue.read(lambda state: tasks_in(state.notes)))
-            except NotHere:
-                return False  # The next leader knows.
-            except QueueRefusal:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
+        try:
+            stored = await _insist(lambda: queue.read(lambda state: tasks_in(state.notes)))
+        except NotHere:
+            return False  # The next leader knows.
+        return any(each.handle == task.handle for each in stored)
 
     async def _run(self, queue: QueuePartition, task: RedriveTask) -> None:
         try:
@@ -181,15 +180,8 @@ class Redriving:
             return  # The next leader goes on.
 
     async def _save_end(self, queue: QueuePartition, task: RedriveTask) -> None:
-        pause_s = PAUSE_SECONDS_MIN
-        while True:
-            try:
-                await queue.ask(_note(*progress_of(task)))
-                await queue.ask(_note(ids_note(task.handle), b""))
-                return
-            except QueueRefusal:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
+        for name, text in (progress_of(task), (ids_note(task.handle), b"")):
+            await _insist(partial(queue.ask, _note(name, text)))
 
     async def _moved_all(self, queue: QueuePartition, task: RedriveTask) -> tuple[TaskStatus, str]:
         """How it ended."""
@@ -300,6 +292,17 @@ def _first(topic: Topic) -> Place:
 
 def _note(name: str, text: bytes) -> Callable[[Asker], Command]:
     return lambda asker: Note(asker, name, text)
+
+
+async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, as soon as the ledger has one."""
+    pause_s = PAUSE_SECONDS_MIN
+    while True:
+        try:
+            return await ask()
+        except QueueRefusal:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
 
 def _no_such_task() -> QueueRefusal:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 LEADER_LOOKED_FOR_SECONDS = 5.0  # For the ledger of a partition that this node leads: its companion may just have been made.
 LOOKED_AGAIN_SECONDS = 0.01
-LASTING = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.POLICY_VIOLATION)  # Refusals that do not pass by themselves.
 
 
 class _Leaving:
@@ -172,24 +171,6 @@ class Shares:
             if refusal.code is not Code.NO_SUCH_QUEUE:
                 raise _as_refusal(refusal) from None
 
-
-def told(refusal: Refusal) -> Refusal:
-    """As a member hears it: its client knows few codes, and gives up on others. Whatever may pass is NOT_LEADER_OR_FOLLOWER to it: it looks
-    for the leader anew, and asks again. What does not is UNKNOWN_SERVER_ERROR, as at Kafka: the client says so, and goes on."""
-    if refusal.code in _TOLD:
-        return refusal
-    return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR if refusal.code in LASTING else ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.reason)
-
-
-_TOLD = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.INVALID_RECORD_STATE,
-)
 
 _CODES = {Code.NO_SUCH_QUEUE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Code.FULL: ErrorCode.POLICY_VIOLATION}
 
