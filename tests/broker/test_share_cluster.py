@@ -33,6 +33,15 @@ async def settled(ask: Callable[[], Any]) -> Any:
             return answer
 
 
+async def spread(cluster: ServingCluster) -> Line:
+    """Each of the nodes leads a partition of the topic t."""
+    line = await cluster.line(1)
+    await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    for index in range(3):
+        await cluster.until(leads(index + 1, "t", index))
+    return line
+
+
 def leads(node: int, topic: str, index: int) -> Callable[[Node], bool]:
     def holds(each: Node) -> bool:
         return topic in each.image.topics and each.image.topics[topic].partitions[index].leader == node
@@ -122,10 +131,7 @@ async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_th
     cluster = ServingCluster(tmp_path)
     await cluster.open()
     try:
-        line = await cluster.line(1)
-        await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
-        for index in range(3):
-            await cluster.until(leads(index + 1, "t", index))
+        line = await spread(cluster)
         topic_id = bytes(cluster.nodes[1].image.topics["t"].topic_id)
         home = await coordinator(cluster)
         for index in range(3):
@@ -156,10 +162,7 @@ async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(
     cluster = ServingCluster(tmp_path)
     await cluster.open()
     try:
-        line = await cluster.line(1)
-        await create(line, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
-        for index in range(3):
-            await cluster.until(leads(index + 1, "t", index))
+        await spread(cluster)
         home = await coordinator(cluster)
         beat = {"group_id": "g", "member_id": "me", "member_epoch": 0, "subscribed_topic_names": ["t"]}
         assert (await settled(lambda: home.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **beat))).error_code == 0
