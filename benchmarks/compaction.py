@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
+from benchmarks.machine import described, header
 from benchmarks.tables import count, ms, quantile, table
 from penstock.log.compacted_log import CompactedLog
 from penstock.log.config import LogConfig, LogIdentity
@@ -32,7 +34,8 @@ TICK_SECONDS = 0.001
 
 def main() -> None:
     records = int(sys.argv[1]) if len(sys.argv) > 1 else RECORDS
-    print(f"{records:,} records, {KEYS:,} keys, compiled loop: {'yes' if COMPILED else 'no'}")
+    measured = f"{records:,} records, {KEYS:,} keys, compiled loop: {'yes' if COMPILED else 'no'}"
+    print(header("Compaction", described(Path(), measured)))
     rows = []
     for in_batch, codec in ((1, Codec.NONE), (100, Codec.NONE), (100, Codec.LZ4)):
         with tempfile.TemporaryDirectory(dir=".") as directory:

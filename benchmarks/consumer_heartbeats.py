@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import described, header
 from benchmarks.processes import Broker
 from benchmarks.subjects import penstock
 from benchmarks.tables import table
@@ -130,6 +131,7 @@ def main() -> None:
     parser.add_argument("--interval-s", type=float, default=5.0, help="as group.consumer.heartbeat.interval.ms has it by default")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="consumer-heartbeats-"))
+    print(header("Heartbeats of consumer groups", described(directory, "CPU of a node that keeps the members of many groups alive")))
     try:
         with Broker(penstock(directory / "data")) as broker:
             found = asyncio.run(measured(broker, options.groups, options.members, options.seconds, options.interval_s))

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from benchmarks.machine import described, header
 from benchmarks.tables import table
 from penstock.broker import coordinator_snapshots
 from penstock.broker.node import Node
@@ -89,10 +91,10 @@ async def commit_all(node: Node, groups: int, partitions: int, commits: int) -> 
             coordinator = node.groups.find(f"group-{group}")
             coordinator.submit(CommitOffsets(token=asker, group=f"group-{group}", offsets=offsets), asker)
             await waiting.until_room()
-        print(f"\r{(number + 1) * groups * partitions:,} commits, {time.perf_counter() - began:.0f} s", end="", flush=True)
+        print(f"\r{(number + 1) * groups * partitions:,} commits, {time.perf_counter() - began:.0f} s", end="", file=sys.stderr, flush=True)
     while waiting.under_way:
         await asyncio.sleep(0.001)
-    print()
+    print(file=sys.stderr)
     assert waiting.refused == 0, f"{waiting.refused} commits were refused"
     return time.perf_counter() - began
 
@@ -164,6 +166,7 @@ def main() -> None:
     parser.add_argument("--data-dir", help="a directory on the disk to be measured (default: a temporary one)")
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="coordinator-load-", dir=arguments.data_dir))
+    print(header("Loading coordinators", described(directory, "starts of a node after many commits; no sockets")))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(measure(directory / "data", arguments))

@@ -13,9 +13,11 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Coroutine
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from benchmarks.machine import described, header
 from benchmarks.tables import table
 from penstock.broker.queues.bucket_files import BucketFiles
 from penstock.queues.commands import QUEUE_GROUP
@@ -126,6 +128,7 @@ async def measure(host: Host | None, messages: int, *, has_options: bool) -> tup
 async def run(messages: int, directory: str | None, *, is_beside_memory: bool) -> None:
     rows = []
     with tempfile.TemporaryDirectory(dir=directory) as place:
+        print(header("Messages that are delayed for a week", described(Path(place), "a queue's ledger in one process, its pages in files")))
         host = Host(RealEnv(place))
         for has_options in (False, True):
             for each in (None, host) if is_beside_memory else (host,):

@@ -25,7 +25,7 @@ from benchmarks.kafka import peer
 from benchmarks.load.connection import Connection
 from benchmarks.load.frames import metadata, read_metadata
 from benchmarks.load.topics import Admin
-from benchmarks.machine import described
+from benchmarks.machine import described, header
 from benchmarks.report import working_directory
 from benchmarks.subjects import ROOT
 from benchmarks.tables import table
@@ -170,7 +170,7 @@ def quorum_leader(cluster: RunningCluster) -> int:
     return int(answer.topics[0].partitions[0].leader_id)
 
 
-def markdown(outcomes: dict[str, Outcome], directory: Path) -> str:
+def markdown(outcomes: dict[str, Outcome], run: dict[str, str]) -> str:
     rows = []
     for name, outcome in outcomes.items():
         for kind, gaps in outcome.gaps.items():
@@ -178,7 +178,7 @@ def markdown(outcomes: dict[str, Outcome], directory: Path) -> str:
                 rows.append([f"{name}, {kind} killed", str(len(gaps)), f"{median(gaps):.2f}", f"{max(gaps):.2f}"])
     shares = [[name, f"{each.share_any:.1%}", f"{each.share_all:.1%}", str(each.refused)] for name, each in outcomes.items()]
     heads = ["over the whole run", "100 ms slots with an acknowledgement", "with one of every partition", "refused"]
-    lines = ["## Failover", "", *(f"- {line}" for line in described(directory)), ""]
+    lines = [header("Failover", run)]
     lines += [table(["from kill -9 to the first acknowledgement, s", "times", "median", "worst"], rows), ""]
     return "\n".join([*lines, table(heads, shares)]) + "\n"
 
@@ -192,6 +192,7 @@ def main() -> None:
     arguments = parser.parse_args()
     outcomes = {}
     with working_directory(arguments.data_dir) as directory:
+        run = described(directory, "three nodes on one machine; a node that leads is killed with kill -9 under load")
         if arguments.only != "kafka":
             with RunningCluster("Penstock", penstock_cluster(directory / "ours")) as cluster:
                 outcomes["Penstock"] = measure(cluster, arguments.rounds)
@@ -199,7 +200,7 @@ def main() -> None:
             commands = peer.cluster_commands(peer.install(ROOT / ".cache"), directory / "theirs")
             with RunningCluster("Apache Kafka", commands) as cluster:
                 outcomes[f"Apache Kafka {peer.VERSION}"] = measure(cluster, arguments.rounds)
-        told = markdown(outcomes, directory)
+        told = markdown(outcomes, run)
     print(told)
     if arguments.markdown:
         arguments.markdown.write_text(told)

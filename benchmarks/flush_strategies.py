@@ -13,7 +13,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+from benchmarks.machine import described, header
 from benchmarks.tables import ms, quantile, ratio, table
 from penstock.server import flush_threads, kernel
 from penstock.server.flush_threads import FILES_MAX, FlushThreads
@@ -25,7 +27,8 @@ def main() -> None:
     arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="flush-", dir=arguments.data_dir) as directory:
         root = os.open(directory, os.O_RDONLY)
-        print(f"{arguments.append_bytes} bytes appended to each file, p50 and p99 of a round in ms (ratio of p50 to fdatasync)\n")
+        measured = f"{arguments.append_bytes} bytes appended to each file, p50 / p99 of a round in ms (ratio of p50 to fdatasync)"
+        print(header("Ways to flush many files", described(Path(directory), measured)))
         print(_measure_all(directory, root, arguments))
         if not kernel.can_flush_file_system(root):
             print("\nsyncfs: not to be believed on this file system, so not used here by the broker")

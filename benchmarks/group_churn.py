@@ -23,6 +23,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.machine import described, header
 from benchmarks.processes import Broker
 from benchmarks.subjects import penstock
 from benchmarks.tables import ms, quantile, table
@@ -147,6 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="group-churn-"))
     rows = []
+    print(header("Pauses when members of a group change", described(directory, "longest pause of each partition after a change")))
     try:
         with Broker(penstock(directory / "data")) as broker:
             admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})

@@ -5,8 +5,10 @@ Answers in nanoseconds a record, and in bytes a second: the rate at which lookin
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.load import frames
+from benchmarks.machine import described, header
 from benchmarks.tables import count, table
 from penstock.wire import _records_py, records
 from penstock.wire.batches import HEADER_BYTES, read_header
@@ -16,6 +18,7 @@ _SECONDS = 0.2
 
 
 def main() -> None:
+    print(header("Looking inside batches", described(Path(), "checksum and check of the records of one batch, in one process")))
     print(inspection_table())
 
 

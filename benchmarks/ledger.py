@@ -10,8 +10,10 @@ import argparse
 import gc
 import time
 import tracemalloc
+from pathlib import Path
 from random import Random
 
+from benchmarks.machine import described, header
 from benchmarks.tables import table
 from penstock.queues import records
 from penstock.queues.commands import COUNT_MAX, QUEUE_GROUP, Settle, Settlement, Take, Verb
@@ -127,12 +129,13 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=1_000_000)
     parser.add_argument("--finished", type=int, default=10_000_000)
     given = parser.parse_args()
+    print(header("A queue's ledger alone", described(Path(), "the ledger's core in one process, without sockets and without a disk")))
     rows = []
     for count in (1, 10, 100, 1_000):
         taking, settling = rounds(count, given.messages if count > 1 else given.messages // 10)
         rows.append((str(count), f"{taking:,.0f}", f"{settling:,.0f}"))
-    print(table(("messages in a call", "taken/s", "settled/s"), rows))
-    print(table((f"{given.in_flight:,} in flight", ""), in_flight(given.in_flight)))
+    print(table(("messages in a call", "taken/s", "settled/s"), rows), end="\n\n")
+    print(table((f"{given.in_flight:,} in flight", ""), in_flight(given.in_flight)), end="\n\n")
     rows = []
     for words, every in (("in order", given.finished), ("every thousandth unfinished", 1_000), ("every second unfinished", 2)):
         seconds, size = finished(given.finished, straggler_every=every)

@@ -9,9 +9,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import uvloop
 
+from benchmarks.machine import described, header
 from benchmarks.tables import table
 from penstock.consensus.nouns import DirectoryId
 from penstock.links.door import Door
@@ -37,8 +39,24 @@ def microseconds(work: Callable[[], object], times: int) -> float:
     return best * 1e6
 
 
+def fetched(number: int, record_bytes: int) -> Fetched:
+    """Returns a leader's reply for one partition, with so many bytes of records."""
+    return Fetched(
+        TOPIC_ID,
+        number,
+        leader_epoch=1,
+        fetch_offset=Offset(2),
+        last_epoch=3,
+        error_code=0,
+        high_watermark=Offset(5),
+        log_start=Offset(0),
+        diverging=None,
+        records=bytes(record_bytes),
+    )
+
+
 def codec_rows(count: int) -> list[list[str]]:
-    rows = [Fetched(TOPIC_ID, number, 0, Offset(5), Offset(0), None, bytes(1024)) for number in range(count)]
+    rows = [fetched(number, 1024) for number in range(count)]
     wishes = [Wish(TOPIC_ID, number, 1, Offset(2), 3) for number in range(count)]
     reached = [(TOPIC_ID, number, 1, Offset(2)) for number in range(count)]
     body = memoryview(b"".join(write_fetched(7, rows)))
@@ -75,7 +93,7 @@ async def _socket_rows(env: RealEnv, answer_bytes: int) -> list[list[str]]:
     address = Address(*server.sockets[0].getsockname()[:2])
     links = Links(env, one, SECRET, address_of=lambda node: address, report=print)
     slices = 64
-    rows = [Fetched(TOPIC_ID, number, 0, Offset(0), Offset(0), None, bytes(answer_bytes // slices)) for number in range(slices)]
+    rows = [fetched(number, answer_bytes // slices) for number in range(slices)]
     door.asked[Kind.REPLICA_FETCH] = lambda asked: asked.answer(write_fetched(1, rows))
     door.asked[Kind.SUBMIT] = lambda asked: asked.answer([asked.body])
     answers, questions = max(20, (1 << 29) // answer_bytes), 5_000
@@ -101,6 +119,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--answer-bytes", type=int, default=8 << 20)
     options = parser.parse_args()
+    print(header("Links between nodes", described(Path(), "both ends in one process")))
     rows = codec_rows(options.rows)
     for name, factory in (("asyncio", None), ("uvloop", uvloop.new_event_loop)):
         with asyncio.Runner(loop_factory=factory) as runner:

@@ -1,8 +1,13 @@
-"""Where figures come from: machine, versions and commit, as lines of text. Figures without them mean nothing."""
+"""Where figures come from: date, commit, machine and command, as the header of a result file. Figures without them mean nothing.
+
+scripts/results.py demands these fields of every file in benchmarks/results.
+"""
 
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,14 +17,25 @@ from penstock.wire import records
 SMALL_VALUES = "broker and generator share the machine; generator on loopback, 100-byte values"
 
 
-def described(data_dir: Path, load: str = SMALL_VALUES) -> list[str]:
-    return [
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {_commit()}",
+def described(data_dir: Path, measured: str = SMALL_VALUES) -> dict[str, str]:
+    """Returns the fields of the header. To be called when a run begins: its date and its commit are those of now."""
+    machine = [
         f"{os.cpu_count()} cores ({_processor()}), {_memory_gb():.0f} GB",
         f"{platform.system()} {platform.release()}, {_file_system(data_dir)}",
         f"Python {platform.python_version()}, compiled record loop: {'yes' if records.COMPILED else 'no'}",
-        load,
     ]
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "commit": _commit(),
+        "machine": "; ".join(machine),
+        "command": f"`{_command()}`",
+        "measured": measured,
+    }
+
+
+def header(title: str, fields: dict[str, str]) -> str:
+    """Returns the beginning of a result file, with the empty line that must follow."""
+    return "\n".join([f"# {title}", "", "| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in fields.items()), ""])
 
 
 def is_in_memory(data_dir: Path) -> bool:
@@ -30,7 +46,15 @@ def _commit() -> str:
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=False).stdout.strip()
 
-    return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if git("status", "--porcelain") else "")
+    # A result file that is being written does not change what is measured.
+    changes = git("status", "--porcelain", "--", ":/", ":(top,exclude)benchmarks/results")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changes else "")
+
+
+def _command() -> str:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)  # None in a program that was not started with `python -m`.
+    program = ["-m", spec.name.removesuffix(".__main__")] if spec else sys.argv[:1]
+    return shlex.join(["python", *program, *sys.argv[1:]])
 
 
 def _processor() -> str:

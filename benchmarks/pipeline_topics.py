@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from benchmarks.load import frames
 from benchmarks.load.connection import Connection
@@ -88,18 +88,29 @@ def _batch(count: int, value_bytes: int) -> bytes:
 
 
 def consume(bootstrap: str, topic: str, partitions: int, rows: int) -> tuple[int, int]:
-    """A plain loop over the ecosystem's client, many messages a call: how many rows there were, and the bytes of their values."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    """A plain loop over the ecosystem's client, many messages a call: how many rows there were, and the bytes of their values.
+
+    It ends with the last row that it was told of, or where all partitions end before it.
+    """
+    settings = {"group.id": "bench", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     count = size = 0
+    ended: set[int] = set()
     give_up = time.monotonic() + _PATIENCE_S
     try:
         while count < rows:
-            for message in consumer.consume(10_000, 1.0):
-                if message.error():
-                    raise LoadFailed(f"the consumer loop: {message.error()}")
-                count += 1
-                size += len(message.value())
+            # No more than are missing: the client waits until it has them all, or for all of the second.
+            for message in consumer.consume(min(10_000, rows - count), 1.0):
+                if (error := message.error()) is None:
+                    count += 1
+                    size += len(message.value())
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+                else:
+                    raise LoadFailed(f"the consumer loop: {error}")
+            if len(ended) == partitions and count < rows:
+                raise LoadFailed(f"the consumer loop had {count:,} of {rows:,} rows at the end of {topic}")
             if time.monotonic() > give_up:
                 raise LoadFailed(f"the consumer loop had {count:,} of {rows:,} rows after {_PATIENCE_S:.0f} s")
     finally:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import uvloop
 
+from benchmarks.machine import described, header
 from benchmarks.tables import table
 from penstock.broker.node import Node
 from penstock.broker.queues.calls import Draft, Lent, Order, Outcome, Sent, Verb
@@ -129,6 +130,8 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="on the disk to be measured on")
     parser.add_argument("--profile", choices=STEPS, help="say where the time of this step goes")
     given = parser.parse_args()
+    directory = given.directory or Path(tempfile.gettempdir())
+    print(header("Steps of a message", described(directory, "CPU of a node in one process, without sockets")))
     rows = []
     for count in given.count:
         for callers in given.callers:
@@ -139,7 +142,7 @@ def main() -> None:
                 shutil.rmtree(directory)
             rows.append((f"{count}, {callers} at once", *(f"{each.loop_us:,.0f} / {each.all_us:,.0f}" for each in found)))
     print(table(("messages in a call", *STEPS), rows))
-    print("Microseconds of the processor for each call: of the loop's thread / of the whole process. A life is three calls.")
+    print("\nMicroseconds of the processor for each call: of the loop's thread / of the whole process. A life is three calls.")
 
 
 if __name__ == "__main__":

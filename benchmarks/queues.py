@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import ledger, moto
 from benchmarks.elasticmq import peer as elasticmq
-from benchmarks.figures import Goal, Measure, Ratio
+from benchmarks.figures import Goal, Measure, Ratio, shown
 from benchmarks.flush_probe import FlushProbe
 from benchmarks.kafka.peer import PeerMissing
 from benchmarks.processes import START_S_MAX, Broker, Command, free_port, settle
@@ -103,12 +103,12 @@ def goals(plan: Plan) -> list[Goal]:
 
 def _tell(report: Report, plan: Plan) -> None:
     pairs = [pair for pair in (BESIDE_MOTO, BESIDE_ELASTICMQ, BESIDE_DISK) if pair.base in report.figures.subjects()]
-    report.sections += [report.figures.table(pairs), "", _promises(report, plan)]
+    report.sections += [report.figures.table(pairs), "", promises_table(report, plan)]
     if pairs:
         report.sections += ["", report.figures.goals_table([goal for goal in goals(plan) if goal.ratio in pairs])]
 
 
-def _promises(report: Report, plan: Plan) -> str:
+def promises_table(report: Report, plan: Plan) -> str:
     """Goals that are figures, not ratios."""
     wanted = [
         (Measure(f"{door} at {rate:,}/s, {name}", "ms"), bound)
@@ -119,9 +119,12 @@ def _promises(report: Report, plan: Plan) -> str:
     wanted.append((Measure(f"loading {plan.finished_jobs:,} finished jobs", "s"), LOAD_S_MAX))
     rows = []
     for measure, bound in wanted:
+        rounds = report.figures.rounds(PENSTOCK, measure)
         value = report.figures.value(PENSTOCK, measure)
+        if value is None and rounds:  # They differ tenfold: the worst must meet the goal.
+            value = max(rounds)
         verdict = "not measured" if value is None else "met" if value <= bound else "missed"
-        rows.append([str(measure), f"≤ {bound:g}", "" if value is None else f"{value:.3g}", verdict])
+        rows.append([str(measure), f"≤ {bound:g}", shown(rounds, measure.unit), verdict])
     return table(["", "goal", "reached", ""], rows)
 
 

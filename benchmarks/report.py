@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.figures import Figures, Measure
-from benchmarks.machine import SMALL_VALUES, described, is_in_memory
+from benchmarks.machine import SMALL_VALUES, described, header, is_in_memory
 from benchmarks.steps import BROKER_CPU, CPU_A_ROW, GENERATOR_CPU, Pairs
 from benchmarks.subjects import ROOT, LoadFailed
 
 
 class Report:
-    def __init__(self, title: str, data_dir: Path, load: str = SMALL_VALUES) -> None:
+    def __init__(self, title: str, data_dir: Path, measured: str = SMALL_VALUES) -> None:
         self.title = title
-        self.machine = described(data_dir, load)
+        self.run = described(data_dir, measured)
         self.figures = Figures()
         self.shares = Figures()  # CPU of both sides: was the generator the limit?
         self.sections: list[str] = []
@@ -40,7 +40,7 @@ class Report:
         print(f"  {subject}: {measure} {value:,.3f}", file=sys.stderr, flush=True)
 
     def markdown(self) -> str:
-        lines = [f"## {self.title}", "", *(f"- {line}" for line in self.machine), "", *self.sections]
+        lines = [header(self.title, self.run), *self.sections]
         if self.shares.subjects():
             lines += ["", "CPU, to see that the generator was not the limit:", "", self.shares.table()]
         if self.failures:
@@ -52,7 +52,7 @@ class Report:
         if arguments.markdown:
             Path(arguments.markdown).write_text(self.markdown())
         if arguments.json:
-            content = {"machine": self.machine, "figures": self.figures.as_json() + self.shares.as_json(), "failures": self.failures}
+            content = {"run": self.run, "figures": self.figures.as_json() + self.shares.as_json(), "failures": self.failures}
             Path(arguments.json).write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -1,7 +1,8 @@
 """Closed loops over several connections: each asks, waits for the answer, and asks again.
 
 Four stretches in one run, on one queue. *Send* for a time; *receive* what was sent, and *delete* what was received, each until nothing is
-left or the time is over; then *life*, where every connection sends, receives and deletes in turn, as workers beside senders do.
+left or the time is over; then *life*, where every connection sends, receives and deletes in turn, as workers beside senders do. However
+slow the server is, each connection has one turn.
 A stretch is counted from its first request to its last answer; sending has a warm-up before it.
 """
 
@@ -63,11 +64,10 @@ async def _turns(talks: list[Talk], turn: Turn, seconds: float, timing: Timing) 
 
     async def loop(talk: Talk) -> int:
         count = 0
-        while time.perf_counter() < until:
-            moved = await turn(talk)
-            if not moved:
-                break
+        while moved := await turn(talk):
             count += moved
+            if time.perf_counter() >= until:
+                break
         return count
 
     counts = await asyncio.gather(*map(loop, talks))

@@ -21,7 +21,7 @@ from penstock.wire.schemas import read_response, write_request
 
 GROUP_RESOURCE = 32
 RECORDS_IN_A_BATCH = 10
-FIRST_WAIT_MS = 10_000  # Until a member has its first records: a group that has just begun must look at the log first.
+FIRST_WAIT_MS = 60_000  # Until a member has its first records: a group that has just begun must look at the log first.
 
 
 class Line:
@@ -113,11 +113,10 @@ class ShareLoad:
 
         async def work(member: ShareMember) -> int:
             count = 0
-            while time.perf_counter() < until:
-                taken = await member.fetch(records_max=self.batch, wait_ms=0)
-                if not taken:
-                    break
+            while taken := await member.fetch(records_max=self.batch, wait_ms=0):
                 count += sum(last + 1 - first for first, last in taken)
+                if time.perf_counter() >= until:
+                    break
             return count
 
         count, lap = sum(await asyncio.gather(*map(work, members))), watch.lap()
@@ -133,7 +132,7 @@ class ShareLoad:
     async def _fill(self, line: Line, topic: str, timing: Timing) -> None:
         """More than can be taken in the time."""
         batch = frames.one_batch(RECORDS_IN_A_BATCH, time.time_ns() // 1_000_000)
-        parts = 500 * max(1, round(timing.seconds)) * (20 if self.batch > RECORDS_IN_A_BATCH else 10)
+        parts = round(500 * timing.seconds) * (20 if self.batch > RECORDS_IN_A_BATCH else 10)
         frame = frames.produce(topic, [0], batch, correlation_id=0)
         in_flight = 0
         for _ in range(parts):

@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
+from bench.moments import measured
 from benchmarks.failover import Stream
 from benchmarks.load import frames
 from benchmarks.load.connection import Connection
 from benchmarks.load.frames import UnexpectedReply
 from benchmarks.load.leaders import Leaders
-from benchmarks.load.pipeline import Timing
 from benchmarks.load.producing import ProduceLoad
 from benchmarks.load.through_librdkafka import Course
 from benchmarks.load.topics import Admin
 from system.harness import Node
+from waiting import EXPIRES_S
 
 HOST = "127.0.0.1"
 
@@ -32,7 +33,7 @@ def admin(node: Node) -> Iterator[Admin]:
 
 def test_records_go_to_those_who_lead_and_are_counted(node: Node, admin: Admin) -> None:
     admin.create_replicated("led", 4, {}, replicas=1)
-    outcome = ProduceLoad("led", 4, connections=1, to_leaders=True).run(HOST, node.kafka_port, Timing(0.05, 0.2))
+    outcome = measured(ProduceLoad("led", 4, connections=1, to_leaders=True), HOST, node.kafka_port)
     assert outcome.records > 0
     leaders = Leaders(Connection(HOST, node.kafka_port, receive_bytes=1 << 20), "led", 4)
     assert leaders.partitions_at == {(HOST, node.kafka_port): [0, 1, 2, 3]}
@@ -42,7 +43,7 @@ def test_records_go_to_those_who_lead_and_are_counted(node: Node, admin: Admin) 
 
 def test_a_topic_that_is_not_there_is_not_waited_for_without_end(node: Node) -> None:
     with pytest.raises(UnexpectedReply, match="not led"):
-        Leaders(Connection(HOST, node.kafka_port, receive_bytes=1 << 20), "nowhere", 1, patience_s=0.2)
+        Leaders(Connection(HOST, node.kafka_port, receive_bytes=1 << 20), "nowhere", 1, patience_s=EXPIRES_S)
 
 
 def test_metadata_tells_where_brokers_listen(node: Node, admin: Admin) -> None:

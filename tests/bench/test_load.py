@@ -5,6 +5,7 @@ import struct
 import threading
 
 import pytest
+from bench.moments import A_MOMENT, measured
 from benchmarks.bare_loop import Client, Store
 from benchmarks.load import frames
 from benchmarks.load.end_to_end import EndToEndLoad
@@ -13,8 +14,8 @@ from benchmarks.load.frames import UnexpectedReply
 from benchmarks.load.pipeline import Timing
 from benchmarks.load.producing import ProduceLoad
 from benchmarks.load.topics import Admin
+from waiting import PATIENCE_S
 
-SHORT = Timing(warm_up_s=0.05, seconds=0.2)
 HOST = "127.0.0.1"
 
 
@@ -36,36 +37,36 @@ def port(request, tmp_path):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    started.wait(10)
+    assert started.wait(PATIENCE_S)
     yield found[0]
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(PATIENCE_S)
 
 
 def test_what_is_produced_is_counted_and_can_be_fetched_whole(port):
     load = ProduceLoad("t", partitions=2, batch_bytes=50_000)
-    produced = load.run(HOST, port, SHORT)
+    produced = measured(load, HOST, port)
     assert produced.records == produced.requests * load.encoded_batch()[1] > 0
     assert produced.lap.own_cpu_s > 0
     batch, records = load.encoded_batch()
     admin = Admin(HOST, port)
     while min(admin.end_offsets("t", 2)) < 20 * records:  # At least one whole chunk of 1 MB.
-        load.run(HOST, port, SHORT)
+        load.run(HOST, port, A_MOMENT)
     admin.close()
-    fetched = FetchLoad("t", 2, len(batch), records).run(HOST, port, SHORT)
+    fetched = measured(FetchLoad("t", 2, len(batch), records), HOST, port)
     assert fetched.records == fetched.bytes // len(batch) * records > 0
 
 
 def test_one_request_may_carry_a_record_to_each_of_many_partitions(port):
-    outcome = ProduceLoad("many", partitions=20, connections=2, depth=1, partitions_per_request=10).run(HOST, port, SHORT)
+    outcome = measured(ProduceLoad("many", partitions=20, connections=2, depth=1, partitions_per_request=10), HOST, port)
     assert outcome.records == 10 * outcome.requests > 0
 
 
 def test_end_to_end_every_record_is_timed_from_when_it_was_due(port):
-    outcome = EndToEndLoad("t", rate=500).run(HOST, port, Timing(warm_up_s=0.1, seconds=0.4))
-    assert outcome.records == 250
-    assert len(outcome.latencies) == 200
-    assert all(0 < latency < 10 for latency in outcome.latencies)
+    outcome = EndToEndLoad("t", rate=500).run(HOST, port, Timing(0.1, 0.2))
+    assert outcome.records == 150
+    assert len(outcome.latencies) == 100
+    assert all(0 < latency < PATIENCE_S for latency in outcome.latencies)
 
 
 def test_a_refused_produce_ends_the_run():

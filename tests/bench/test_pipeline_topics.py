@@ -5,18 +5,16 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from benchmarks import pipeline_topics
 from benchmarks.pipeline_spark import descendants
 from benchmarks.pipeline_topics import Place, consume, fill, produce
 from benchmarks.subjects import LoadFailed
-
-from penstock.testing.brokers import broker
+from system.harness import Node
 
 
 @pytest.fixture(scope="module")
-def place():
-    with broker(flush="os") as node:
-        yield Place("node", SimpleNamespace(port=int(node.bootstrap.rpartition(":")[2])), {"flush": "os"})
+def place(tmp_path_factory):
+    with Node(tmp_path_factory.mktemp("bench") / "data") as node:
+        yield Place("node", SimpleNamespace(port=node.kafka_port), {"flush": "os"})
 
 
 def test_a_topic_has_exactly_the_rows_that_were_asked_for(place):
@@ -28,8 +26,7 @@ def test_a_topic_has_exactly_the_rows_that_were_asked_for(place):
         fill(place, topic, partitions=2, rows=3, value_bytes=7)
 
 
-def test_rows_that_are_missing_are_noticed(place, monkeypatch):
-    monkeypatch.setattr(pipeline_topics, "_PATIENCE_S", 0.5)
+def test_rows_that_are_missing_are_noticed(place):
     with place.filled(partitions=1, rows=100, value_bytes=10) as topic, pytest.raises(LoadFailed, match="100 of 101 rows"):
         consume(place.bootstrap, topic, 1, 101)
 
@@ -42,10 +39,10 @@ def test_the_producer_loop_writes_every_row(place):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 def test_the_processes_below_a_process_are_found():
-    below = "import sys; print(flush=True); sys.stdin.read()"
-    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {below!r}])"
-    with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()  # The grandchild runs.
+    with subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(b"are you there?\n")
+        process.stdin.flush()
+        process.stdout.readline()  # `cat` runs, below the shell.
         found = descendants(process.pid)
         process.stdin.close()
     assert len(found) == 1

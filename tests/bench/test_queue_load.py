@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from bench.moments import A_MOMENT
 from benchmarks.load.frames import UnexpectedReply
-from benchmarks.load.pipeline import Timing
 from benchmarks.queue_load.calls import Calls, make_queue, request
 from benchmarks.queue_load.doors import PythonDoor, ShareDoor, SqsDoor
 from benchmarks.queue_load.pace import Door, PaceLoad
@@ -13,55 +13,47 @@ from benchmarks.queue_load.rates import RateLoad
 from benchmarks.queue_load.shares import ShareLoad
 from benchmarks.queue_load.talk import Talk, answers_http
 from benchmarks.queues import PENSTOCK, QUICK, goals
+from system.harness import Node
 
-from penstock.testing import Broker, broker
+from penstock.testing.brokers import TEST_SETTINGS
 
 HOST = "127.0.0.1"
-SHORT = Timing(warm_up_s=0.05, seconds=0.2)
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Broker]:
-    with broker(flush="os") as running:
-        yield running
-
-
-def http_port(node: Broker) -> int:
-    return int(node.http_url.rpartition(":")[2])
-
-
-def kafka_port(node: Broker) -> int:
-    return int(node.bootstrap.rpartition(":")[2])
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with Node(tmp_path_factory.mktemp("bench") / "data", settings=TEST_SETTINGS, topic_settings={"flush": "os"}) as node:
+        yield node
 
 
 @pytest.mark.parametrize("batch", [1, 10])
-def test_messages_are_sent_received_and_deleted(node: Broker, batch: int) -> None:
-    figures = asyncio.run(RateLoad(batch, connections=2).run(HOST, http_port(node), SHORT))
+def test_messages_are_sent_received_and_deleted(node: Node, batch: int) -> None:
+    figures = asyncio.run(RateLoad(batch, connections=2).run(HOST, node.http_port, A_MOMENT))
     assert min(figures[f"{verb}_per_s"] for verb in ("send", "receive", "delete", "life")) > 0
 
 
-def test_members_of_a_share_group_take_and_accept(node: Broker) -> None:
-    figures = asyncio.run(ShareLoad(500, connections=2).run(HOST, kafka_port(node), SHORT))
+def test_members_of_a_share_group_take_and_accept(node: Node) -> None:
+    figures = asyncio.run(ShareLoad(500, connections=2).run(HOST, node.kafka_port, A_MOMENT))
     assert figures["life_per_s"] > 0
 
 
 @pytest.mark.parametrize("name", ["sqs", "python", "share"])
-def test_every_message_is_timed_through_each_door(node: Broker, name: str) -> None:
+def test_every_message_is_timed_through_each_door(node: Node, name: str) -> None:
     async def paced() -> dict[str, float]:
         doors: dict[str, Door] = {
-            "sqs": SqsDoor(HOST, http_port(node)),
-            "python": PythonDoor(HOST, http_port(node)),
-            "share": ShareDoor(HOST, kafka_port(node)),
+            "sqs": SqsDoor(HOST, node.http_port),
+            "python": PythonDoor(HOST, node.http_port),
+            "share": ShareDoor(HOST, node.kafka_port),
         }
-        return await PaceLoad(doors[name], rate=200).run(SHORT)
+        return await PaceLoad(doors[name], rate=200).run(A_MOMENT)
 
     figures = asyncio.run(paced())
     assert 0 < figures["p50_s"] <= figures["p99_s"] <= figures["max_s"]
 
 
-def test_what_is_refused_or_missing_ends_the_run(node: Broker) -> None:
+def test_what_is_refused_or_missing_ends_the_run(node: Node) -> None:
     async def talked() -> None:
-        talk = await Talk.open(HOST, http_port(node))
+        talk = await Talk.open(HOST, node.http_port)
         with pytest.raises(UnexpectedReply, match=r"400 .*NonExistentQueue|400 .*QueueDoesNotExist"):
             await talk.ask(request("ReceiveMessage", {"QueueUrl": "http://localhost/000000000000/nowhere"}))
         calls = Calls(await make_queue(talk, "bench-odd"), 10)
@@ -71,8 +63,8 @@ def test_what_is_refused_or_missing_ends_the_run(node: Broker) -> None:
         talk.close()
 
     asyncio.run(talked())
-    assert answers_http(http_port(node))
-    assert not answers_http(kafka_port(node))
+    assert answers_http(node.http_port)
+    assert not answers_http(node.kafka_port)
 
 
 def test_a_server_that_closes_after_each_answer_is_connected_to_again() -> None:
