@@ -24,18 +24,18 @@ class WallClock:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._ms = float(FIRST_WALL_MS)  # At `_since`.
-        self._since = loop.time()
+        self._since = loop.now
         self._rate = 1.0
 
     def ms(self) -> int:
-        return int(self._ms + (self._loop.time() - self._since) * 1000 * self._rate)
+        return int(self._ms + (self._loop.now - self._since) * 1000 * self._rate)
 
     def jump(self, seconds: float) -> None:
         self._ms += seconds * 1000
 
     def drift(self, rate: float) -> None:
         """From now on a second of the loop is `rate` seconds on this clock."""
-        self._ms, self._since, self._rate = float(self.ms()), self._loop.time(), rate
+        self._ms, self._since, self._rate = float(self.ms()), self._loop.now, rate
 
 
 class SimEnv:
@@ -52,7 +52,7 @@ class SimEnv:
         return self.rng.randbytes(size)  # Foretold by the seed, as everything here.
 
     def now(self) -> Instant:
-        return Instant(self._loop.time())
+        return self._loop.now
 
     def wall_ms(self) -> int:
         return self._wall.ms()

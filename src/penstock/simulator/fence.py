@@ -2,7 +2,8 @@
 
 It replaces module attributes (`time.monotonic`, `os.urandom`, …) while a simulated loop runs, in the loop's own thread only. Code that took
 such a function by `from time import monotonic` beforehand passes by it; the linter forbids those imports in the rooms that run here.
-Allowed through: the logging module's timestamps, test tools, and `random.Random` with a seed of its own.
+Allowed through: the logging module's timestamps, the `Date` header of uvicorn's answers, test tools, and `random.Random` with a seed of
+its own.
 """
 
 import os
@@ -14,7 +15,10 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-_TRUSTED = ("logging", "_pytest", "pytest", "pluggy", "coverage", "hypothesis", "warnings", "traceback", "linecache", "importlib")
+_TRUSTED = (
+    *("logging", "uvicorn", "warnings", "traceback", "linecache", "importlib"),
+    *("_pytest", "pytest", "pluggy", "coverage", "hypothesis"),
+)
 
 _FORBIDDEN: tuple[tuple[Any, str], ...] = (
     *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep")),

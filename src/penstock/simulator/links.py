@@ -120,15 +120,15 @@ class Stream:
         """The receiver's protocol has read this much: the sender may send as much again, once it hears of it."""
         self.unread_bytes -= size
         if self.sender.has_backlog:
-            self.loop.happen_at(self.loop.time() + self.link.quality.delay_seconds, self.sender.continue_sending)
+            self.loop.happen_at(self.loop.now + self.link.quality.delay_seconds, self.sender.continue_sending)
 
     def healed(self) -> None:
         self._parked_at = math.inf
-        self._travel(self.loop.time() + self.rng.random() * RECOVERY_SECONDS_MAX)
+        self._travel(self.loop.now + self.rng.random() * RECOVERY_SECONDS_MAX)
 
     def _dispatch(self, segment: Segment, size: int) -> None:
         quality = self.link.quality
-        arrival = self.loop.time() + quality.delay_seconds + self.rng.random() * quality.jitter_seconds
+        arrival = self.loop.now + quality.delay_seconds + self.rng.random() * quality.jitter_seconds
         arrival = max(arrival, self._last_arrival) + size / quality.bytes_per_second
         self._last_arrival = arrival
         self._arrivals.append((arrival, segment))
@@ -140,7 +140,7 @@ class Stream:
         self.loop.happen_at(arrival, self._arrive)
 
     def _arrive(self) -> None:
-        link, now, arrivals = self.link, self.loop.time(), self._arrivals
+        link, now, arrivals = self.link, self.loop.now, self._arrivals
         if link.is_cut:
             self._park(now)
             return
@@ -159,5 +159,5 @@ class Stream:
         self.loop.happen_at(now + GIVE_UP_SECONDS, self._give_up)
 
     def _give_up(self) -> None:
-        if self._parked_at <= self.loop.time() - GIVE_UP_SECONDS:
+        if self._parked_at <= self.loop.now - GIVE_UP_SECONDS:
             self.sender.broke(TimeoutError("the other side has not answered for too long"))

@@ -6,7 +6,8 @@ process has the next turn is drawn from the seed. Timers and arrivals wait in on
 Rules:
 - Time stands still while anything is ready; a process that never lets go of an instant is stopped by `TURNS_PER_INSTANT_MAX`.
 - A callback belongs to the process in its context. Callbacks of a dead process are dropped, those of a paused one wait.
-- The network is the loop's own (network.py). Threads, real sockets, names, signals and child processes are refused.
+- The network is the loop's own (network.py). Threads, real sockets, names, signals and child processes are refused. A server that wants
+  a socket which is bound already gets a `SimSocket`.
 
 The hot path is `call_soon`, `_run_once` and the heap: plain tuples and few calls there on purpose.
 """
@@ -14,7 +15,7 @@ The hot path is `call_soon`, `_run_once` and the heap: plain tuples and few call
 import asyncio
 import gc
 import heapq
-from asyncio import Handle, TimerHandle
+from asyncio import Handle, TimerHandle, format_helpers
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from random import Random
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from penstock.simulator.fence import Fence
 from penstock.simulator.process import CURRENT, Process
 from penstock.simulator.trace import Trace
+from penstock.vocabulary import Instant
 
 if TYPE_CHECKING:
     from penstock.simulator.network import Network
@@ -58,6 +60,29 @@ class _SimHandle(Handle):
         self._source_traceback = None
 
 
+class _SimTimer(TimerHandle):
+    """The same of timers. Nearly every one is cancelled, since what it limits comes in time."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: "SimLoop", context: Context) -> None:
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._loop._timer_handle_cancelled(self)
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+
+
 class SimLoop(asyncio.BaseEventLoop):
     network: "Network"  # Given by the world, once both are made.
 
@@ -68,8 +93,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.turns = 0
         self.running: Process | None = None  # Whose turn it is.
         self.outside = Process("outside", 0)  # Whatever runs in no process: tests, the nemesis.
+        self.now = Instant(FIRST_INSTANT)  # As `time()` tells it; read by what is called for every event.
         self._rng = rng
-        self._now = FIRST_INSTANT
         self._turns_at_instant = 0
         self._events: list[tuple[float, int, Process | None, Any]] = []
         self._next_event = 0
@@ -80,26 +105,27 @@ class SimLoop(asyncio.BaseEventLoop):
     # Time.
 
     def time(self) -> float:
-        return self._now
+        return self.now
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> TimerHandle:  # type: ignore[override]
-        context = copy_context() if context is None else context
-        timer = TimerHandle(when, callback, args, self, context)
+        if context is None:
+            context = copy_context()
+        timer = _SimTimer(when, callback, args, self, context)
         process = context.get(CURRENT, self.outside)
         if not process.is_dead:
-            timer._scheduled = True  # type: ignore[attr-defined]
+            timer._scheduled = True
             self._push(when, process, timer)
         return timer
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> TimerHandle:  # type: ignore[override]
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def happen_at(self, when: float, event: Callable[[], object]) -> None:
         """An event of the world itself (an arrival, a fault): belongs to no process, is never paused, and runs as the clock gets there."""
         self._push(when, None, event)
 
     def run_for(self, seconds: float) -> None:
-        self.happen_at(self._now + seconds, self.stop)
+        self.happen_at(self.now + seconds, self.stop)
         self.run_forever()
 
     # Callbacks.
@@ -108,7 +134,12 @@ class SimLoop(asyncio.BaseEventLoop):
         if context is None:
             context = copy_context()
         handle = _SimHandle(callback, args, self, context)
-        self.enqueue(context.get(CURRENT, self.outside), handle)
+        process = context.get(CURRENT, self.outside)
+        if not process.is_dead:  # As `enqueue` does; each await that waits comes by here.
+            process.ready.append(handle)
+            if not (process.is_queued or process.is_paused or process.is_resting):
+                process.is_queued = True
+                self._runnable.append(process)
         return handle
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
@@ -118,7 +149,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if process.is_dead:
             return
         process.ready.append(handle)
-        if not process.is_queued and not process.is_paused and not process.is_resting:
+        if not (process.is_queued or process.is_paused or process.is_resting):
             process.is_queued = True
             self._runnable.append(process)
 
@@ -146,13 +177,15 @@ class SimLoop(asyncio.BaseEventLoop):
         if process.is_dead:  # It is still in the turn that it dies in, or its remains are being cleared away.
             process.bury(task)
         else:
-            process.tasks.add(task)
+            process.adopt(task)
         return task
+
+    get_debug = staticmethod(bool)  # Never; asyncio asks for each future and each task, and a function of Python's would take its time.
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         who = self.running or CURRENT.get(self.outside)
         if not who.is_dead:  # Whatever a power cut tears out of it is no complaint.
-            self.complaints.append(f"{self._now:.6f} {who.name}: {context['message']}: {context.get('exception')!r}")
+            self.complaints.append(f"{self.now:.6f} {who.name}: {context['message']}: {context.get('exception')!r}")
 
     # The network's door.
 
@@ -161,8 +194,10 @@ class SimLoop(asyncio.BaseEventLoop):
         return await self.network.connect(CURRENT.get(self.outside), protocol_factory, str(host), int(port))
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        sock = options.pop("sock", None)
         _refuse_options(options)
-        return self.network.listen(CURRENT.get(self.outside), protocol_factory, int(port or 0))
+        port = int(port or 0) if sock is None else self.network.port_of(sock)
+        return self.network.listen(CURRENT.get(self.outside), protocol_factory, port)
 
     # The turn of the wheel.
 
@@ -178,40 +213,57 @@ class SimLoop(asyncio.BaseEventLoop):
                 gc.enable()
 
     def _run_once(self) -> None:
-        runnable = self._runnable
-        while not runnable:
+        """Takes turns until the loop is told to stop. asyncio asks for one at a time and would call this for each."""
+        runnable, draw = self._runnable, self._rng.random
+        while True:
+            while not runnable:
+                if self._stopping:  # type: ignore[attr-defined]
+                    return
+                self._jump()
+            count = len(runnable)
+            if count > 1:
+                at = int(draw() * count)
+                runnable[at], runnable[-1] = runnable[-1], runnable[at]
+            process = runnable.pop()
+            self._take_turn(process)
+            self._turns_at_instant += 1
+            if self._turns_at_instant > TURNS_PER_INSTANT_MAX:
+                raise Stuck(f"{process.name} has had the last of {TURNS_PER_INSTANT_MAX} turns at {self.now}")
+            self.turns += 1
+            if self.turns % _TURNS_PER_COLLECTION == 0:
+                gc.collect(0)
             if self._stopping:  # type: ignore[attr-defined]
                 return
-            self._jump()
-        count = len(runnable)
-        if count > 1:
-            at = int(self._rng.random() * count)
-            runnable[at], runnable[-1] = runnable[-1], runnable[at]
-        process = runnable.pop()
-        self._take_turn(process)
-        self._turns_at_instant += 1
-        if self._turns_at_instant > TURNS_PER_INSTANT_MAX:
-            raise Stuck(f"{process.name} has had the last of {TURNS_PER_INSTANT_MAX} turns at {self._now}")
-        self.turns += 1
-        if self.turns % _TURNS_PER_COLLECTION == 0:
-            gc.collect(0)
 
     def _take_turn(self, process: Process) -> None:
         self.running = process
         ready = process.ready
+        handle: Any
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
-                if process.is_dead:
-                    break
+            if handle._cancelled:
+                continue
+            try:  # As `Handle._run` does.
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._hear_of(error, handle)
+            if process.is_dead:
+                break
         if process.flushes:
             process.context.run(_flush_all, process)
         self.running = None
         process.is_queued = False  # Only now: what it made ready meanwhile waits for its next turn.
         if process.turn_seconds:
             self._rest(process)
-        self.resume(process)
+        if ready:
+            self.resume(process)
+
+    def _hear_of(self, error: BaseException, handle: Any) -> None:
+        """Reports what a callback raised, in asyncio's words."""
+        source = format_helpers._format_callback_source(handle._callback, handle._args)
+        self.call_exception_handler({"message": f"Exception in callback {source}", "exception": error, "handle": handle})
 
     def _rest(self, process: Process) -> None:
         process.is_resting = True
@@ -220,7 +272,7 @@ class SimLoop(asyncio.BaseEventLoop):
             process.is_resting = False
             self.resume(process)
 
-        self.happen_at(self._now + process.turn_seconds, wake)
+        self.happen_at(self.now + process.turn_seconds, wake)
 
     def _jump(self) -> None:
         """Moves the clock to the next event and makes ready all that is due then."""
@@ -228,11 +280,11 @@ class SimLoop(asyncio.BaseEventLoop):
         if not events:
             raise Stuck("nothing is left that could happen")
         now = events[0][0]
-        if now > self._now:
-            self._now = now
+        if now > self.now:
+            self.now = now  # type: ignore[assignment]  # Nothing is called here that need not be.
             self._turns_at_instant = 0
         else:
-            now = self._now
+            now = self.now
         while events and events[0][0] <= now:
             _, _, process, event = heapq.heappop(events)
             if process is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from penstock.simulator.links import GIVE_UP_SECONDS, GOOD, LOOPBACK, RESET, Link, LinkQuality, Stream
-from penstock.simulator.loop import SimLoop
+from penstock.simulator.loop import Refused, SimLoop
 from penstock.simulator.process import Process
 from penstock.simulator.transports import SimTransport
 
@@ -39,13 +39,16 @@ class Machine:
 
 
 class SimSocket:
-    """What remains of a listening socket here: its name."""
+    """What remains of a listening socket here: its name. Made by a test, it stands for one that is bound and not yet listened on."""
 
     def __init__(self, name: tuple[str, int]) -> None:
         self._name = name
 
     def getsockname(self) -> tuple[str, int]:
         return self._name
+
+    def close(self) -> None:
+        """Its server closes by itself."""
 
 
 class SimServer(asyncio.AbstractServer):
@@ -116,6 +119,12 @@ class Network:
         server = machine.listeners[port] = SimServer(machine, process, factory, port)
         return server
 
+    @staticmethod
+    def port_of(sock: object) -> int:
+        if not isinstance(sock, SimSocket):
+            raise Refused("a real socket has no place in virtual time")
+        return sock.getsockname()[1]
+
     async def connect(
         self, process: Process, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
@@ -146,8 +155,8 @@ class Network:
         return made, protocol
 
     async def _cross(self, link: Link) -> None:
-        arrival = max(self.loop.time() + link.delay(self.rng), link.stalled_until)
-        await asyncio.sleep(arrival - self.loop.time())
+        arrival = max(self.loop.now + link.delay(self.rng), link.stalled_until)
+        await asyncio.sleep(arrival - self.loop.now)
 
     def _knock(self, process: Process, target: Machine, port: int) -> SimTransport | OSError:
         """A SYN has reached the other machine: its kernel completes the connection, its process will hear of it on its next turn."""
@@ -199,7 +208,7 @@ class Network:
     def delivered(self, end: SimTransport, content: bytes) -> None:
         self.deliveries += 1
         self.bytes_delivered += len(content)
-        self.loop.trace.note(self.loop.time(), end.process.index, "read", end.number, content)
+        self.loop.trace.note(self.loop.now, end.process.index, "read", end.number, content)
 
     def forget(self, end: SimTransport) -> None:
         self._ends.pop(end.number, None)
@@ -213,7 +222,7 @@ class Network:
             stream.is_orphan = True
             machine.orphans.append(stream)
             gone = TimeoutError(errno.ETIMEDOUT, f"{machine.name} does not answer")
-            self.loop.happen_at(self.loop.time() + GIVE_UP_SECONDS, lambda: stream.sender.broke(gone))
+            self.loop.happen_at(self.loop.now + GIVE_UP_SECONDS, lambda: stream.sender.broke(gone))
 
     # Faults.
 
@@ -247,7 +256,7 @@ class Network:
 
     def stall(self, source: str, target: str, seconds: float) -> None:
         """Nothing arrives for a while, then everything at once."""
-        self.link(source, target).stalled_until = self.loop.time() + seconds
+        self.link(source, target).stalled_until = self.loop.now + seconds
         self.fired["stall"] += 1
 
     def reset_one(self, host: str) -> bool:

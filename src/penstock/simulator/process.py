@@ -11,7 +11,9 @@ from contextlib import suppress
 from contextvars import Context, ContextVar
 from typing import Any, Protocol
 from warnings import catch_warnings, simplefilter
-from weakref import WeakSet
+from weakref import ref
+
+_TASKS_MIN = 100
 
 
 class Flushable(Protocol):
@@ -23,6 +25,8 @@ class Flushable(Protocol):
 class Process:
     __slots__ = (
         "__weakref__",
+        "_tasks",
+        "_tasks_max",
         "buried",
         "context",
         "flushes",
@@ -33,7 +37,6 @@ class Process:
         "is_resting",
         "name",
         "ready",
-        "tasks",
         "turn_seconds",
     )
 
@@ -47,15 +50,26 @@ class Process:
         self.is_queued = False  # The loop knows that there is something to run.
         self.is_resting = False  # Between two turns of a slow process.
         self.turn_seconds = 0.0  # How long a turn of its loop takes; 0 is a machine of infinite speed.
-        self.tasks: WeakSet[Task[Any]] = WeakSet()
+        self._tasks: list[ref[Task[Any]]] = []  # And some that are gone. A WeakSet would call back for each task that ends.
+        self._tasks_max = _TASKS_MIN  # Where those that are gone are taken out.
         self.buried: list[Task[Any]] = []
         self.context = Context()
         self.context.run(CURRENT.set, self)
 
+    def adopt(self, task: Task[Any]) -> None:
+        """Counts it among the tasks that are buried with this process, if they are still there then."""
+        tasks = self._tasks
+        tasks.append(ref(task))
+        if len(tasks) > self._tasks_max:
+            self._tasks = [kept for kept in tasks if kept() is not None]
+            self._tasks_max = max(_TASKS_MIN, 2 * len(self._tasks))
+
     def die(self) -> None:
         self.is_dead = True
-        for task in list(self.tasks):
-            self.bury(task)
+        for kept in self._tasks:
+            if (task := kept()) is not None:
+                self.bury(task)
+        self._tasks.clear()
         self.ready.clear()
         self.flushes.clear()
 

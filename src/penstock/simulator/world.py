@@ -185,7 +185,7 @@ class World:
     # Time.
 
     def now(self) -> float:
-        return self.loop.time()
+        return self.loop.now
 
     def at(self, seconds: float, event: Callable[[], object]) -> None:
         """Does something to the world, this many seconds from now."""
