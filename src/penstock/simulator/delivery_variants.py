@@ -15,6 +15,7 @@ from penstock.partition.aborted import AbortedIndex
 from penstock.partition.partition import Partition
 from penstock.partition.producers import ProducerStates
 from penstock.partition.transactions import OpenTransactions
+from penstock.simulator.defects import breaks
 from penstock.transactions import adding, ending, initializing, lapsing
 from penstock.transactions.commands import AddPartitions
 from penstock.transactions.names import Name, name_of
@@ -28,6 +29,7 @@ Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 # What readers of committed records are shown.
 
 
+@breaks("transactions.all-or-nothing")
 def serves_open_transactions() -> Patches:
     return [
         (Partition, "readable_end", lambda self, *, reads_committed: self.high_watermark),
@@ -35,10 +37,12 @@ def serves_open_transactions() -> Patches:
     ]
 
 
+@breaks("transactions.all-or-nothing")
 def tells_of_no_aborts() -> Patches:
     return [(AbortedIndex, "between", lambda self, from_offset, end_offset: [])]
 
 
+@breaks("transactions.all-or-nothing", "transactions.partition-state-matches-log")
 def forgets_aborts_of_the_checkpoint() -> Patches:
     restore = AbortedIndex.restore
 
@@ -48,6 +52,7 @@ def forgets_aborts_of_the_checkpoint() -> Patches:
     return [(AbortedIndex, "restore", restore_nothing)]
 
 
+@breaks("transactions.all-or-nothing", "transactions.partition-state-matches-log")
 def forgets_open_transactions_of_the_checkpoint() -> Patches:
     restore = OpenTransactions.restore
 
@@ -60,6 +65,7 @@ def forgets_open_transactions_of_the_checkpoint() -> Patches:
 # What takes part in a transaction, and how it ends.
 
 
+@breaks("transactions.all-or-nothing", "transactions.batches-verified")
 def believes_every_batch() -> Patches:
     """Nobody is asked whether the transaction of a batch is open."""
     return [
@@ -68,6 +74,7 @@ def believes_every_batch() -> Patches:
     ]
 
 
+@breaks("transactions.all-or-nothing", "transactions.batches-verified")
 def verifies_by_the_name_alone() -> Patches:
     """Whether the transaction has begun, and knows of the partition, is not looked at."""
 
@@ -77,6 +84,7 @@ def verifies_by_the_name_alone() -> Patches:
     return [(adding, "_verify", verify)]
 
 
+@breaks("transactions.all-or-nothing", "transactions.markers-owed-until-written")
 def leaves_out_markers() -> Patches:
     append_marker = Partition.append_marker
 
@@ -86,6 +94,7 @@ def leaves_out_markers() -> Patches:
     return [(Partition, "append_marker", append_some)]
 
 
+@breaks("transactions.all-or-nothing", "transactions.one-outcome")
 def commits_what_was_aborted_over_its_time_out() -> Patches:
     """An end that was refused is told as done."""
     end = ending._end
@@ -98,10 +107,12 @@ def commits_what_was_aborted_over_its_time_out() -> Patches:
     return [(ending, "_end", end_well)]
 
 
+@breaks("transactions.all-or-nothing", "transactions.timeout-aborts")
 def never_times_out() -> Patches:
     return [(lapsing, "abort_overdue", lambda image, draft: None)]
 
 
+@breaks("transactions.all-or-nothing", "transactions.fencing")
 def fences_nobody() -> Patches:
     """Whoever comes gets the name of the one before."""
 
@@ -114,6 +125,7 @@ def fences_nobody() -> Patches:
 # Offsets in transactions.
 
 
+@breaks("transactions.all-or-nothing", "groups.transactional-offsets-atomic")
 def commits_offsets_before_the_transaction() -> Patches:
     record = pending._record
 
@@ -125,6 +137,7 @@ def commits_offsets_before_the_transaction() -> Patches:
     return [(pending, "_record", committed)]
 
 
+@breaks("transactions.all-or-nothing", "groups.transactional-offsets-atomic")
 def drops_offsets_of_committed_transactions() -> Patches:
     end_pending = pending.end_pending
 
@@ -134,6 +147,7 @@ def drops_offsets_of_committed_transactions() -> Patches:
     return [(pending, "end_pending", end_without_offsets)]
 
 
+@breaks("transactions.all-or-nothing", "groups.stable-offsets-wait")
 def tells_offsets_that_may_still_change() -> Patches:
     return [(offset_fetch, "_STABLE_FROM", 1 << 15)]
 
@@ -141,14 +155,17 @@ def tells_offsets_that_may_still_change() -> Patches:
 # Groups under the new protocol.
 
 
+@breaks("groups.consumer-one-owner")
 def gives_away_what_another_has_in_hand() -> Patches:
     return [(ConsumerGroup, "is_free_for", lambda self, member_id, topic_id, partition: True)]
 
 
+@breaks("groups.committed-offset-changes", "groups.consumer-one-owner")
 def lets_members_of_the_past_commit() -> Patches:
     return [(coordinating, "fault_of_epoch", lambda group, member_id, member_epoch: ErrorCode.NONE)]
 
 
+@breaks("groups.silent-member-removed", "groups.consumer-all-assigned")
 def keeps_members_for_ever() -> Patches:
     return [(leaving, "lapse", lambda group, draft: None)]
 

@@ -30,6 +30,7 @@ from penstock.queues.states import State
 from penstock.queues.timetable import Timetable
 from penstock.queues.views import LetterOwed
 from penstock.settings import TopicConfig
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import Instant
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
@@ -40,10 +41,12 @@ _TOO_EARLY_MS = 400
 # What a ledger promises, and forgets.
 
 
+@breaks("queues.lease-durable-first")
 def answers_before_the_ledger_is_durable() -> Patches:
     return [(Coordinator, "_answer_when_durable", lambda self, replies, _: self.tell(replies))]
 
 
+@breaks("queues.state-survives-failover")
 def forgets_leases_at_a_load() -> Patches:
     begin = LedgerState.begin
 
@@ -55,6 +58,7 @@ def forgets_leases_at_a_load() -> Patches:
     return [(LedgerState, "begin", begin_anew)]
 
 
+@breaks("queues.state-survives-failover", "queues.dedup-window")
 def forgets_ids_at_a_load() -> Patches:
     begin = LedgerState.begin
 
@@ -65,6 +69,7 @@ def forgets_ids_at_a_load() -> Patches:
     return [(LedgerState, "begin", begin_without_ids)]
 
 
+@breaks("queues.lease-numbers-unique")
 def gives_lease_numbers_anew_at_a_load() -> Patches:
     begin = LedgerState.begin
 
@@ -76,6 +81,7 @@ def gives_lease_numbers_anew_at_a_load() -> Patches:
     return [(LedgerState, "begin", begin_at_one)]
 
 
+@breaks("queues.no-message-lost", "queues.only-holder-settles")
 def trims_what_is_unfinished() -> Patches:
     return [(LedgerState, "base_of_all", property(lambda self: self.learned_end))]
 
@@ -83,6 +89,7 @@ def trims_what_is_unfinished() -> Patches:
 # Leases.
 
 
+@breaks("queues.lease-expires", "queues.one-holder")
 def ends_leases_too_early() -> Patches:
     lapse, due = LedgerState.lapse, LedgerState.due
 
@@ -93,6 +100,7 @@ def ends_leases_too_early() -> Patches:
     return [(LedgerState, "lapse", lambda self, now, wall_ms: lapse(self, now, wall_ms + _TOO_EARLY_MS)), (LedgerState, "due", due_early)]
 
 
+@breaks("queues.only-holder-settles")
 def lets_anybody_settle() -> Patches:
     def settle_one(draft: Any, item: Settlement) -> Any:
         row = settling._row(draft, item.offset)
@@ -103,11 +111,13 @@ def lets_anybody_settle() -> Patches:
     return [(settling, "_settle_one", settle_one)]
 
 
+@breaks("queues.undo-only-undelivered")
 def undoes_what_somebody_has() -> Patches:
     """Who gives back an answer that got lost takes the messages from whoever has asked again."""
     return [(settling, "HEARD", 0)]
 
 
+@breaks("queues.deliveries-counted")
 def counts_no_deliveries() -> Patches:
     deliveries = taking.deliveries
 
@@ -117,6 +127,7 @@ def counts_no_deliveries() -> Patches:
     return [(taking, "deliveries", first_ones)]
 
 
+@breaks("queues.body-matches-send")
 def lends_one_message_for_another() -> Patches:
     """The bodies of a take that brings several are mixed up."""
     lent_of = QueuePartition.lent
@@ -131,6 +142,7 @@ def lends_one_message_for_another() -> Patches:
 # Time and order.
 
 
+@breaks("queues.batched-callers-isolated", "queues.one-holder")
 def lends_a_part_to_two() -> Patches:
     """Takers who share a batch get the first part of it, all of them."""
     divide = Takers._divide
@@ -142,6 +154,7 @@ def lends_a_part_to_two() -> Patches:
     return [(Takers, "_divide", divide_one_part)]
 
 
+@breaks("queues.batched-callers-isolated")
 def tells_senders_of_each_others_messages() -> Patches:
     """Those whose messages are one batch hear of the parts of others."""
 
@@ -154,6 +167,7 @@ def tells_senders_of_each_others_messages() -> Patches:
     return [(Batch, "set_result", set_mixed)]
 
 
+@breaks("queues.batched-callers-isolated", "queues.done-stays-done")
 def finishes_for_others() -> Patches:
     """Of those who finish messages together, only the first one's are done, and all hear the same."""
     submit = Rounds._submit
@@ -172,32 +186,39 @@ def finishes_for_others() -> Patches:
     return [(Rounds, "_submit", submit_first), (Finishers, "answered", answered_alike)]
 
 
+@breaks("queues.no-early-delivery")
 def lets_delayed_messages_out_early() -> Patches:
     delay = Messages.delay
     return [(Messages, "delay", lambda self, offset, until_ms, *options: delay(self, offset, until_ms - _TOO_EARLY_MS, *options))]
 
 
+@breaks("queues.no-message-lost")
 def forgets_a_bucket_of_delays() -> Patches:
     """What is opened when its time comes near goes nowhere."""
     return [(Timetable, "_scatter", lambda self, pairs, options, cut: len(pairs) // 2)]
 
 
+@breaks("queues.fifo-order")
 def keeps_no_order_in_groups() -> Patches:
     return _with_policy(lambda policy: replace(policy, is_fifo=False))
 
 
+@breaks("queues.priority-order")
 def knows_no_priorities() -> Patches:
     return _with_policy(lambda policy: replace(policy, has_priorities=False))
 
 
+@breaks("queues.pause-purge-rewind")
 def does_not_pause() -> Patches:
     return _deaf_to(Turn.PAUSED)
 
 
+@breaks("queues.pause-purge-rewind")
 def does_not_purge() -> Patches:
     return _deaf_to(Turn.PURGED)
 
 
+@breaks("queues.pause-purge-rewind")
 def does_not_rewind() -> Patches:
     return _deaf_to(Turn.REWOUND)
 
@@ -222,10 +243,12 @@ def _with_policy(change: Callable[[Policy], Policy]) -> Patches:
 # Dead letters.
 
 
+@breaks("queues.dead-letter-after-limit")
 def buries_too_early() -> Patches:
     return _with_policy(lambda policy: replace(policy, deliveries_max=max(policy.deliveries_max - 1, min(policy.deliveries_max, 1))))
 
 
+@breaks("queues.no-message-lost", "queues.dead-letter-owed")
 def drops_dead_letters() -> Patches:
     async def carry_nothing(node: Node, queue: QueuePartition, letters: Sequence[LetterOwed], *_: object) -> Carried:
         return Carried([letter.offset for letter in letters], {}, {}, {})
@@ -233,6 +256,7 @@ def drops_dead_letters() -> Patches:
     return [(burying, "carry", carry_nothing)]
 
 
+@breaks("queues.no-message-lost", "queues.message-moved-once")
 def drops_what_it_sends_back() -> Patches:
     """Dead letters that are redriven."""
     right = carrying.carry
@@ -245,6 +269,7 @@ def drops_what_it_sends_back() -> Patches:
     return [(burying, "carry", carry)]
 
 
+@breaks("queues.message-moved-once", "queues.done-stays-done")
 def keeps_what_it_sends_back() -> Patches:
     """It is there and here."""
     right = carrying.carry
@@ -259,11 +284,13 @@ def keeps_what_it_sends_back() -> Patches:
     return [(burying, "carry", carry)]
 
 
+@breaks("queues.dead-letter-once")
 def sends_dead_letters_again() -> Patches:
     """They do not name their move: what was moved by a node that died before it could say so is moved once more."""
     return _letters(lambda draft: draft._replace(moved=""))
 
 
+@breaks("queues.body-matches-send")
 def gives_dead_letters_other_ids() -> Patches:
     return _letters(lambda draft: draft._replace(kept_id="", headers=tuple(each for each in draft.headers if each[0] != ID)))
 

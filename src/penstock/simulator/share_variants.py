@@ -12,6 +12,7 @@ from penstock.queues.commands import QUEUE_GROUP, Verb
 from penstock.queues.policy import Policy
 from penstock.queues.replies import Delivery
 from penstock.queues.state import LedgerState
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import Instant
 from penstock.wire.share_responses import Acquired
 
@@ -20,6 +21,7 @@ Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 _SHORT_MS = 5
 
 
+@breaks("share.one-holder")
 def ends_locks_too_early() -> Patches:
     policy_of = GroupConfigs.policy_of
     kept: dict[Policy, Policy] = {}  # Always the same for the same: ledgers look whether it has changed.
@@ -31,6 +33,7 @@ def ends_locks_too_early() -> Patches:
     return [(GroupConfigs, "policy_of", short)]
 
 
+@breaks("share.accepted-stays-accepted")
 def forgets_what_a_group_has_done_at_a_load() -> Patches:
     begin = LedgerState.begin
 
@@ -43,6 +46,7 @@ def forgets_what_a_group_has_done_at_a_load() -> Patches:
     return [(LedgerState, "begin", begin_anew)]
 
 
+@breaks("share.deliveries-counted")
 def counts_no_share_deliveries() -> Patches:
     ranges = acquiring.ranges
 
@@ -52,10 +56,12 @@ def counts_no_share_deliveries() -> Patches:
     return [(acquiring, "ranges", first_ones)]
 
 
+@breaks("share.accepted-stays-accepted")
 def takes_a_release_for_the_end() -> Patches:
     return [(acknowledging, "_VERBS", {**acknowledging._VERBS, AcknowledgeType.RELEASE: Verb.DONE})]
 
 
+@breaks("share.accepted-stays-accepted")
 def takes_a_rejection_for_a_release() -> Patches:
     return [(acknowledging, "_VERBS", {**acknowledging._VERBS, AcknowledgeType.REJECT: Verb.RELEASE})]
 

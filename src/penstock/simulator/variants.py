@@ -41,6 +41,7 @@ from penstock.log.tail_scan import TailScan
 from penstock.partition.leader import Leader
 from penstock.partition.partition import Appended, Partition
 from penstock.partition.producers import Duplicate, ProducerStates
+from penstock.simulator.defects import breaks
 from penstock.simulator.delivery_variants import DELIVERY_VARIANTS
 from penstock.simulator.disk import SimDisk
 from penstock.simulator.knobs import replaced
@@ -63,10 +64,12 @@ def applied(variant: str) -> Iterator[None]:
 # Promises made too early.
 
 
+@breaks("log.ack-after-flush")
 def acknowledges_before_the_flush() -> Patches:
     return [(Leader, "park", lambda self, end_offset, token, *, needs_all: False)]
 
 
+@breaks("log.reads-below-watermark")
 def moves_the_watermark_before_the_flush() -> Patches:
     appended = Node.appended
 
@@ -77,6 +80,7 @@ def moves_the_watermark_before_the_flush() -> Patches:
     return [(Node, "appended", appended_and_visible)]
 
 
+@breaks("log.reads-below-watermark")
 def serves_past_the_watermark() -> Patches:
     def read(self: Partition, offset: int, bytes_max: int) -> Any:
         return self.log.read(offset, bytes_max=bytes_max, end_offset=self.log.end_offset)
@@ -91,6 +95,7 @@ def serves_past_the_watermark() -> Patches:
     ]
 
 
+@breaks("consensus.answer-after-flush")
 def answers_before_metadata_is_flushed() -> Patches:
     flush, under_way = Log.flush, []
 
@@ -112,10 +117,12 @@ def answers_before_metadata_is_flushed() -> Patches:
 # Flushes that are not made, or are believed too readily.
 
 
+@breaks("log.names-durable-first")
 def leaves_names_unflushed() -> Patches:
     return [(Unflushed, "add_names", lambda self, directories: None)]
 
 
+@breaks("log.failed-flush-never-trusted")
 def believes_the_flush_after_a_failed_one() -> Patches:
     end_flush = Log.end_flush
 
@@ -126,10 +133,12 @@ def believes_the_flush_after_a_failed_one() -> Patches:
     return [(Log, "end_flush", end_and_forgive)]
 
 
+@breaks("log.failed-flush-never-trusted")
 def leaves_no_note_of_a_failed_flush() -> Patches:
     return [(doubt, "leave_note", lambda disk, directory, identity, flushed_end: True)]
 
 
+@breaks("log.recovered-tail-flushed")
 def takes_the_page_cache_for_the_disk() -> Patches:
     """After a kill the recovered tail may be in the kernel's memory only."""
     return [(TailScan, "is_changed", property(lambda self: False, lambda self, is_changed: None))]
@@ -138,6 +147,7 @@ def takes_the_page_cache_for_the_disk() -> Patches:
 # What was written is not what is read.
 
 
+@breaks("log.caches-are-optional")
 def trusts_a_stale_index() -> Patches:
     async def load_anything(disk: Disk, segment: Segment, identity: LogIdentity) -> SparseIndex | None:
         content = read_whole(disk, segment.index_path)
@@ -152,6 +162,7 @@ def trusts_a_stale_index() -> Patches:
 _INDEX_AT = 20 + 36  # After the seal and the owner, which it does not look at.
 
 
+@breaks("log.checksum-verified")
 def serves_unchecked_bytes() -> Patches:
     def scan_without_looking(*arguments: Any, **options: Any) -> Any:
         return scan_batches(*arguments, **{**options, "verify": False})
@@ -159,6 +170,7 @@ def serves_unchecked_bytes() -> Patches:
     return [(reading, "scan_batches", scan_without_looking)]
 
 
+@breaks("log.damage-never-cut")
 def cuts_off_rotten_batches() -> Patches:
     async def always_torn(*arguments: Any) -> Verdict:
         return Verdict.TORN
@@ -166,6 +178,7 @@ def cuts_off_rotten_batches() -> Patches:
     return [(recovery, "judge", always_torn)]
 
 
+@breaks("log.disk-full-undoes-append")
 def leaves_half_a_batch_on_a_full_disk() -> Patches:
     take_back = Log._take_back
 
@@ -176,6 +189,7 @@ def leaves_half_a_batch_on_a_full_disk() -> Patches:
     return [(Log, "_take_back", take_back_nothing)]
 
 
+@breaks("log.unknown-end-not-reported")
 def claims_to_know_every_end() -> Patches:
     """A log that could not be read to its end is served as if it ended there."""
     return [(Partition, "end_is_known", property(lambda self: True, lambda self, is_known: None))]
@@ -184,6 +198,7 @@ def claims_to_know_every_end() -> Patches:
 # Producers.
 
 
+@breaks("log.producer-state-survives")
 def forgets_producers_at_a_restart() -> Patches:
     open_one = Partitions.open
 
@@ -195,10 +210,12 @@ def forgets_producers_at_a_restart() -> Patches:
     return [(Partitions, "open", open_without_producers)]
 
 
+@breaks("log.producer-state-survives")
 def forgets_producers_of_the_checkpoint() -> Patches:
     return [(ProducerStates, "restore", lambda self, snapshot: None)]
 
 
+@breaks("log.producer-sequence")
 def answers_duplicates_with_the_end_of_the_log() -> Patches:
     append = Partition.append
 
@@ -209,10 +226,12 @@ def answers_duplicates_with_the_end_of_the_log() -> Patches:
     return [(Partition, "append", append_or_guess)]
 
 
+@breaks("log.producer-sequence")
 def appends_duplicates() -> Patches:
     return _deciding(lambda verdict: ErrorCode.NONE if isinstance(verdict, Duplicate) else verdict)
 
 
+@breaks("log.producer-sequence")
 def takes_batches_after_a_gap() -> Patches:
     return _deciding(lambda verdict: ErrorCode.NONE if verdict is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER else verdict)
 
@@ -222,6 +241,7 @@ def _deciding(change: Callable[[Any], Any]) -> Patches:
     return [(ProducerStates, "decide", lambda self, header, *, is_first_ever: change(decide(self, header, is_first_ever=is_first_ever)))]
 
 
+@breaks("node.producer-ids-unique")
 def gives_producer_ids_twice() -> Patches:
     async def first_block(self: Node) -> ProducerBlockTaken:
         return ProducerBlockTaken(NodeId(self.settings.node_id), ProducerId(0), 1_000)
@@ -232,6 +252,7 @@ def gives_producer_ids_twice() -> Patches:
 # Compaction.
 
 
+@breaks("log.compaction-swap-atomic")
 def compacts_without_flushing_the_copy() -> Patches:
     sync = SimDisk.sync
 
@@ -241,6 +262,7 @@ def compacts_without_flushing_the_copy() -> Patches:
     return [(SimDisk, "sync", leave_copies_alone)]
 
 
+@breaks("log.compaction-swap-atomic")
 def removes_old_segments_before_the_swap_is_durable() -> Patches:
     async def rename_only(disk: Disk, directory: str, compacted: Segment) -> None:
         disk.rename(compacted.path + TEMPORARY, compacted.path)
@@ -254,6 +276,7 @@ def removes_old_segments_before_the_swap_is_durable() -> Patches:
     return [(compacted_log, "put_in_place", rename_only), (Swaps, "swapped", swapped_and_gone)]
 
 
+@breaks("log.compaction-keeps-last")
 def takes_tombstones_before_their_time() -> Patches:
     def as_if_it_were_late(*arguments: Any, **options: Any) -> Any:
         return sift_batches(*arguments, **{**options, "wall_ms": options["horizon_ms"]})
@@ -261,6 +284,7 @@ def takes_tombstones_before_their_time() -> Patches:
     return [(sifting, "sift_batches", as_if_it_were_late)]
 
 
+@breaks("log.compaction-keeps-last")
 def keeps_the_first_record_of_a_key() -> Patches:
     """A key that the map has already is not entered again."""
     note = KeyMap.note
@@ -280,6 +304,7 @@ def keeps_the_first_record_of_a_key() -> Patches:
 # The rest.
 
 
+@breaks("node.replies-in-order")
 def replies_when_ready() -> Patches:
     def send_whatever_is_ready(self: Connection) -> None:
         ready = [reply for reply in self._replies if reply.pieces is not None]
@@ -294,6 +319,7 @@ def replies_when_ready() -> Patches:
     return [(Connection, "send_ready", send_whatever_is_ready)]
 
 
+@breaks("log.deletion-durable-first")
 def leaves_deleted_topics_on_the_disk() -> Patches:
     async def bury_nothing(self: Assignments, topic_id: Any) -> None:
         return
@@ -304,14 +330,17 @@ def leaves_deleted_topics_on_the_disk() -> Patches:
 # Groups that are not kept together.
 
 
+@breaks("groups.answer-after-flush", "groups.killed-members-lose-nothing")
 def answers_groups_before_the_flush() -> Patches:
     return [(Coordinator, "_answer_when_durable", lambda self, replies, _: self.tell(replies))]
 
 
+@breaks("groups.committed-offset-changes", "groups.killed-members-lose-nothing")
 def lets_anybody_commit() -> Patches:
     return [(committing, "_fault_of_commit", lambda group, command: ErrorCode.NONE)]
 
 
+@breaks("groups.snapshot-is-cache", "groups.killed-members-lose-nothing")
 def forgets_what_came_after_the_snapshot() -> Patches:
     read_stretch = coordinator_loading._read_stretch
 
@@ -323,6 +352,7 @@ def forgets_what_came_after_the_snapshot() -> Patches:
     return [(coordinator_loading, "_read_stretch", read_nothing_more)]
 
 
+@breaks("groups.classic-generation", "groups.killed-members-lose-nothing")
 def hands_out_old_assignments() -> Patches:
     sync = syncing.sync
 

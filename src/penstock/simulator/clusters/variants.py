@@ -27,6 +27,7 @@ from penstock.partition.in_sync import ProposeInSync
 from penstock.partition.leader import InSyncChanged, Leader
 from penstock.partition.partition import Partition
 from penstock.simulator.cores import variants as of_cores
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import NO_NODE, NodeId
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
@@ -35,20 +36,24 @@ Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 # Promises made too early.
 
 
+@breaks("replication.acked-is-kept", "log.ack-after-flush")
 def acknowledges_before_the_flush() -> Patches:
     """Of anybody: the answer leaves as soon as the leader has appended."""
     return [(Leader, "park", lambda self, end_offset, token, *, needs_all: False)]
 
 
+@breaks("replication.acked-is-kept")
 def acknowledges_before_its_followers_have_it() -> Patches:
     return [(Leader, "_lowest", lambda self: self.own_end)]
 
 
+@breaks("replication.acked-is-kept")
 def reports_before_its_flush() -> Patches:
     """A follower says that it has what is only in its machine's memory."""
     return [(Partition, "durable_end", property(lambda self: self.log.end_offset))]
 
 
+@breaks("replication.end-offset-never-back")
 def tells_its_end_before_it_knows_it() -> Patches:
     """A new leader's watermark lags behind what the one before has shown (KIP-207)."""
     return [(Leader, "may_tell_end", property(lambda self: True))]
@@ -57,6 +62,7 @@ def tells_its_end_before_it_knows_it() -> Patches:
 # The in-sync set.
 
 
+@breaks("replication.in-sync-has-committed")
 def shrinks_the_set_without_the_controller() -> Patches:
     def help_yourself(self: InSyncChanges, partition: Partition, proposal: ProposeInSync) -> None:
         node, leader = self._node, partition.leader
@@ -71,6 +77,7 @@ def shrinks_the_set_without_the_controller() -> Patches:
 # Leadership.
 
 
+@breaks("replication.old-leader-acks-nothing")
 def leads_on_when_another_was_chosen() -> Patches:
     adopt = Assignments.adopt
 
@@ -82,6 +89,7 @@ def leads_on_when_another_was_chosen() -> Patches:
     return [(Assignments, "adopt", adopt_unless_it_leads)]
 
 
+@breaks("replication.last-replica-leads", "controller.unclean-election-explicit")
 def elects_whoever_is_up() -> Patches:
     chosen = moving._chosen
 
@@ -94,6 +102,7 @@ def elects_whoever_is_up() -> Patches:
     return [(moving, "_chosen", anybody)]
 
 
+@breaks("replication.last-replica-leads", "controller.eligible-has-everything")
 def takes_everybody_for_eligible() -> Patches:
     """Whoever was in the set once may lead when nobody is left in it, whatever was acknowledged since (KIP-966)."""
     moved = moving.moved
@@ -105,6 +114,7 @@ def takes_everybody_for_eligible() -> Patches:
     return [(drafting, "moved", move)]
 
 
+@breaks("replication.last-replica-leads", "controller.unclean-stop-and-new-disk")
 def trusts_a_disk_that_was_put_in_since() -> Patches:
     come_back = registering._come_back
 
@@ -117,6 +127,7 @@ def trusts_a_disk_that_was_put_in_since() -> Patches:
 # Logs and groups.
 
 
+@breaks("replication.truncate-by-epoch")
 def truncates_by_its_watermark() -> Patches:
     """As before KIP-101: who follows a new leader cuts its log at the watermark that it knows, and takes whatever comes."""
     answered = Follower.answered
@@ -131,6 +142,7 @@ def truncates_by_its_watermark() -> Patches:
     return [(Follower, "answered", cut_first), (replica_serving, "diverging_at", lambda log, offset, last_epoch: None)]
 
 
+@breaks("groups.coordinator-failover")
 def begins_groups_anew_where_their_partition_is_led() -> Patches:
     async def read_nothing(log: Log, offset: int, loaded: Loaded, patience: Patience) -> tuple[dict[bytes, bytes | None], int]:
         return {}, log.end_offset
@@ -141,11 +153,13 @@ def begins_groups_anew_where_their_partition_is_led() -> Patches:
 # Transactions: what was verified comes late.
 
 
+@breaks("transactions.no-append-after-marker")
 def appends_though_the_transaction_has_ended_since() -> Patches:
     """A yes of the coordinator holds for ever (KIP-890)."""
     return [(partition_guards.Guards, "void", lambda self, producer_id: None)]
 
 
+@breaks("transactions.no-append-after-marker", "groups.transactional-offsets-atomic")
 def holds_offsets_though_the_transaction_has_ended_since() -> Patches:
     return [(group_guards.Guards, "ended", lambda self, producer_id, epoch, number: None)]
 
@@ -153,6 +167,7 @@ def holds_offsets_though_the_transaction_has_ended_since() -> Patches:
 # Consensus.
 
 
+@breaks("replication.metadata-images-agree")
 def commits_before_the_flush() -> Patches:
     return of_cores.acknowledges_before_the_flush()
 

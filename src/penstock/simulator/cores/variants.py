@@ -23,6 +23,7 @@ from penstock.consensus.roles import RoleName
 from penstock.consensus.state import State
 from penstock.consensus.tail import WrittenLog
 from penstock.consensus.voters import Voters, VotersHistory
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import Instant, NodeId, Offset
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
@@ -31,6 +32,7 @@ Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 # Votes.
 
 
+@breaks("consensus.one-vote-per-term")
 def forgets_its_vote() -> Patches:
     def vote_for(self: State, candidate: Replica) -> None:
         self.voted_for = candidate
@@ -38,10 +40,12 @@ def forgets_its_vote() -> Patches:
     return [(State, "vote_for", vote_for)]
 
 
+@breaks("consensus.one-vote-per-term")
 def tells_its_vote_before_it_is_durable() -> Patches:
     return [(Outbox, "is_vote_durable", property(lambda self: True))]
 
 
+@breaks("consensus.one-vote-per-term")
 def votes_twice() -> Patches:
     def votes(state: State, request: VoteRequest, *, has_leader: bool) -> bool:
         return request.term == state.term and state.is_at_least_as_complete(request.last_term, request.end)
@@ -53,10 +57,12 @@ def votes_twice() -> Patches:
     return [(voting, "votes", votes), (State, "vote_for", vote_for)]
 
 
+@breaks("consensus.leader-completeness")
 def votes_for_any_log() -> Patches:
     return [(State, "is_at_least_as_complete", lambda self, last_term, end: True)]
 
 
+@breaks("consensus.lost-disk-no-vote")
 def votes_with_a_disk_that_promised_nothing() -> Patches:
     def has(self: Voters, replica: Replica) -> bool:
         return self.directory_of(replica.node) is not None
@@ -68,6 +74,7 @@ def _is_same_node(self: State, voter: Replica) -> bool:
     return voter.node == self.me.node
 
 
+@breaks("consensus.stable-leadership")
 def stands_without_asking_first() -> Patches:
     right = Follower.time_passed
 
@@ -77,6 +84,7 @@ def stands_without_asking_first() -> Patches:
     return [(Follower, "time_passed", time_passed)]
 
 
+@breaks("consensus.stable-leadership")
 def hears_candidates_while_it_hears_a_leader() -> Patches:
     return [(Follower, "hears_a_leader", lambda self, now: False), (Leader, "hears_a_leader", lambda self, now: False)]
 
@@ -84,6 +92,7 @@ def hears_candidates_while_it_hears_a_leader() -> Patches:
 # The log.
 
 
+@breaks("consensus.committed-on-majority")
 def acknowledges_before_the_flush() -> Patches:
     replace_from = WrittenLog.replace_from
 
@@ -94,6 +103,7 @@ def acknowledges_before_the_flush() -> Patches:
     return [(WrittenLog, "replace_from", replace_and_believe)]
 
 
+@breaks("consensus.committed-on-majority")
 def counts_its_own_disk_before_the_flush() -> Patches:
     def match_of(self: Leader, voter: Replica) -> int:
         return self._state.log.end if self._state.is_me(voter) else self._peers[voter].match_end
@@ -101,6 +111,7 @@ def counts_its_own_disk_before_the_flush() -> Patches:
     return [(Leader, "_match_of", match_of)]
 
 
+@breaks("consensus.leader-completeness")
 def cuts_the_log_on_every_append() -> Patches:
     def write(self: Follower, first: Offset, entries: tuple[Entry, ...]) -> bool:
         if first < self._state.log.end or entries:
@@ -110,6 +121,7 @@ def cuts_the_log_on_every_append() -> Patches:
     return [(Follower, "_write_what_is_new", write)]
 
 
+@breaks("consensus.leader-completeness")
 def commits_entries_of_older_terms() -> Patches:
     """Figure 8 of the Raft paper."""
 
@@ -125,6 +137,7 @@ def commits_entries_of_older_terms() -> Patches:
     return [(Leader, "_commit", commit)]
 
 
+@breaks("consensus.committed-on-majority")
 def commits_what_it_has_not_compared() -> Patches:
     commit = State.commit
 
@@ -134,6 +147,7 @@ def commits_what_it_has_not_compared() -> Patches:
     return [(State, "commit", commit_all)]
 
 
+@breaks("consensus.committed-on-majority")
 def answers_before_a_majority_has_it() -> Patches:
     def await_commit(self: Leader, token: object, size: int) -> None:
         self._state.out.add(Answer(token, Done(self._state.log.end)))
@@ -144,6 +158,7 @@ def answers_before_a_majority_has_it() -> Patches:
 # Snapshots.
 
 
+@breaks("consensus.committed-on-majority")
 def takes_a_snapshot_over_what_it_acknowledged() -> Patches:
     def has_all_of(self: Follower, head: SnapshotHead) -> bool:
         return head.end <= self._state.committed_end
@@ -151,6 +166,7 @@ def takes_a_snapshot_over_what_it_acknowledged() -> Patches:
     return [(Follower, "_has_all_of", has_all_of)]
 
 
+@breaks("consensus.one-voter-change")
 def forgets_the_voters_of_a_snapshot() -> Patches:
     install = State.install
 
@@ -165,6 +181,7 @@ def forgets_the_voters_of_a_snapshot() -> Patches:
 # Voters.
 
 
+@breaks("consensus.one-voter-change")
 def changes_voters_before_it_has_committed() -> Patches:
     """The flaw of the first membership changes, found in 2015."""
     refusal = Leader._refusal
@@ -181,6 +198,7 @@ def changes_voters_before_it_has_committed() -> Patches:
     return [(Leader, "_refusal", refuse_less), (changes, "decide", decide)]
 
 
+@breaks("consensus.one-voter-change")
 def changes_several_voters_at_once() -> Patches:
     return [(changes, "decide", _decide_at_once)]
 
@@ -191,6 +209,7 @@ def _decide_at_once(state: State, order: AddVoter | RemoveVoter, peer: Peer | No
     return changes._removed(state.voters, order.replica)
 
 
+@breaks("consensus.one-voter-change")
 def keeps_voters_that_were_cut_off() -> Patches:
     add = VotersHistory.add
 
@@ -200,6 +219,7 @@ def keeps_voters_that_were_cut_off() -> Patches:
     return [(VotersHistory, "cut", lambda self, end: None), (VotersHistory, "add", add_after)]
 
 
+@breaks("consensus.one-voter-change")
 def stays_in_office_when_removed() -> Patches:
     return [(State, "is_voter", property(lambda self: True)), (Voters, "is_majority", _is_majority_of_anybody)]
 
@@ -211,6 +231,7 @@ def _is_majority_of_anybody(self: Voters, nodes: dict[NodeId, None] | list[NodeI
 # Reads, and leading on.
 
 
+@breaks("consensus.barrier-reads-current")
 def reads_without_asking_anybody() -> Patches:
     def ask(self: Reads, token: object, committed_end: Offset) -> None:
         self._waiting.append((0, committed_end, token))
@@ -218,6 +239,7 @@ def reads_without_asking_anybody() -> Patches:
     return [(Reads, "ask", ask)]
 
 
+@breaks("consensus.barrier-reads-current")
 def reads_by_a_round_that_began_before() -> Patches:
     def ask(self: Reads, token: object, committed_end: Offset) -> None:
         self._waiting.append((max(self.round, 1), committed_end, token))
@@ -225,6 +247,7 @@ def reads_by_a_round_that_began_before() -> Patches:
     return [(Reads, "ask", ask)]
 
 
+@breaks("consensus.barrier-reads-current")
 def reads_before_it_has_committed() -> Patches:
     refusal = Leader._refusal
 
@@ -235,10 +258,12 @@ def reads_before_it_has_committed() -> Patches:
     return [(Leader, "_refusal", refuse_less)]
 
 
+@breaks("consensus.stable-leadership")
 def leads_on_without_a_majority() -> Patches:
     return [(Leader, "_hears_a_majority", lambda self, now: True)]
 
 
+@breaks("consensus.one-vote-per-term")
 def ignores_a_higher_term() -> Patches:
     """A candidate that wins in the term it lives in, instead of a new one."""
 

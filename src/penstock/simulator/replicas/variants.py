@@ -15,6 +15,7 @@ from penstock.partition import joining
 from penstock.partition.follower import Diverging, Fetch, Fetched, Follower, Truncate
 from penstock.partition.in_sync import NOTHING, InSync
 from penstock.partition.leader import Leader, Reached
+from penstock.simulator.defects import breaks
 from penstock.simulator.replicas import leading, node
 from penstock.simulator.replicas.following import Following
 from penstock.simulator.replicas.leading import Leading
@@ -28,10 +29,12 @@ Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 # Promises made too early
 
 
+@breaks("replication.acked-is-kept", "replication.in-sync-has-committed")
 def counts_what_is_not_flushed() -> Patches:
     return [(SimNode, "durable_end", property(lambda self: self.store.end_offset))]
 
 
+@breaks("replication.logs-agree", "replication.in-sync-has-committed")
 def reports_before_it_agrees() -> Patches:
     def report(self: Follower, durable_end: Offset) -> Offset | None:
         if durable_end <= self._reported:
@@ -42,6 +45,7 @@ def reports_before_it_agrees() -> Patches:
     return [(Follower, "report", report)]
 
 
+@breaks("replication.acked-is-kept")
 def believes_its_whole_log() -> Patches:
     """A new leader takes all that it has for committed."""
     begin = Leading.begin
@@ -53,10 +57,12 @@ def believes_its_whole_log() -> Patches:
     return [(Leading, "begin", begin_with_everything)]
 
 
+@breaks("replication.end-offset-never-back")
 def tells_its_end_at_once() -> Patches:
     return [(Leader, "may_tell_end", property(lambda self: True))]
 
 
+@breaks("replication.acked-is-kept", "controller.no-eligible-behind-commit")
 def commits_with_too_few() -> Patches:
     note_set = Leader._note_set
 
@@ -67,6 +73,7 @@ def commits_with_too_few() -> Patches:
     return [(Leader, "_note_set", note_and_be_content)]
 
 
+@breaks("replication.in-sync-has-committed")
 def lets_a_flush_vouch_after_a_cut() -> Patches:
     def end_flush(self: Store, ticket: Ticket) -> None:
         self.flushed_end = max(self.flushed_end, min(ticket.end_offset, self.end_offset))
@@ -77,6 +84,7 @@ def lets_a_flush_vouch_after_a_cut() -> Patches:
 # Logs that are made to agree, and don't
 
 
+@breaks("replication.truncate-by-epoch")
 def cuts_by_the_watermark() -> Patches:
     """As before KIP-101."""
     begin = Following.begin
@@ -89,10 +97,12 @@ def cuts_by_the_watermark() -> Patches:
     return [(Following, "begin", cut_and_begin), (leading, "diverging_at", lambda log, offset, last_epoch: None)]
 
 
+@breaks("replication.truncate-by-epoch", "replication.logs-agree")
 def never_cuts() -> Patches:
     return [(leading, "diverging_at", lambda log, offset, last_epoch: None)]
 
 
+@breaks("replication.truncate-by-epoch", "replication.logs-agree")
 def cuts_once_and_by_the_leaders_word_alone() -> Patches:
     """As KIP-101 before KIP-279: where the leader's epoch is one that the follower never had, it keeps too much."""
     cut, next_fetch = Follower._cut, Follower.next_fetch
@@ -111,6 +121,7 @@ def cuts_once_and_by_the_leaders_word_alone() -> Patches:
     return [(Follower, "_cut", cut_once), (Follower, "next_fetch", ask_no_more)]
 
 
+@breaks("replication.in-sync-has-committed")
 def hears_followers_of_other_leaders() -> Patches:
     """As before KIP-320: whose epoch it was does not matter."""
 
@@ -122,6 +133,7 @@ def hears_followers_of_other_leaders() -> Patches:
     return [(Leader, "_reached_there", reached_there)]
 
 
+@breaks("replication.logs-agree")
 def serves_followers_of_other_leaders() -> Patches:
     answer_to = Leading._answer_to
 
@@ -131,11 +143,13 @@ def serves_followers_of_other_leaders() -> Patches:
     return [(Leading, "_answer_to", answer_anybody), (joining, "_fault", lambda header, end_offset, last_epoch, epoch_max: None)]
 
 
+@breaks("replication.logs-agree")
 def takes_answers_to_other_questions() -> Patches:
     answered = Follower.answered
     return [(Follower, "answered", lambda self, asked, answer: answered(self, self.next_fetch(), answer))]
 
 
+@breaks("replication.old-leader-acks-nothing")
 def goes_on_in_the_epoch_of_an_earlier_life() -> Patches:
     """A restarted node takes its role from what it knew of its earlier life."""
     start = SimNode.start
@@ -153,6 +167,7 @@ def goes_on_in_the_epoch_of_an_earlier_life() -> Patches:
 # Sets that are not what they seem
 
 
+@breaks("replication.in-sync-has-committed")
 def shrinks_by_itself() -> Patches:
     note_bounds = InSync._note_bounds
 
@@ -167,6 +182,7 @@ def shrinks_by_itself() -> Patches:
     return [(InSync, "look", look), (InSync, "_note_bounds", note_without_the_late)]
 
 
+@breaks("replication.in-sync-has-committed")
 def forgets_whom_it_proposed() -> Patches:
     def note_bounds(self: InSync) -> None:
         self.bounds = tuple(self._followers[member] for member in self.members if member != self._me)
@@ -174,6 +190,7 @@ def forgets_whom_it_proposed() -> Patches:
     return [(InSync, "_note_bounds", note_bounds)]
 
 
+@breaks("replication.in-sync-has-committed")
 def takes_a_no_for_the_last_word() -> Patches:
     """Another attempt at the same proposal may still be on its way to the controller."""
 
@@ -185,6 +202,7 @@ def takes_a_no_for_the_last_word() -> Patches:
     return [(InSync, "_end_in_doubt", end)]
 
 
+@breaks("replication.in-sync-has-committed")
 def lets_in_before_its_epoch_begins() -> Patches:
     def propose(self: Leader[Any]) -> list[Any]:
         proposal = self._set.propose(self.high_watermark)
@@ -193,6 +211,7 @@ def lets_in_before_its_epoch_begins() -> Patches:
     return [(Leader, "_propose", propose)]
 
 
+@breaks("replication.in-sync-has-committed")
 def lets_anybody_in() -> Patches:
     def propose(self: Leader[Any]) -> list[Any]:
         proposal = self._set.propose(Offset(NOTHING + 1))
@@ -201,11 +220,13 @@ def lets_anybody_in() -> Patches:
     return [(Leader, "_propose", propose)]
 
 
+@breaks("replication.in-sync-has-committed", "controller.stale-requests-ignored")
 def lets_an_earlier_life_in() -> Patches:
     """As before KIP-903: a member is a node, whatever became of it since it reported."""
     return [(deciding_in_sync, "_check_member", lambda draft, state, node_id, node_epoch: None)]
 
 
+@breaks("replication.last-replica-leads", "controller.unclean-election-explicit")
 def elects_anybody() -> Patches:
     chosen = moving._chosen
 
