@@ -1,0 +1,51 @@
+"""One line that says what long work is doing: redrawn on a terminal, printed anew from time to time elsewhere.
+
+    with Progress("packages") as progress:
+        progress.say("12 of 131: pyspark (434 MB)")
+
+Needs nothing but the standard library: `make setup` uses it before anything is installed.
+"""
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+REDRAWN_S, REPEATED_S = 0.5, 10.0
+WIDTH = 110
+
+
+class Progress:
+    def __init__(self, label: str, out: TextIO = sys.stderr) -> None:
+        self._label, self._text, self._out = label, "", out
+        self._is_terminal = out.isatty()
+        self._began = time.monotonic()
+        self._ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._draw()
+        self._ticker.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._ticker.join()
+        self._text = "failed" if error is not None else "done"
+        self._draw()
+        if self._is_terminal:
+            self._out.write("\n")
+
+    def say(self, text: str) -> None:
+        """Shows this from the next drawing on."""
+        self._text = text
+
+    def _tick(self) -> None:
+        while not self._ended.wait(REDRAWN_S if self._is_terminal else REPEATED_S):
+            self._draw()
+
+    def _draw(self) -> None:
+        line = f"[{time.monotonic() - self._began:3.0f} s] {self._label}{': ' if self._text else ''}{self._text}"[:WIDTH]
+        self._out.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+        self._out.flush()
