@@ -4,6 +4,7 @@ Also what can be seen of it from outside: its log, its exit code, and the codec 
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ class Node:
         self._log = Path(self._directory.name, "log")
         command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(self._data), "--kafka", "127.0.0.1:0", "--http", "off"]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment())
         assert self._process.stdout is not None
         ready = self._process.stdout.readline()
         if not ready.startswith("penstock ready "):
@@ -60,3 +61,8 @@ class Node:
 
     def _penstock(self, *arguments: str) -> str:
         return subprocess.run([sys.executable, "-m", "penstock", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def _environment() -> dict[str, str]:
+    """Returns this process's variables without those that a node reads its settings from."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}

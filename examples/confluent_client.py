@@ -33,9 +33,9 @@ def text(content: bytes | None) -> str:
 
 def read_since(bootstrap: str, since_ms: int) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
-    partitions = consumer.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
-    consumer.assign(consumer.offsets_for_times([TopicPartition(TOPIC, partition, since_ms) for partition in partitions], timeout=10))
-    for message in consumer.consume(num_messages=5, timeout=10):
+    partitions = consumer.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions
+    consumer.assign(consumer.offsets_for_times([TopicPartition(TOPIC, partition, since_ms) for partition in partitions], timeout=30))
+    for message in consumer.consume(num_messages=5, timeout=30):
         print(f"read     {text(message.key())} = {text(message.value())}")
     consumer.close()
 

@@ -16,15 +16,15 @@ def main(url: str | None = None) -> None:
     reminders = Queue("reminders", url=url)
     reminders.ensure()
 
-    reminders.send("water the plants", delay=1)
-    reminders.send("book the train", at=datetime.now(UTC) + timedelta(seconds=1.5))
     far = reminders.send("renew the passport", delay=timedelta(days=3650))
-    dentist = reminders.send("call the dentist", delay=timedelta(seconds=1))
+    print(f"waiting: {reminders.counts().delayed}, for the passport until {_year(reminders, far)}")
 
+    reminders.send("water the plants", delay=0.5)
+    reminders.send("book the train", at=datetime.now(UTC) + timedelta(seconds=1))
+    dentist = reminders.send("call the dentist", delay=timedelta(seconds=0.5))
     assert reminders.cancel(dentist)  # It called back.
-    print(f"{reminders.counts().delayed} reminders wait, the passport's until {_year(reminders, far)}")
 
-    for message in reminders.messages(idle=2):
+    for message in reminders.messages(idle=1):
         with message:
             print(f"now: {message.text}")
     reminders.cancel(far)

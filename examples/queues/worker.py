@@ -4,7 +4,7 @@
 
 Some mails go out, one needs two tries, one has an address that will never work. The queue decides how often and how soon a message is
 tried again; the worker only says what became of each. `with message:` finishes it, or gives it back with the exception as the reason, and
-keeps its lease while the block runs. Ends when nothing has come for two seconds; a real worker says `for message in mails:` and goes on
+keeps its lease while the block runs. Ends when nothing has come for a second; a real worker says `for message in mails:` and goes on
 for ever.
 """
 
@@ -33,14 +33,14 @@ def main(url: str | None = None) -> None:
     for to in ("ann@example.org", "busy@example.org", "nowhere"):
         mails.send(json.dumps({"to": to, "words": "your order is on its way"}))
 
-    for message in mails.messages(idle=2):
+    for message in mails.messages(idle=1):
         try:
             with message:
                 deliver(message)
         except (ValueError, ConnectionError) as failure:
             print(f"attempt {message.attempt} failed: {failure}")
 
-    for letter in dead.receive(wait=5):
+    for letter in dead.receive(wait=20):
         assert letter.dead_letter is not None
         print(f"dead: {letter.json()['to']} after {len(letter.dead_letter.attempts)} attempts: {letter.dead_letter.reason}")
         letter.ack()

@@ -25,12 +25,12 @@ class RealEnv:
     # The same clock that both event loops count in; asked directly because uvloop's own answer is rounded to a millisecond.
     now = staticmethod(cast("Callable[[], Instant]", time.monotonic))
 
-    def __init__(self, data_dir: str, *, awake_s: float = 0.0) -> None:
-        """`awake_s`: for how long at most the loop stays awake for a flush."""
+    def __init__(self, data_dir: str, *, awake_s: float = 0.0, disk_type: type[RealDisk] = RealDisk) -> None:
+        """`awake_s`: for how long at most the loop stays awake for a flush. Tests bring a disk with doors that they can hold shut."""
         kernel.keep_freed_memory(KEPT_MEMORY_BYTES_MAX)
         self.rng = Random()  # Seeded by the system.
         self._vigil = Vigil(awake_s if processors() >= PROCESSORS_MIN else 0)
-        self.disk = RealDisk(data_dir, self._vigil)
+        self.disk = disk_type(data_dir, self._vigil)
         self._threads = ThreadPoolExecutor(OFFLOAD_THREADS, "offload")
 
     def nonce(self, size: int) -> bytes:
