@@ -1,45 +1,49 @@
-# The one door. Every target makes what it needs on a machine that has python3 (3.11 or newer) and make.
+# The one entry point. Every target makes what it needs on a machine that has python3 (3.11 or newer) and make.
 # A C compiler is optional: without one Penstock installs all the same and checks records more slowly.
-# Java is optional too. Pipelines run on it (Spark): where it is missing, `make setup` installs it from the system's packages if it may, else
-# says what to install, and everything else runs. With Maven beside it the suite also plays Apache Kafka's own clients; `make bench-peers` and
-# `bench-cluster` need both.
+# Java is optional too: pipelines run on it (Spark). With Maven beside it the suite also runs Apache Kafka's own clients; `make bench-peers`
+# and `bench-cluster` need both. With Chromium it opens pages. `make setup` installs what is missing from the system's packages if it may
+# (root, apt-get), else says what to install; the rest works without.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.penstock-setup
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_LOCK := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check conformance bench bench-peers bench-cluster bench-queues bench-pipeline soak simulate package lock reference clean
+.PHONY: help setup demo test test-fast test-slow check conformance bench bench-peers bench-cluster bench-queues bench-pipeline soak simulate package lock reference clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with the locked dependencies and the project in it.
 
-$(BIN)/python:
-	$(PYTHON) scripts/make_venv.py $(VENV)
-
-$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/*/*.pyx src/penstock/wire/*.pxi) | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements/dev.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
-	@$(PYTHON) scripts/java.py
+$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/*/*.pyx src/penstock/wire/*.pxi)
+	@$(PYTHON) scripts/set_up.py $(VENV)
 	@touch $@
 
 demo: setup ## Start a node, write keyed records, read them back; with Java, run a data pipeline on them.
 	$(BIN)/python examples/demo.py
 
-test: setup ## Run the suite; ends with a table of what was skipped and why.
-	$(BIN)/python scripts/suite.py $(TESTS)
+SUITE = $(BIN)/python scripts/suite.py $(if $(RECORD),--record)
+test: setup ## Run the suite (about five to ten minutes); ends with where the time went and what was skipped (TESTS=tests/wire).
+	$(SUITE) $(TESTS)
 
-check: setup ## Lint, types, layers, and generated pages.
+test-fast: setup ## Run what takes a moment, of every package, without a JVM or a cluster (about one minute): after each edit.
+	$(SUITE) --tier fast $(TESTS)
+
+test-slow: setup ## Run more seeds, rounds and machines of what `make test` shows once.
+	$(SUITE) --tier slow $(TESTS)
+
+check: setup ## Lint, types, layers, generated pages, invariants without a test, wall-clock deadlines in tests, results.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/invariants.py --check
+	$(BIN)/python scripts/wall_clock.py
+	$(BIN)/python scripts/results.py
 
 conformance: setup ## Fetch foreign clients and tools and play them against a node (TOOLS="kcat kafkajs").
 	$(BIN)/python -m conformance $(if $(RECORD),--record) $(TOOLS)
@@ -63,7 +67,7 @@ bench-pipeline: setup ## Source and sink for Spark beside Spark's own Kafka conn
 	$(BIN)/python -m benchmarks.pipeline
 
 soak: setup ## The long versions of the fault tests.
-	$(BIN)/python scripts/suite.py --soak $(TESTS)
+	$(SUITE) --tier soak $(TESTS)
 
 SEEDS ?= 5000
 CLUSTER_SEEDS ?= 1000
@@ -76,13 +80,15 @@ package: setup ## Build the wheel and the sdist into dist/.
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 	@ls -l dist
 
-lock: $(BIN)/python ## Make requirements/*.lock anew from pyproject.toml.
-	@test -x $(BIN)/uv || $(PIP) install uv
+lock: ## Make requirements/*.lock anew from pyproject.toml.
+	@test -x $(BIN)/python || $(PYTHON) scripts/make_venv.py $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip --disable-pip-version-check --quiet install uv
 	$(UV_LOCK) --output-file requirements/run.lock
 	$(UV_LOCK) --extra dev --output-file requirements/dev.lock
 
 reference: setup ## Write docs/reference/ anew from the code.
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/invariants.py
 
 clean: ## Remove what the other targets made.
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

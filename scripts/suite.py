@@ -1,121 +1,103 @@
-"""The whole suite: first what can run side by side, then what needs some room, then what wants the machine to itself; then an account.
+"""Runs the tests of one tier and prints an account: where the time went, what was skipped and why, and how to run a failed test alone.
 
-    python scripts/suite.py [--soak] [paths...]
+    python scripts/suite.py [--tier fast|test|slow|soak] [--workers N] [--record] [paths...]
 
-What runs side by side is dealt out by whole files, because tests of a file share a node or a JVM: three workers with a part of it
-each would start three. The files of all rooms come in turn, so that those that wait run beside those that reckon.
-Parallel workers would spoil measurements and tests that count processes, so those carry the marker `serial` and run last, one by one.
-Clusters of processes, which time out on a machine that is too busy, carry the marker `paired` and run before them, two files at a time.
-Tests on Spark carry the marker `spark` and run in one process, because they share a session, which takes seconds to start; clusters wait
-beside them, rather than alone. A second session would save a minute, and leave clusters no room: they run out of time.
-The closing lines say which files took longest, what was skipped and why, over all parts.
+Several workers run whole files side by side (tests/schedule.py says in which order). What client libraries print to the standard error of a
+worker outside of a test is kept in a file, which is shown only if pytest itself fails; what they print during a test is in its report.
 """
 
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
-NO_TESTS = 5  # pytest's exit code for "nothing was collected", which is fine for one of several parts.
+NO_TESTS = 5  # pytest's exit code for "nothing was collected".
+TESTS_FAILED = 1
 SLOWEST_FILES = 15
-WORKERS = "3"  # On two cores: many tests wait for clients and clocks. A fourth saves a minute, and some clients run out of time.
-# In the order given: those with many tests first, as xdist would have it, leaves those with one long test for the end.
-FILE_BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
-
-
-Part = tuple[list[str], list[str] | None]  # Arguments, and the paths; None where there is nothing to run.
+WORKERS = 4  # On two cores: many tests wait for processes and clocks.
+LAST_LINES = 40
+DURATIONS = Path("tests", "durations.json")
 
 
 @dataclass
 class Account:
     counts: Counter[str] = field(default_factory=Counter)
     skips: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    files: dict[str, list[float]] = field(default_factory=dict)  # Seconds and processor seconds of each.
+    tests: dict[str, float] = field(default_factory=dict)  # Seconds of those that take more than a moment.
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--soak", action="store_true")
+    parser.add_argument("--tier", default="test", choices=("fast", "test", "slow", "soak"))
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--record", action="store_true", help=f"write {DURATIONS} anew from this run")
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
-    rounds: list[list[Part]] = [
-        [(["-n", WORKERS, *FILE_BY_FILE, "-m", "not serial and not paired and not spark"], files(asked.paths))],
-        [
-            (["-m", "spark and not serial"], files(asked.paths, "spark")),
-            (["-n", "2", *FILE_BY_FILE, "-m", "paired"], files(asked.paths, "paired")),
-        ],
-        [(["-m", "serial"], files(asked.paths, "serial"))],
-    ]
-    if asked.soak:
-        rounds = [[(["--soak", "--timeout", "7200"], asked.paths)]]
+    began = time.monotonic()
+    workers = 0 if asked.tier == "soak" or is_one_file(asked.paths) else asked.workers
+    arguments = ["--tier", asked.tier, *(["-n", str(workers)] if workers else []), *(["--timeout", "7200"] if asked.tier == "soak" else [])]
     account = Account()
-    codes = [code for parts in rounds for code in run_round(parts, account)]
-    print_account(account)
-    if all(code == NO_TESTS for code in codes):
-        return NO_TESTS
-    return max((code for code in codes if code != NO_TESTS), default=0)
+    code = run_pytest([*arguments, *asked.paths], account)
+    print_account(account, time.monotonic() - began)
+    if asked.record and code == 0:
+        record(account)
+    return code
 
 
-def files(paths: list[str], marker: str = "") -> list[str] | None:
-    """All of them, one of each room after the other, until the largest room is through; None where there are none.
-
-    With a marker those that have such tests, so that no worker collects thousands of others to leave them out. Where single tests are asked
-    for, whoever asked knows best."""
-    if any("::" in path for path in paths):
-        return paths
-    rooms: dict[Path, list[str]] = {}
-    for path in map(Path, paths or ["tests"]):
-        for file in [path] if path.is_file() else sorted(path.rglob("test_*.py")):
-            if not marker or f"mark.{marker}" in file.read_text():
-                rooms.setdefault(file.parent, []).append(str(file))
-    return [file for turn in zip_longest(*rooms.values()) for file in turn if file is not None] or None
+def is_one_file(paths: list[str]) -> bool:
+    return len({path.partition("::")[0] for path in paths}) == 1 and not Path(paths[0].partition("::")[0]).is_dir()
 
 
-def run_round(parts: list[Part], account: Account) -> list[int]:
-    """Side by side; what the second says is shown when the first is over."""
-    with ThreadPoolExecutor() as pool, ExitStack() as stack:
-        outs = [None, *(stack.enter_context(tempfile.TemporaryFile("w+")) for _ in parts[1:])]
-        asked = [([*arguments, *paths], out) for (arguments, paths), out in zip(parts, outs, strict=True) if paths is not None]
-        codes = list(pool.map(lambda one: run_part(one[0], account, one[1]), asked))
-        for out in filter(None, outs):
-            out.seek(0)
-            print(out.read(), end="", flush=True)
-    return codes
-
-
-def run_part(arguments: list[str], account: Account, out: IO[str] | None) -> int:
-    with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory:
-        told_in = Path(directory, "account.json")
-        environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(told_in)}
+def run_pytest(arguments: list[str], account: Account) -> int:
+    with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory, Path(directory, "errors.txt").open("w+") as errors:
+        file = Path(directory, "account.json")
+        environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(file)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
-        command = [sys.executable, "-m", "pytest", "-q", *arguments]
-        code = subprocess.run(command, env=environment, check=False, stdout=out, stderr=out and subprocess.STDOUT).returncode
-        if told_in.exists():
-            told = json.loads(told_in.read_text())
-            account.counts.update(told["counts"])
-            account.skips.update(told["skips"])
-            account.seconds.update(told["seconds"])
-        return code
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", *arguments]
+        code = subprocess.run(command, env=environment, check=False, stderr=errors).returncode
+        if file.exists():
+            account.__dict__.update(json.loads(file.read_text()))
+            account.counts, account.skips = Counter(account.counts), Counter(account.skips)
+        if code not in (0, TESTS_FAILED):
+            print_end(errors)
+        return code or (0 if account.counts else NO_TESTS)
 
 
-def print_account(account: Account) -> None:
+def print_end(errors: IO[str]) -> None:
+    errors.seek(0)
+    print(*errors.read().splitlines()[-LAST_LINES:], sep="\n")
+
+
+def print_account(account: Account, took_s: float) -> None:
     print("\nseconds, and where")
-    for file, took in account.seconds.most_common(SLOWEST_FILES):
-        print(f"{took:5.0f}  {file}")
+    for file, (seconds, _) in sorted(account.files.items(), key=lambda row: -row[1][0])[:SLOWEST_FILES]:
+        print(f"{seconds:5.0f}  {file}")
     print("\nskipped, and why" if account.skips else "\nnothing was skipped")
     for reason, count in account.skips.most_common():
         print(f"{count:5}  {reason}")
+    if account.failures:
+        print("\nfailed; one alone:")
+        for nodeid in account.failures:
+            print(f"  .venv/bin/pytest {shlex.quote(nodeid)}")
+    minutes, seconds = divmod(round(took_s), 60)
+    print(f"\n{minutes} min {seconds} s")
     counts = account.counts
-    print(f"\n{counts['passed']} passed, {counts['failed'] + counts['error']} failed, {counts['skipped']} skipped")
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+
+
+def record(account: Account) -> None:
+    rows = {"files": dict(sorted(account.files.items())), "tests": dict(sorted(account.tests.items()))}
+    DURATIONS.write_text(json.dumps(rows, indent=0) + "\n")
 
 
 if __name__ == "__main__":

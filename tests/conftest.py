@@ -1,34 +1,62 @@
-"""What the whole suite shares: what a machine must have for a test, and an honest account of what was skipped.
+"""What the whole suite shares: which tests run, what a machine must have for one, and an account of what was skipped.
 
 `@pytest.mark.needs("fuse")` skips a test where the machine has no FUSE, with the reason; `PENSTOCK_REQUIRE=fuse,netns` turns such
-a skip into a failure, so that a machine that should have it cannot quietly stop testing it. `@pytest.mark.soak` tests run with
-`--soak` only. The table at the end lists every skip by reason; `scripts/suite.py` collects the tables of its parts.
-Not here: fixtures of one room, which live beside that room's tests.
+a skip into a failure, so that a machine that should have it cannot quietly stop testing it.
+`--tier` chooses among four: `test` is everything but `@pytest.mark.slow` and `@pytest.mark.soak`, which are tiers of their own; `fast` is
+what of `test` takes a moment only and starts no JVM and no cluster. `@pytest.mark.repeats` runs a test in `slow` too, with more seeds,
+rounds or examples (tiers.py). A test that is named with its `::` runs whatever its tier.
+Not here: fixtures of one package, which are beside that package's tests; the order of files (schedule.py).
 """
 
 import gc
-import json
 import os
+import re
+import resource
 from collections import Counter
-from itertools import chain
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
+import whole_files
+from account import Account, skip_reason
 from machine import PROBES, missing
+from schedule import Schedule, durations
+from tiers import TIER, picking_files
 
+ROOT = Path(__file__).parents[1]
 ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
-SKIPS = pytest.StashKey[Counter[str]]()
+CPU_BEFORE = pytest.StashKey[float]()
+TIERS = ("fast", "test", "slow", "soak")
+# Programs that are not Python, clusters and machines: not in `fast`, whatever they take.
+NOT_FAST = frozenset({"spark", "paired", "serial"})
+NOT_FAST_NEEDS = frozenset({"java", "fuse", "netns", "browser", "cc"})
+
+hypothesis.settings.register_profile("suite", deadline=None)  # Its own is 200 ms for an example: a busy machine would fail tests.
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="run the long versions of the fault tests, and only those")
+    parser.addoption("--tier", choices=TIERS, default="test", help="which tests: of `make test-fast`, `test`, `test-slow` or `soak`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[SKIPS] = Counter()
+    os.environ[TIER] = config.getoption("--tier")
+    account = os.environ.get("PENSTOCK_SUITE_ACCOUNT")
+    if account and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Account(Path(account)))
+    elif account and whole_files.may_be_used(config):
+        config.pluginmanager.register(whole_files.WholeFiles())
     unknown = sorted(required_here() - set(PROBES))
     if unknown:
         raise pytest.UsageError(f"PENSTOCK_REQUIRE names {', '.join(unknown)}; known are {', '.join(sorted(PROBES))}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
+    return Schedule(config, log)
 
 
 def required_here() -> set[str]:
@@ -36,12 +64,43 @@ def required_here() -> set[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wants_soak = config.getoption("--soak")
-    left_out = [item for item in items if (item.get_closest_marker("soak") is not None) != wants_soak]
+    files = {str(item.path) for item in items}
+    for file in sorted((picking_files & files) - {str(item.path) for item in items if item.get_closest_marker("repeats")}):
+        raise pytest.UsageError(f"{file} picks how much it runs in `make test-slow`, and none of its tests has @pytest.mark.repeats")
+    if any("::" in argument for argument in config.args):
+        return
+    wanted = config.getoption("--tier")
+    left_out = {item for item in items if not is_in(item, wanted)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+@cache
+def shows_once(nodeid: str) -> bool:
+    """Returns whether there is such a test: one of the slow tier names the test of `make test` that shows the same behaviour once."""
+    file, _, name = nodeid.partition("::")
+    path = ROOT / file
+    return bool(name) and path.is_file() and re.search(rf"def {re.escape(name.partition('[')[0])}\(", path.read_text()) is not None
+
+
+def is_in(item: pytest.Item, tier: str) -> bool:
+    if isinstance(item, whole_files.Part):  # Its tests are looked at when they are collected.
+        return True
+    if tier == "fast":
+        return is_fast(item)
+    return tier_of(item) == tier or (tier == "slow" and tier_of(item) == "test" and item.get_closest_marker("repeats") is not None)
+
+
+def tier_of(item: pytest.Item) -> str:
+    return next((tier for tier in reversed(TIERS) if item.get_closest_marker(tier) is not None), "test")
+
+
+def is_fast(item: pytest.Item) -> bool:
+    if tier_of(item) != "test" or item.nodeid in durations().tests:
+        return False
+    needs = {name for marker in item.iter_markers("needs") for name in marker.args}
+    return needs.isdisjoint(NOT_FAST_NEEDS) and not any(item.get_closest_marker(name) for name in NOT_FAST)
 
 
 def pytest_collection_finish() -> None:
@@ -53,6 +112,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    slow = item.get_closest_marker("slow")
+    if slow is not None and not shows_once(str(slow.kwargs.get("stays", ""))):
+        pytest.fail('@pytest.mark.slow(stays="file::test") must name a test that stays in `make test`', pytrace=False)
     wanted = [name for marker in item.iter_markers("needs") for name in marker.args]
     if item.get_closest_marker("spark") is not None:
         wanted.append("spark")
@@ -64,35 +126,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"needs {name}: {reason}")
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Clients that hang in the traceback of an error that was expected go with their file, not on asking for a node that is gone."""
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    item.stash[CPU_BEFORE] = cpu_seconds()
+    return (yield)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    stats = terminalreporter.stats
-    skips = Counter(skip_reason(report) for report in stats.get("skipped", []))
-    if skips:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        # Clients that hang in the traceback of an error that was expected go with their file: else they keep calling a node that is gone.
+        if nextitem is None or nextitem.path != item.path:
+            gc.collect()
+            gc.freeze()  # What a file has imported stays, too: looked at again after each of some hundred files it cost half a minute.
+        item.user_properties.append(("cpu", round(cpu_seconds() - item.stash[CPU_BEFORE], 3)))
+
+
+def cpu_seconds() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skips = Counter(skip_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if skips and "PENSTOCK_SUITE_ACCOUNT" not in os.environ:
         terminalreporter.section("skipped, and why")
         for reason, count in skips.most_common():
             terminalreporter.line(f"{count:5}  {reason}")
-    account = os.environ.get("PENSTOCK_SUITE_ACCOUNT")
-    if account:
-        counts = {kind: len(stats.get(kind, [])) for kind in ("passed", "failed", "error", "skipped", "xfailed", "xpassed")}
-        Path(account).write_text(json.dumps({"counts": counts, "skips": skips, "seconds": seconds_by_file(stats)}))
-
-
-def seconds_by_file(stats: dict[str, list[pytest.TestReport]]) -> Counter[str]:
-    """Where the time went: what to look at when the suite gets too long."""
-    seconds: Counter[str] = Counter()
-    for report in chain.from_iterable(stats.values()):
-        if isinstance(report, pytest.TestReport):
-            seconds[report.nodeid.partition("::")[0]] += report.duration
-    return seconds
-
-
-def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    where = report.longrepr
-    text = where[2] if isinstance(where, tuple) else str(where)
-    return text.removeprefix("Skipped: ")

@@ -1,5 +1,6 @@
-"""The suite's own rules: a skip is told with its reason, and is a failure where the machine must have the thing."""
+"""The suite's own rules: what each tier runs, what a skip means, and what a failure prints."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 TESTS = """
+import os
+
 import pytest
 
 @pytest.mark.needs("moon")
@@ -18,11 +21,31 @@ def test_on_the_moon(): pass
 
 def test_on_earth(): pass
 
-@pytest.mark.serial
-def test_alone(): pass
+@pytest.mark.needs("java")
+def test_in_a_jvm(): pass
+
+@pytest.mark.slow(stays="tests/test_places.py::test_on_earth")
+def test_on_many_earths(): pass
 
 @pytest.mark.soak
 def test_for_hours(): pass
+"""
+REPEATED = """
+import pytest
+from tiers import pick
+
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=2, slow=5)))
+def test_seed(seed): pass
+"""
+FAILING = """
+import os
+
+os.write(2, b"a line of a client library, while no test runs\\n")
+
+def test_breaks():
+    os.write(2, b"a line of a client library, in a test\\n")
+    assert False
 """
 
 
@@ -31,43 +54,175 @@ def project(tmp_path: Path) -> Path:
     """A small project with this one's rules, on a machine that can look for the moon and does not find it."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "tests").mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
-    machine = (ROOT / "tests" / "machine.py").read_text() + '\n\nPROBES["moon"] = lambda: "it is too far"\n'
+    for module in ("conftest.py", "account.py", "schedule.py", "tiers.py", "whole_files.py"):
+        shutil.copy(ROOT / "tests" / module, tmp_path / "tests")
+    machine = (ROOT / "tests" / "machine.py").read_text() + '\n\nPROBES["moon"] = lambda: "it is too far"\nPROBES["java"] = lambda: None\n'
     (tmp_path / "tests" / "machine.py").write_text(machine)
     (tmp_path / "tests" / "test_places.py").write_text(TESTS)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
 
-def run(project: Path, *arguments: str, require: str = "") -> "subprocess.CompletedProcess[str]":
+def run(project: Path, *arguments: str, require: str = "", workers: int = 0) -> "subprocess.CompletedProcess[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "PYTEST_", "PYTHONPATH"))}
-    command = [sys.executable, "scripts/suite.py", *arguments]
+    command = [sys.executable, "scripts/suite.py", "--workers", str(workers), *arguments]
     return subprocess.run(command, cwd=project, env=kept | {"PENSTOCK_REQUIRE": require}, capture_output=True, text=True, check=False)
 
 
-def test_the_account_covers_both_parts_and_names_the_reason(project: Path):
+def test_the_account_names_the_reason_of_a_skip(project: Path):
     ended = run(project)
     assert ended.returncode == 0, ended.stdout
-    assert ended.stdout.endswith("skipped, and why\n    1  needs moon: it is too far\n\n2 passed, 0 failed, 1 skipped\n")
+    assert "skipped, and why\n    1  needs moon: it is too far\n" in ended.stdout
+    assert ended.stdout.endswith("2 passed, 0 failed, 1 skipped\n")
 
 
 def test_a_skip_is_a_failure_where_the_machine_must_have_it(project: Path):
     ended = run(project, require="moon")
     assert ended.returncode == 1
     assert "this machine must have moon (PENSTOCK_REQUIRE): it is too far" in ended.stdout
-    assert ended.stdout.endswith("nothing was skipped\n\n2 passed, 1 failed, 0 skipped\n")
+    assert "nothing was skipped" in ended.stdout
+    assert ended.stdout.endswith("2 passed, 1 failed, 0 skipped\n")
 
 
-def test_a_requirement_that_nobody_knows_is_refused(project: Path):
+def test_an_unknown_requirement_is_refused(project: Path):
     ended = run(project, require="mon")
-    assert ended.returncode != 0
-    assert "PENSTOCK_REQUIRE names mon" in ended.stderr + ended.stdout
+    assert ended.returncode not in (0, 1)
+    assert "PENSTOCK_REQUIRE names mon" in ended.stdout
 
 
-def test_the_long_tests_run_when_asked_for_and_alone(project: Path):
-    assert run(project, "--soak").stdout.endswith("1 passed, 0 failed, 0 skipped\n")
+@pytest.mark.parametrize("tier", ["slow", "soak"])
+def test_repeated_and_long_tests_run_in_their_own_tier_alone(project: Path, tier: str):
+    assert run(project, "--tier", tier).stdout.endswith("1 passed, 0 failed, 0 skipped\n")
+
+
+def test_the_fast_tier_leaves_out_what_starts_a_jvm_and_what_was_measured_to_take_long(project: Path):
+    assert run(project, "--tier", "fast").stdout.endswith("1 passed, 0 failed, 1 skipped\n")
+    recorded = {"files": {}, "tests": {"tests/test_places.py::test_on_earth": 3.0}}
+    (project / "tests" / "durations.json").write_text(json.dumps(recorded))
+    assert run(project, "--tier", "fast").stdout.endswith("0 passed, 0 failed, 1 skipped\n")
+
+
+def test_a_test_that_repeats_runs_in_two_tiers_and_more_often_in_the_slow_one(project: Path):
+    (project / "tests" / "test_places.py").write_text(REPEATED)
+    assert run(project).stdout.endswith("2 passed, 0 failed, 0 skipped\n")
+    assert run(project, "--tier", "slow").stdout.endswith("5 passed, 0 failed, 0 skipped\n")
+
+
+def test_many_that_would_never_run_are_refused(project: Path):
+    (project / "tests" / "test_places.py").write_text(REPEATED.replace("@pytest.mark.repeats", ""))
+    ended = run(project)
+    assert ended.returncode not in (0, 1)
+    assert "none of its tests has @pytest.mark.repeats" in ended.stdout
+
+
+def test_a_slow_test_must_name_the_test_that_stays(project: Path):
+    (project / "tests" / "test_places.py").write_text(TESTS.replace("::test_on_earth", "::test_on_mars"))
+    ended = run(project, "--tier", "slow")
+    assert ended.returncode == 1
+    assert "must name a test that stays in `make test`" in ended.stdout
+
+
+def test_a_test_that_is_named_runs_whatever_its_tier(project: Path):
+    assert run(project, "tests/test_places.py::test_for_hours").stdout.endswith("1 passed, 0 failed, 0 skipped\n")
+
+
+def test_a_failure_says_how_to_run_it_alone_and_shows_the_lines_of_that_test_only(project: Path):
+    (project / "tests" / "test_failing.py").write_text(FAILING)
+    ended = run(project, workers=2)
+    assert ended.returncode == 1
+    assert "\nfailed; one alone:\n  .venv/bin/pytest tests/test_failing.py::test_breaks\n" in ended.stdout
+    assert "a line of a client library, in a test" in ended.stdout
+    assert "while no test runs" not in ended.stdout + ended.stderr
+    assert ended.stdout.endswith("2 passed, 1 failed, 1 skipped\n")
+
+
+def test_a_run_can_be_recorded_for_the_next(project: Path):
+    assert run(project, "--record", workers=2).returncode == 0
+    recorded = json.loads((project / "tests" / "durations.json").read_text())
+    assert set(recorded["files"]) == {"tests/test_places.py"}
+
+
+IN_TURN = """
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+SAID = Path(os.environ["SAID"])
+ME = Path(__file__).stem
+
+def say(what): SAID.open("a").write(f"{os.getpid()} {ME} {what}\\n")
+
+say("imported")
+
+@pytest.fixture(scope="module", autouse=True)
+def room():
+    say("opened")
+    yield
+    say("closed")
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_number(number): say(number)
+
+@pytest.mark.slow(stays="tests/test_places.py::test_on_earth")
+def test_in_another_tier(): pass
+"""
+SESSION = """
+import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def house(tmp_path_factory):
+    yield
+    assert False, "the house fell down"
+"""
+
+
+def test_each_file_is_collected_and_run_by_one_worker_from_its_beginning_to_its_end(project: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SAID", str(project / "said.txt"))
+    names = [f"{room}/test_{number}.py" for room in ("east", "west/deep") for number in range(3)]
+    for place, name in enumerate(names):
+        (project / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / "tests" / name).with_stem(f"test_{place}_turns").write_text(IN_TURN)
+    (project / "tests" / "east" / "test_elsewhere.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
+    ended = run(project, "--record", workers=2)
+    assert ended.returncode == 0, ended.stdout
+    assert ended.stdout.endswith("14 passed, 0 failed, 1 skipped\n")
+    said = [line.split(" ") for line in (project / "said.txt").read_text().splitlines()]
+    for place in range(len(names)):
+        turns = [(pid, what) for pid, file, what in said if file == f"test_{place}_turns"]
+        assert [what for _, what in turns] == ["imported", "opened", "1", "2", "closed"]
+        assert len({pid for pid, _ in turns}) == 1
+    assert len(json.loads((project / "tests" / "durations.json").read_text())["files"]) == 1 + len(names)
+
+
+def test_a_failure_after_the_last_test_is_told(project: Path):
+    (project / "tests" / "east").mkdir()
+    (project / "tests" / "east" / "conftest.py").write_text(SESSION)
+    (project / "tests" / "east" / "test_all_is_well.py").write_text("def test_all_is_well(): pass\n")
+    ended = run(project, workers=2)
+    assert ended.returncode == 1
+    assert "the house fell down" in ended.stdout
+
+
+def test_a_file_that_cannot_be_imported_fails_and_the_others_run(project: Path):
+    (project / "tests" / "test_broken.py").write_text("import nowhere\n")
+    ended = run(project, workers=2)
+    assert ended.returncode == 1
+    assert "No module named 'nowhere'" in ended.stdout
+    assert "one alone:\n  .venv/bin/pytest tests/test_broken.py\n" in ended.stdout
+    assert ended.stdout.endswith("2 passed, 1 failed, 1 skipped\n")
+
+
+def test_a_worker_that_dies_is_told_with_its_file(project: Path):
+    (project / "tests" / "test_dying.py").write_text("import os\n\ndef test_dies(): os._exit(3)\n")
+    ended = run(project, workers=2)
+    assert ended.returncode == 1
+    assert "crashed while running 'tests/test_dying.py'" in ended.stdout
 
 
 def test_a_suite_without_tests_does_not_pass(project: Path):
     (project / "tests" / "test_places.py").unlink()
     assert run(project).returncode != 0
+    (project / "tests" / "test_long.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
+    assert run(project, workers=2).returncode != 0

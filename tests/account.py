@@ -1,0 +1,118 @@
+"""What a run of the suite shows while it runs, and what it hands to scripts/suite.py when it is over.
+
+While tests run there is one line with the time, the counts and the files at work; a failed test is named at once, its report comes at the
+end. On a terminal the line is redrawn, elsewhere it is printed anew from time to time.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from schedule import file_of
+
+REDRAWN_S, REPEATED_S = 0.2, 30.0
+SHOWN_FILES = 3
+A_MOMENT_S = 0.2  # Tests that take longer are listed one by one: `make test-fast` leaves them out.
+
+
+class Account:
+    """A plugin of the process that hands out the tests."""
+
+    def __init__(self, file: Path, *, out: Any = None) -> None:
+        self._file = file
+        self._out = out or sys.__stdout__
+        self._is_terminal = self._out.isatty()
+        self._began = self._shown = time.monotonic()
+        self._files: set[str] = set()
+        self._running: dict[str, int] = {}  # Files at work, and how many of their tests run.
+        self._counts: Counter[str] = Counter()
+        self._skips: Counter[str] = Counter()
+        self._failures: list[str] = []
+        self._seconds: Counter[str] = Counter()
+        self._cpu: Counter[str] = Counter()
+        self._tests: Counter[str] = Counter()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._files = {file_of(nodeid) for nodeid in ids}
+        self._show()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._files = self._files or {file_of(item.nodeid) for item in session.items}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._failed(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Keeps pytest from printing a letter for each test; what it counts stays the same."""
+        if report.failed:
+            return ("failed" if report.when == "call" else "error"), "", ""
+        if report.skipped:
+            return "skipped", "", ""
+        return ("passed" if report.when == "call" else ""), "", ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[file_of(nodeid)] = self._running.get(file_of(nodeid), 0) + 1
+        self._show()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = file_of(report.nodeid)
+        self._seconds[file] += report.duration
+        self._tests[report.nodeid] += report.duration
+        if report.failed:
+            self._failed(report.nodeid)
+        elif report.skipped:
+            self._counts["skipped"] += 1
+            self._skips[skip_reason(report)] += 1
+        elif report.when == "call":
+            self._counts["passed"] += 1
+        if report.when == "teardown":
+            self._cpu[file] += sum(float(value) for name, value in report.user_properties if name == "cpu")
+            self._running[file] = self._running.get(file, 1) - 1
+            if self._running[file] <= 0:
+                del self._running[file]
+            self._show()
+
+    def pytest_sessionfinish(self) -> None:
+        if self._is_terminal:
+            self._out.write("\r\x1b[K")
+        files = {file: [round(seconds, 1), round(self._cpu[file], 1)] for file, seconds in self._seconds.items()}
+        tests = {nodeid: round(seconds, 2) for nodeid, seconds in self._tests.items() if seconds > A_MOMENT_S}
+        told = {"counts": self._counts, "skips": self._skips, "failures": self._failures, "files": files, "tests": tests}
+        self._file.write_text(json.dumps(told))
+
+    def _failed(self, nodeid: str) -> None:
+        self._counts["failed"] += 1
+        if nodeid not in self._failures:
+            self._failures.append(nodeid)
+            self._line(f"failed: {nodeid}", is_last=True)
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._shown >= (REDRAWN_S if self._is_terminal else REPEATED_S):
+            self._shown = now
+            minutes, seconds = divmod(int(now - self._began), 60)
+            done = self._counts["passed"] + self._counts["skipped"] + self._counts["failed"]
+            failed = f", {self._counts['failed']} failed" if self._counts["failed"] else ""
+            names = [file.removeprefix("tests/").removesuffix(".py") for file in self._running][:SHOWN_FILES]
+            files = len({*self._seconds} - {*self._running})
+            self._line(f"{minutes:2}:{seconds:02}  {done:,} tests, {files} of {len(self._files)} files{failed}  {' '.join(names)}")
+
+    def _line(self, text: str, *, is_last: bool = False) -> None:
+        if self._is_terminal:
+            self._out.write(f"\r\x1b[K{text[:118]}" if not is_last else f"\r\x1b[K{text}\n")
+        else:
+            self._out.write(f"{text}\n")
+        self._out.flush()
+
+
+def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    where = report.longrepr
+    text = where[2] if isinstance(where, tuple) else str(where)
+    return text.removeprefix("Skipped: ")

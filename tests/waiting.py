@@ -1,0 +1,82 @@
+"""How a test waits: for an event, and never for a time.
+
+- `until` returns as soon as the claim holds, so that a fast machine loses nothing and a slow one has the time it needs.
+- `PATIENCE_S` ends a hang; no verdict depends on it. It is also what a test gives to a deadline of the product that must not expire.
+- `EXPIRES_S` is for a deadline of the product that must expire, because what it waits for cannot come: a slow machine only makes it longer.
+- `ASK_S` is for one call to a client library inside `until`, which looks again when that call brings nothing.
+- `stays` is for what must not happen: a slow machine makes such a check weaker, never red. Where virtual time can show the same, use that.
+- `pause_at_random` chooses the moment of a kill; the verdict must be the same at every moment.
+
+The only pauses of the suite outside virtual time are here (scripts/wall_clock.py).
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+PATIENCE_S = 120.0
+PATIENCE_MS = 120_000
+EXPIRES_S = 0.05
+EXPIRES_MS = 50
+ASK_S = 0.1
+ASK_MS = 100
+POLL_S = 0.005
+A_MOMENT_S = 0.05  # Many turns of an event loop that has nothing else to do.
+
+
+def until(claim: Callable[[], Value], what: str | Callable[[], str] = "", *, every_s: float = POLL_S) -> Value:
+    """Returns the first true value of `claim()`; fails after PATIENCE_S and says `what` did not come true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := claim()):
+        assert time.monotonic() < deadline, _said(what, claim)
+        time.sleep(every_s)
+    return value
+
+
+async def until_async(
+    claim: Callable[[], Value | Coroutine[Any, Any, Value]], what: str | Callable[[], str] = "", *, every_s: float = POLL_S
+) -> Value:
+    """Does the same on an event loop, whose other tasks go on meanwhile; in virtual time where the loop has that. `claim` may be async."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while not (value := await _told_by(claim)):
+        assert loop.time() < deadline, _said(what, claim)
+        await asyncio.sleep(every_s)
+    return value
+
+
+def stays(claim: Callable[[], object], for_s: float = A_MOMENT_S) -> None:
+    """Fails if `claim()` is false now or at any look within `for_s`."""
+    for _ in range(5):
+        assert claim()
+        time.sleep(for_s / 5)
+    assert claim()
+
+
+async def stays_async(claim: Callable[[], object], for_s: float = A_MOMENT_S) -> None:
+    """Does the same on an event loop, whose other tasks go on meanwhile."""
+    for _ in range(5):
+        assert claim()
+        await asyncio.sleep(for_s / 5)
+    assert claim()
+
+
+def pause_at_random(rng: random.Random, shortest_s: float, longest_s: float) -> None:
+    time.sleep(rng.uniform(shortest_s, longest_s))
+
+
+async def pause_at_random_async(rng: random.Random, shortest_s: float, longest_s: float) -> None:
+    await asyncio.sleep(rng.uniform(shortest_s, longest_s))
+
+
+async def _told_by(claim: Callable[[], Value | Coroutine[Any, Any, Value]]) -> Value:
+    told = claim()
+    return await told if asyncio.iscoroutine(told) else told
+
+
+def _said(what: str | Callable[[], str], claim: Callable[[], object]) -> str:
+    return f"did not happen within {PATIENCE_S:.0f} s: {what() if callable(what) else what or claim}"
