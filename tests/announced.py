@@ -23,12 +23,15 @@ FEATURES: Mapping[str, tuple[ApiKey, ...]] = {
 
 def needs_announced(bootstrap: str, *features: str) -> None:
     """Ends the test where the node at this address does not announce one of them."""
-    announced = apis_at(bootstrap)
     for feature in features:
-        if not announced.issuperset(FEATURES[feature]):
+        if not is_announced(bootstrap, feature):
             if is_foreign(bootstrap):
                 pytest.skip(f"the broker at {bootstrap} does not announce {feature}")
             pytest.fail(f"the node at {bootstrap} does not announce {feature}")
+
+
+def is_announced(bootstrap: str, *features: str) -> bool:
+    return all(apis_at(bootstrap).issuperset(FEATURES[feature]) for feature in features)
 
 
 def is_foreign(bootstrap: str) -> bool:

@@ -9,14 +9,13 @@ import os
 import select
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from machine import BROWSERS
+from waiting import PATIENCE_S, until
 
-SECONDS_MAX = 30.0
 MOVE_PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null'  # Chromium takes commands from descriptor 3 and answers on 4.
 
 
@@ -32,6 +31,7 @@ class Browser:
         self._commands, self._events = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._unread = b""
         self._next_id = 0
+        self._target = ""
         self._page: str | None = None
         self.complaints: list[str] = []
 
@@ -43,8 +43,13 @@ class Browser:
         self._process.communicate()
 
     def open(self, address: str) -> None:
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._page = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        """Opens the address in a new page, in place of the one before, whose complaints are forgotten."""
+        self._page = None
+        if self._target:
+            self.call("Target.closeTarget", targetId=self._target)
+        self.complaints = []
+        self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._page = self.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Log", "Runtime", "Page"):
             self.call(f"{domain}.enable")
         self.call("Page.navigate", url=address)
@@ -57,11 +62,7 @@ class Browser:
 
     def until(self, expression: str) -> Any:
         """Waits until the expression holds on the page; what it is then."""
-        deadline = time.monotonic() + SECONDS_MAX
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < deadline, f"{expression} does not come true; the page says:\n{self.text()}"
-            time.sleep(0.05)
-        return value
+        return until(lambda: self.evaluate(expression), lambda: f"{expression}; the page says:\n{self.text()}", every_s=0.05)
 
     def text(self) -> str:
         return str(self.evaluate("document.body.innerText"))
@@ -79,7 +80,7 @@ class Browser:
 
     def _hear(self) -> dict[str, Any]:
         while b"\0" not in self._unread:
-            assert select.select([self._events], [], [], SECONDS_MAX)[0], "the browser says nothing"
+            assert select.select([self._events], [], [], PATIENCE_S)[0], "the browser says nothing"
             piece = os.read(self._events, 1 << 16)
             assert piece, "the browser has gone"
             self._unread += piece

@@ -1,24 +1,27 @@
-"""A node with its HTTP door on real loopback sockets, in this very loop, and somebody who asks over plain HTTP.
+"""A node with its HTTP port in virtual time, and a client that asks over plain HTTP.
 
-Each question has a connection of its own, so that a test may send whatever headers it likes.
-Not here: claims about what a node should answer.
+    virtually(on_node(story))
+
+Each request has a connection of its own, so that a test may send whatever headers it likes.
+Not here: claims about what a node should answer; nodes on real sockets (serving.py, penstock.testing).
 """
 
 import asyncio
 import json
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from serving import Serving
+from serving import VirtualServing
 
 from penstock.http.app import application
 from penstock.http.door import HttpDoor
+from penstock.simulator.env import SimEnv
+from penstock.simulator.network import SimSocket
+from penstock.simulator.world import World
 
-SECONDS_MAX = 60.0
-QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4, "group_min_session_timeout_ms": 100}
+HTTP = ("127.0.0.1", 8080)
+QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +68,21 @@ def _read(answer: bytes) -> Answered:
     return Answered(int(first.split()[1]), headers, body.decode())
 
 
-Story = Callable[[Serving, Http], Awaitable[None]]
+Story = Callable[[VirtualServing, Http], Awaitable[None]]
 
 
-def with_http(directory: Path, story: Story, **changes: Any) -> None:
-    """Runs the story on a node of its own; `changes` are attributes of NodeSettings."""
+def on_node(story: Story, **changes: Any) -> Callable[[World, SimEnv], Coroutine[None, None, None]]:
+    """Returns a scenario for `virtually`: the story, on a node of its own; `changes` are attributes of NodeSettings."""
 
-    async def whole() -> None:
-        serving = Serving(directory / "data")
-        node = await serving.open(**(QUICK | changes))
-        listening = socket.create_server(("127.0.0.1", 0))
-        door = HttpDoor(*application(node))
-        door.open(listening)
+    async def scenario(world: World, env: SimEnv) -> None:
+        serving = VirtualServing()
+        door = HttpDoor(*application(await serving.open(**(QUICK | changes))))
+        door.open(SimSocket(HTTP))  # type: ignore[arg-type]
+        await asyncio.sleep(0)  # Until it listens.
         try:
-            async with asyncio.timeout(SECONDS_MAX):
-                await story(serving, Http(listening.getsockname()))
+            await story(serving, Http(HTTP))
         finally:
             await door.close()
             await serving.close()
 
-    asyncio.run(whole())
+    return scenario

@@ -1,4 +1,4 @@
-"""Jobs run in the shared session, as the command line runs them in one of its own."""
+"""Jobs run in the shared session, as the command line runs them in one of its own; and a job that a user might have."""
 
 import threading
 from collections.abc import Callable
@@ -9,6 +9,19 @@ from penstock.pipeline.pipeline import BatchContext, Job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The text of a module `shop`: `penstock pipeline run shop:JOB`.
+SHOP = """
+from penstock.pipeline import FromTopic, Job, JobOption, Pipeline, Stage, ToTopic
+
+def shouted(frame, context):
+    return frame.selectExpr("key", "cast(upper(cast(value as string)) as binary) AS value")
+
+def pipeline(options):
+    return Pipeline("shop", [Stage("loud", FromTopic(options["raw"]), shouted, ToTopic(options["raw"] + ".loud"))])
+
+JOB = Job("shop", "shouts", (JobOption("raw", "the topic to read"),), build=pipeline)
+"""
 
 
 @dataclass(slots=True)

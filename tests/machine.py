@@ -26,7 +26,7 @@ def netns() -> str | None:
 
 
 def java() -> str | None:
-    return None if shutil.which("java") else "there is no java in PATH"
+    return None if shutil.which("java") else "there is no java in PATH (Debian: openjdk-17-jre-headless)"
 
 
 def spark() -> str | None:

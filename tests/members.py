@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serving import Line, Serving
+from waiting import PATIENCE_MS
 
 from penstock.wire.api_keys import ApiKey
 
+REBALANCE_IN_PROGRESS = 27
 EAGER = (("range", b"subscription"),)
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4, "group_min_session_timeout_ms": 100}
 
@@ -37,8 +39,8 @@ class Member:
         version: int = 9,
         *,
         protocols: Sequence[tuple[str, bytes]] = EAGER,
-        session_timeout_ms: int = 10_000,
-        rebalance_timeout_ms: int = 10_000,
+        session_timeout_ms: int = PATIENCE_MS,
+        rebalance_timeout_ms: int = PATIENCE_MS,
         protocol_type: str = "consumer",
     ) -> None:
         self.line.send(
@@ -90,6 +92,10 @@ class Member:
         }  # fmt: skip
         answer = await self.line.ask(ApiKey.HEARTBEAT, version, **(body | changes))
         return int(answer.error_code)
+
+    async def must_rejoin(self) -> bool:
+        """Gives a sign of life; whether it is told that the group gathers anew."""
+        return await self.heartbeat() == REBALANCE_IN_PROGRESS
 
     async def leave(self, version: int = 5) -> int:
         members = [{"member_id": self.member_id, "group_instance_id": self.instance_id}]

@@ -8,14 +8,14 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from waiting import PATIENCE_S, until
+
 ROOT = Path(__file__).parents[1]
-SECONDS_MAX = 120.0
 
 
 class PipelineProcess:
@@ -47,16 +47,19 @@ class PipelineProcess:
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         """Waits until it is so, starting it again where it has ended."""
-        deadline = time.monotonic() + SECONDS_MAX
-        while not is_so():
-            assert time.monotonic() < deadline, f"{what} does not come within {SECONDS_MAX} s; the pipeline said:\n{self.said()[-3_000:]}"
+
+        def is_so_at_last() -> bool:
+            if is_so():
+                return True
             if not self.is_alive():
                 self.start()
-            time.sleep(0.1)
+            return False
 
-    def wait(self, seconds: float = SECONDS_MAX) -> int:
+        until(is_so_at_last, lambda: f"{what}; the pipeline said:\n{self.said()[-3_000:]}", every_s=0.2)
+
+    def wait(self) -> int:
         assert self._process is not None
-        return self._process.wait(seconds)
+        return self._process.wait(PATIENCE_S)
 
     def stop(self) -> int:
         """Asks it to stop; its exit code."""
@@ -67,7 +70,7 @@ class PipelineProcess:
     def kill_driver(self) -> None:
         """The driver and its JVM, at once. Python workers are left to find out for themselves."""
         assert self._process is not None
-        javas = [pid for pid in family(self._process.pid) if "java" in command_of(pid)[:1][0]]
+        javas = [pid for pid in family(self._process.pid) if "java" in command_of(pid)[0]]
         for pid in [self._process.pid, *javas]:
             kill(pid)
         self._process.wait()
@@ -79,10 +82,10 @@ class PipelineProcess:
             kill(pid)
         self._process.wait()
 
-    def kill_a_worker(self, rng: random.Random) -> str:
-        """One of Spark's Python processes; what it was."""
+    def kill_a_worker(self, rng: random.Random, kind: str = "pyspark") -> str:
+        """One of Spark's Python processes, of any module or of that one; what it was."""
         assert self._process is not None
-        workers = [pid for pid in family(self._process.pid) if "pyspark" in " ".join(command_of(pid)[:4])]
+        workers = [pid for pid in family(self._process.pid) if kind in " ".join(command_of(pid)[:4])]
         if not workers:
             return "nobody"
         chosen = rng.choice(workers)

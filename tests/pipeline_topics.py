@@ -1,7 +1,6 @@
 """Topics as a plain Kafka client sees them: tests of the pipeline write and read with it, so that Spark is never its own witness."""
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -9,8 +8,8 @@ from uuid import uuid4
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from waiting import ASK_S, PATIENCE_S, until
 
-PATIENCE_SECONDS = 30.0
 Row = tuple[bytes | None, bytes | None]
 
 
@@ -40,32 +39,32 @@ class Topics:
 
     def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
         if self._producer is not None:
-            self._producer.flush(PATIENCE_SECONDS)
+            self._producer.flush(PATIENCE_S)
 
     def create(self, name: str | None = None, *, partitions: int = 1, **config: object) -> str:
         """Makes a topic, `cleanup_policy="compact"` being the setting `cleanup.policy`; its name, a fresh one where none is given."""
         name = name or f"topic-{uuid4().hex[:12]}"
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-        self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE_SECONDS)
+        self.admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE_S)
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
-        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_SECONDS)
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_S)
 
     def delete(self, topic: str) -> None:
-        self.admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
+        self.admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
     def trim(self, topic: str, before: int, *, partition: int = 0) -> None:
         """Deletes what stands before an offset, as retention does."""
         place = TopicPartition(topic, partition, before)
         (answer,) = self.admin.delete_records([place]).values()
-        answer.result(PATIENCE_SECONDS)
+        answer.result(PATIENCE_S)
 
     def write(self, topic: str, rows: Iterable[Row], *, partition: int | None = None, **options: Any) -> None:
         """Writes (key, value) rows; `headers` and `timestamp` (ms) as options go with each. Without a partition the key decides."""
         producer = self._producer = self._producer or self.producer()
         self._send(producer, topic, rows, partition, options)
-        assert producer.flush(PATIENCE_SECONDS) == 0, "the node did not take every record"
+        assert producer.flush(PATIENCE_S) == 0, "the node did not take every record"
 
     def write_values(self, topic: str, count: int, *, partition: int = 0, first: int = 0) -> None:
         """Writes the values b"<first>", b"<first + 1>", … with the key b"k<number>"."""
@@ -74,14 +73,14 @@ class Topics:
     def write_in_transaction(self, topic: str, rows: Iterable[Row], *, partition: int | None = None, ends: str = "commit") -> Producer:
         """Writes them in a transaction that `ends` with commit, abort, or not at all ("open"); then the caller holds its producer."""
         producer = self.producer(**{"transactional.id": f"test-{uuid4().hex[:8]}"})
-        producer.init_transactions(PATIENCE_SECONDS)
+        producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
         self._send(producer, topic, rows, partition, {})
-        assert producer.flush(PATIENCE_SECONDS) == 0, "the node did not take every record"
+        assert producer.flush(PATIENCE_S) == 0, "the node did not take every record"
         if ends == "commit":
-            producer.commit_transaction(PATIENCE_SECONDS)
+            producer.commit_transaction(PATIENCE_S)
         elif ends == "abort":
-            producer.abort_transaction(PATIENCE_SECONDS)
+            producer.abort_transaction(PATIENCE_S)
         return producer
 
     def producer(self, **settings: object) -> Producer:
@@ -106,10 +105,10 @@ class Topics:
             with_isolation.close()
 
     def partitions(self, topic: str) -> list[int]:
-        return sorted(self.admin.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions)
+        return sorted(self.admin.list_topics(topic, PATIENCE_S).topics[topic].partitions)
 
     def names(self) -> list[str]:
-        return sorted(self.admin.list_topics(timeout=PATIENCE_SECONDS).topics)
+        return sorted(self.admin.list_topics(timeout=PATIENCE_S).topics)
 
     def read(self, topic: str, *, is_committed_only: bool = True) -> list[Seen]:
         """Everything in the topic as it is now, by partition and offset. What is written meanwhile is left out, and not waited for."""
@@ -129,7 +128,7 @@ class Topics:
         """Where a group reads on, for each partition that it committed."""
         consumer = self._consumer(group=group)
         try:
-            places = consumer.committed([TopicPartition(topic, partition) for partition in self.partitions(topic)], PATIENCE_SECONDS)
+            places = consumer.committed([TopicPartition(topic, partition) for partition in self.partitions(topic)], PATIENCE_S)
         finally:
             consumer.close()
         return {place.partition: place.offset for place in places if place.offset >= 0}
@@ -151,40 +150,40 @@ class Topics:
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
     """A topic is told of a moment before somebody leads its partitions, and librdkafka asks for an end only once."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
+
+    def ask() -> tuple[int] | None:
         try:
-            return int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
+            return (int(consumer.get_watermark_offsets(place, PATIENCE_S)[1]),)
         except KafkaException as failure:
-            if failure.args[0].name() != "NOT_LEADER_FOR_PARTITION" or time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
+            if failure.args[0].name() == "NOT_LEADER_FOR_PARTITION":
+                return None
+            raise
+
+    (end,) = until(ask, f"{place} is led")
+    return end
 
 
 def _read_up_to(consumer: Consumer, ends: Mapping[int, int]) -> list[Seen]:
     """The end of a partition is told only when nothing comes for a while: one that grows all the time is known by its offsets."""
     seen: list[Seen] = []
     waiting = {partition for partition, end in ends.items() if end}
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while waiting:
-        assert time.monotonic() < deadline, f"partitions {sorted(waiting)} of {len(ends)} were not read to their end"
-        for message in _messages(consumer):
-            if message.error() is None:
-                end = ends[message.partition()]
-                if message.offset() < end:
-                    seen.append(_seen(message))
-                if message.offset() >= end - 1:
-                    waiting.discard(message.partition())
-            elif message.error().name() == "_PARTITION_EOF":
+
+    def read_on() -> bool:
+        message = consumer.poll(ASK_S)
+        if message is not None and message.error() is None:
+            end = ends[message.partition()]
+            if message.offset() < end:
+                seen.append(_seen(message))
+            if message.offset() >= end - 1:
                 waiting.discard(message.partition())
-            else:
-                raise AssertionError(str(message.error()))
+        elif message is not None:
+            assert message.error().name() == "_PARTITION_EOF", str(message.error())
+            waiting.discard(message.partition())
+        return not waiting
+
+    if waiting:
+        until(read_on, lambda: f"partitions {sorted(waiting)} of {len(ends)} are read to their end", every_s=0.0)
     return seen
-
-
-def _messages(consumer: Consumer) -> Sequence[Message]:
-    message = consumer.poll(0.5)
-    return [] if message is None else [message]
 
 
 def _seen(message: Message) -> Seen:

@@ -1,13 +1,31 @@
 """Ports for nodes that tests start, stop and start again."""
 
+import fcntl
 import os
 import random
 import socket
+import tempfile
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
-LOWEST, SLICES, SLICE_PORTS = 12_000, 9, 2_000  # A slice for each process that runs tests beside others, most of the time.
+LOWEST, SLICES, SLICE_PORTS = 12_000, 40, 500
 
 _given: set[int] = set()
+
+
+@cache
+def slice_of_this_process() -> int:
+    """Returns the first port of a slice that no other process on this machine uses while this one lives; its lock file says so."""
+    for number in range(SLICES):
+        lock = os.open(Path(tempfile.gettempdir(), f"penstock-ports-{number}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return LOWEST + number * SLICE_PORTS
+    raise RuntimeError(f"{SLICES} processes use ports for tests on this machine; wait until one of them has ended")
 
 
 def free_port() -> int:
@@ -20,7 +38,7 @@ def free_port() -> int:
     if len(_given) > SLICE_PORTS // 2:
         _given.clear()  # The first of them are long done with.
     while True:
-        port = LOWEST + os.getpid() % SLICES * SLICE_PORTS + random.SystemRandom().randrange(SLICE_PORTS)
+        port = slice_of_this_process() + random.SystemRandom().randrange(SLICE_PORTS)
         if port in _given:
             continue
         with socket.socket() as probe:

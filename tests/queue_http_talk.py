@@ -1,11 +1,12 @@
-"""A client at the HTTP port over a plain socket, and behind it a small door that answers how many bytes it was given, once it is let.
+"""A client at the HTTP port, in virtual time, and behind the port a small door that answers how many bytes it was given, once it is let.
 
-Not here: claims about what the port should do. Real doors are in http/sqs.
+    virtually(on_http_port(story))
+
+Not here: claims about what the port should do. Real doors are in http/sqs; real sockets in http/test_door.py.
 """
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 
 from penstock.broker.memory import HeldReply, PartOfRoom, ReplyRoom
@@ -15,7 +16,11 @@ from penstock.http.sqs.door import error_reply
 from penstock.http.sqs.errors import MISSING_TOKEN, SqsError
 from penstock.http.sqs.requests import Reply, Request
 from penstock.http.sqs.room import Room
+from penstock.simulator.env import SimEnv
+from penstock.simulator.network import SimSocket
+from penstock.simulator.world import World
 
+ADDRESS = ("127.0.0.1", 8080)
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Any.Thing\r\n"
 PAGE = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -89,10 +94,9 @@ class Talk:
         with suppress(ConnectionError):
             await self.reader.read()
 
-    async def another(self, *, receive_bytes: int | None = None) -> "Talk":
+    async def another(self) -> "Talk":
         """Over a connection of its own, to the same port."""
-        reader, writer = await connected(self.writer.get_extra_info("peername"), receive_bytes)
-        return Talk(self.door, reader, writer, self.server)
+        return Talk(self.door, *await asyncio.open_connection(*ADDRESS), self.server)
 
 
 async def page(scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,36 +104,24 @@ async def page(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"page"})
 
 
-def talk(story: Callable[[Talk], Awaitable[None]], *, receive_bytes: int | None = None) -> None:
-    async def run() -> None:
-        listening, door = socket.create_server(("127.0.0.1", 0)), CountingDoor()
+def on_http_port(story: Callable[[Talk], Awaitable[None]]) -> Callable[[World, SimEnv], Coroutine[None, None, None]]:
+    """Returns a scenario for `virtually`: the story, at a port that is opened before and closed after it."""
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        door = CountingDoor()
         server = HttpDoor(page, door)  # type: ignore[arg-type]
-        server.open(listening)
-        reader, writer = await connected(listening.getsockname(), receive_bytes)
+        server.open(SimSocket(ADDRESS))  # type: ignore[arg-type]
+        await asyncio.sleep(0)  # Until it listens.
+        reader, writer = await asyncio.open_connection(*ADDRESS)
         try:
-            async with asyncio.timeout(20):
-                await story(Talk(door, reader, writer, server))
+            await story(Talk(door, reader, writer, server))
         finally:
             door.let_on.set()
             writer.close()
             await server.close()
 
-    asyncio.run(run())
-
-
-async def connected(address: tuple[str, int], receive_bytes: int | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    client = socket.socket()
-    if receive_bytes is not None:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-    client.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(client, address)
-    return await asyncio.open_connection(sock=client)
+    return scenario
 
 
 def ask(body: bytes, *headers: bytes, head: bytes = HEAD) -> bytes:
     return head + b"".join(each + b"\r\n" for each in headers) + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.002)

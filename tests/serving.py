@@ -1,8 +1,9 @@
-"""A node in this process on real loopback sockets, and a client that sends what it is told, at the pace it is told.
+"""A node in this process, and a client that sends what it is told, at the pace it is told.
 
-`Serving` is one data directory and the lives of the node on it. Its world is the real one, with a few doors that a test may hold shut:
-flushes, cold reads, work that was offloaded. `Line` is one connection; replies are read by kio's schemas and must come in order.
-`virtually` runs a scenario in virtual time on a simulated disk instead, for faults and long waits.
+`Serving` is one data directory and the lives of the node on it, with real loopback sockets, a real clock and real files. `VirtualServing`
+is the same in virtual time, on simulated sockets and a simulated disk: it must run on the simulator's loop (loops.py). Both have doors
+that a test may hold shut: flushes, cold reads, work that was offloaded. `Line` is one connection; replies are read by kio's schemas and
+must come in order. `virtually` runs one scenario in virtual time, on a disk that may fail.
 Not here: claims about what a node should answer.
 """
 
@@ -11,8 +12,12 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
+
+from waiting import A_MOMENT_S, PATIENCE_MS, PATIENCE_S, until_async
 
 from penstock.broker.node import Node
 from penstock.env import Env, File, SyncFailures
@@ -20,8 +25,10 @@ from penstock.errors import DiskFailed
 from penstock.server.disk import RealDisk
 from penstock.server.env import RealEnv
 from penstock.settings import NodeSettings
+from penstock.simulator.disk import SimDisk
 from penstock.simulator.disk_faults import HONEST, DiskFaults
-from penstock.simulator.env import SimEnv
+from penstock.simulator.env import SimEnv, WallClock
+from penstock.simulator.loop import SimLoop
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, decode_records, encode_batch, read_header
@@ -41,8 +48,8 @@ NEWEST = {
     ApiKey.DESCRIBE_QUORUM: 2, ApiKey.ADD_RAFT_VOTER: 1, ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
     ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
 }  # fmt: skip # Of Produce, Fetch and the offset APIs the last ones that name topics; the newer ones are asked for by number.
-PATIENCE_SECONDS = 10.0
 NO_ID = bytes(16)
+YEARS_S = 100_000_000  # Between the time of the records that `batch` makes and the first instant of a `VirtualMachine`.
 
 
 class Door:
@@ -67,14 +74,14 @@ class Door:
             self.waiting -= 1
 
     async def until_waited_for(self) -> None:
-        await until(lambda: self.waiting > 0)
+        await until_async(lambda: self.waiting > 0)
 
 
-class DoorDisk(RealDisk):
-    """The real disk behind doors."""
+class DoorDisk:
+    """What the disks of both kinds of `Serving` have in common: doors, and a few lies."""
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.flushes, self.cold_reads = Door(), Door()
         self.is_cold = False  # Nothing is in memory.
         self.is_unreadable = False  # Neither can anything be read from the disk.
@@ -100,13 +107,19 @@ class DoorDisk(RealDisk):
         return super().free_bytes() if self.free_bytes_shown is None else self.free_bytes_shown
 
 
-class DoorEnv(RealEnv):
-    disk: DoorDisk
+class RealDoorDisk(DoorDisk, RealDisk):
+    """Files of this machine."""
 
-    def __init__(self, directory: str) -> None:
-        super().__init__(directory)
-        self.disk.shut()
-        self.disk = DoorDisk(directory)
+
+class SimDoorDisk(DoorDisk, SimDisk):
+    """Files of the simulator; they outlive the node's lives, as those of a directory do."""
+
+
+class DoorEnv:
+    disk: Any
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.offloads = Door()
         self.wall_ahead_ms = 0
         self.wall_stopped_ms: int | None = None
@@ -119,15 +132,34 @@ class DoorEnv(RealEnv):
         return await super().offload(function, *arguments)
 
 
+class RealDoorEnv(DoorEnv, RealEnv):
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, disk_type=RealDoorDisk)
+
+
+class SimDoorEnv(DoorEnv, SimEnv):
+    def shut(self) -> None:
+        """The process ends, as after a stop or a kill."""
+        self.disk.kill()
+
+
 class Serving:
     """One data directory and the node that serves it."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        self._directory = directory
         self.lives: list[DoorEnv] = []
         self.lines: list[Line] = []
         self._node: Node | None = None
         self.address = ("", 0)
+
+    @property
+    def directory(self) -> Any:
+        return self._directory
+
+    def new_env(self) -> DoorEnv:
+        """The world of the next life."""
+        return RealDoorEnv(str(self._directory))
 
     @property
     def env(self) -> DoorEnv:
@@ -140,7 +172,7 @@ class Serving:
 
     async def open(self, settings: NodeSettings | None = None, **changes: Any) -> Node:
         """Starts the node; `changes` are attributes of NodeSettings."""
-        self.lives.append(DoorEnv(str(self.directory)))
+        self.lives.append(self.new_env())
         self._node = node = Node(self.env, settings or NodeSettings(**changes))
         await node.start()
         self.address = await node.listen_kafka("127.0.0.1", 0)
@@ -176,6 +208,93 @@ class Serving:
             self.env.shut()
 
 
+class SimPath:
+    """A file or a directory of a simulated disk, for tests that look at it or damage it from outside, as they would by pathlib."""
+
+    def __init__(self, disk: SimDisk, path: str = "") -> None:
+        self._disk, self._path = disk, path
+
+    def __truediv__(self, name: str) -> "SimPath":
+        return SimPath(self._disk, f"{self._path}/{name}" if self._path else name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SimPath) and other._path == self._path
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def __repr__(self) -> str:
+        return self._path
+
+    def exists(self) -> bool:
+        return self._disk.exists(self._path)
+
+    def files(self) -> list["SimPath"]:
+        """Every file below this directory, in the order of their names."""
+        return [SimPath(self._disk, path) for path in sorted(self._disk.files()) if path.startswith(f"{self._path}/" if self._path else "")]
+
+    def glob(self, pattern: str) -> list["SimPath"]:
+        """The files whose path below this directory the pattern matches; a star stands for slashes, too."""
+        return [file for file in self.files() if fnmatchcase(file._path, f"{self._path}/{pattern}" if self._path else pattern)]
+
+    def read_bytes(self) -> bytes:
+        return self._disk.snapshot(self._path)
+
+    def write_bytes(self, content: bytes) -> None:
+        if not self.exists():
+            self._disk.close(self._disk.open(self._path, create=True))
+        self._disk.restore(self._path, content)
+
+    def mkdir(self) -> None:
+        self._disk.mkdir(self._path)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        if not missing_ok and not self.exists():
+            raise FileNotFoundError(self._path)
+        self._disk.unlink(self._path)
+
+    def remove(self) -> None:
+        """Removes the file, or the directory with everything below it; it need not be there."""
+        self._disk.unlink(self._path)
+
+
+class VirtualMachine:
+    """What outlives the processes of one node: its disk and its wall clock."""
+
+    def __init__(self, seed: int | str) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop), "this runs in virtual time only"
+        self.disk = SimDoorDisk(seed, sleep=asyncio.sleep)
+        self._loop, self._wall, self._seed, self._lives = loop, WallClock(loop), seed, 0
+        self._wall.jump(YEARS_S)
+
+    def new_env(self) -> SimDoorEnv:
+        """The world of the next life."""
+        self._lives += 1
+        return SimDoorEnv(self._loop, Random(f"{self._seed}/{self._lives}"), self.disk, self._wall)
+
+
+class VirtualServing(Serving):
+    """The same on the simulator's loop. Everything is in one process of the simulated world: the node, its clients and the test."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self._machine: VirtualMachine | None = None
+
+    @property
+    def machine(self) -> VirtualMachine:
+        if self._machine is None:
+            self._machine = VirtualMachine("node")
+        return self._machine
+
+    @property
+    def directory(self) -> SimPath:
+        return SimPath(self.machine.disk)
+
+    def new_env(self) -> DoorEnv:
+        return self.machine.new_env()
+
+
 async def drop(node: Node) -> None:
     """Ends everything that a node runs, without its knowing."""
     for server in node._servers:
@@ -188,11 +307,19 @@ async def drop(node: Node) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class _LineProtocol(asyncio.StreamReaderProtocol):
+    """Hangs up when the node does, as clients do: a node that stops waits a second for those that do not."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+
 class Line:
     """One connection. Requests may be pipelined; replies must come in their order."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.patience_seconds = PATIENCE_SECONDS
+        self.patience_seconds = PATIENCE_S
         self.reader = reader
         self.writer = writer
         self._asked: deque[tuple[int, ApiKey, int]] = deque()
@@ -200,9 +327,10 @@ class Line:
 
     @classmethod
     async def open(cls, address: tuple[str, int], *, receive_bytes: int | None = None) -> "Line":
-        if receive_bytes is None:
-            return cls(*await asyncio.open_connection(*address))
-        return cls(*await asyncio.open_connection(*address, limit=receive_bytes))
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(loop=loop) if receive_bytes is None else asyncio.StreamReader(receive_bytes, loop)
+        transport, protocol = await loop.create_connection(lambda: _LineProtocol(reader, loop=loop), *address)
+        return cls(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     def send(self, api: ApiKey, version: int | None = None, /, *, is_answered: bool = True, **body: Any) -> int:
         correlation_id, self._next_correlation_id = self._next_correlation_id, self._next_correlation_id + 1
@@ -237,10 +365,10 @@ class Line:
         self.send(api, version, **body)
         return await self.receive()
 
-    async def is_silent(self, seconds: float = 0.05) -> bool:
+    async def is_silent(self) -> bool:
         """Whether nothing comes for a while; only for lines that have nothing buffered."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(A_MOMENT_S):
                 await self.reader.readexactly(1)
             return False
         return True
@@ -261,12 +389,12 @@ class Line:
             "replication_factor": 1,
             "configs": [{"name": name.replace("_", "."), "value": str(value)} for name, value in configs.items()],
         }
-        answer = await self.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=5_000)
+        answer = await self.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=PATIENCE_MS)
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
         return bytes(answer.topics[0].topic_id.bytes)
 
     async def delete(self, topic: str) -> None:
-        answer = await self.ask(ApiKey.DELETE_TOPICS, topics=[{"name": topic}], timeout_ms=5_000)
+        answer = await self.ask(ApiKey.DELETE_TOPICS, topics=[{"name": topic}], timeout_ms=PATIENCE_MS)
         assert answer.responses[0].error_code == 0, answer.responses[0].error_message
 
     async def produce(self, topic: str, *values: bytes, partition: int = 0, **options: Any) -> Any:
@@ -282,7 +410,7 @@ class Line:
         return await self.ask(ApiKey.FETCH, version, **fetch_body({topic: offsets}, **options))
 
     async def init_producer(self) -> int:
-        answer = await self.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1000)
+        answer = await self.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=PATIENCE_MS)
         assert answer.error_code == 0
         return int(answer.producer_id)
 
@@ -306,7 +434,7 @@ def produce_body(
     topics: Mapping[str | bytes, Mapping[int, bytes | None]],
     *,
     acks: int = -1,
-    timeout_ms: int = 5_000,
+    timeout_ms: int = PATIENCE_MS,
     transactional_id: str | None = None,
 ) -> dict[str, Any]:
     return {
@@ -380,13 +508,6 @@ def records_in(content: bytes | None) -> list[Record]:
     return records
 
 
-async def until(claim: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
-    """Waits until the claim holds, looking at each turn of the loop."""
-    async with asyncio.timeout(seconds):
-        while not claim():
-            await asyncio.sleep(0.001)
-
-
 def virtually(
     scenario: Callable[[World, SimEnv], Coroutine[Any, Any, T]],
     *,
@@ -396,15 +517,21 @@ def virtually(
     within: float = 100_000.0,
 ) -> T:
     """Runs the scenario inside a host of its own, in virtual time. What nobody caught fails the test."""
+    answers: list[T] = []
 
-    async def idle(env: SimEnv) -> None:
-        await asyncio.sleep(1e9)
+    async def run(env: SimEnv) -> None:
+        async with asyncio.timeout(within):
+            answers.append(await scenario(world, env))
 
     with World(seed, disk_faults=disk_faults, capacity_bytes=capacity_bytes) as world:
-        world.start("node", idle)
-        answer = world.call("node", lambda env: scenario(world, env), within)
+        world.start("node", run)
+        main = world.hosts["node"].main
+        assert main is not None
+        main.add_done_callback(lambda _: world.loop.stop())
+        world.loop.run_forever()
+        main.result()
         assert world.complaints() == []
-        return answer
+        return answers[0]
 
 
 async def started(env: Env, **changes: Any) -> tuple[Node, tuple[str, int]]:

@@ -1,43 +1,35 @@
-"""Several nodes of one cluster in this process, on real loopback sockets, and lines to each of them.
+"""Several nodes of one cluster in virtual time, in one process of the simulator, and lines to each of them.
 
-Times are short, so that a node which is dropped is missed soon. Not here: claims about what nodes should answer; clusters in virtual time
-(the simulator's), of processes (system/clusters.py).
+It runs on the simulator's loop (loops.py): no stall of this machine fences a node or ends a leader's term, and a node that is dropped is
+missed at once. Not here: claims about what nodes should answer; nodes on hosts of their own, cuts and kills (clusters/scene.py); clusters
+of processes (system/clusters.py).
 """
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from ports import free_port
-from serving import DoorEnv, Line
+from serving import Line, SimDoorEnv, VirtualMachine
+from waiting import PATIENCE_MS, until_async
 
-from penstock.broker import membership
 from penstock.broker.node import Node
 from penstock.settings import NodeSettings
-from penstock.simulator.knobs import replaced
 from penstock.vocabulary import Address, NodeId
 from penstock.wire.api_keys import ApiKey
 
 SECRET = b"sixteen letters and some more"
-PATIENCE_SECONDS = 20.0
-QUICK = {
-    "heartbeat_interval_ms": 50, "session_timeout_ms": 600, "election_timeout_ms": 300, "quorum_heartbeat_ms": 60,
-    "offsets_topic_num_partitions": 2, "group_initial_rebalance_delay_ms": 0,
-}  # fmt: skip
+HOST, FIRST_PEER_PORT, FIRST_KAFKA_PORT = "127.0.0.1", 9_093, 19_092
 
 
 class ServingCluster:
     """Nodes 1, 2, 3 …, each with its roles; all of those with the role controller vote."""
 
-    def __init__(self, directory: Path, roles: tuple[str, ...] = ("broker,controller",) * 3, **changes: Any) -> None:
-        self._directory = directory
+    def __init__(self, roles: tuple[str, ...] = ("broker,controller",) * 3, **changes: Any) -> None:
         self._roles = dict(enumerate(roles, start=1))
-        self._changes = QUICK | changes
-        self._peers = {node_id: free_port() for node_id in self._roles}
-        self._kafka = {node_id: free_port() for node_id in self._roles}
+        self._changes = {"offsets_topic_num_partitions": 2, "group_initial_rebalance_delay_ms": 0} | changes
         self._lines: list[Line] = []
-        self._envs: dict[int, DoorEnv] = {}
+        self._machines: dict[int, VirtualMachine] = {}
+        self._envs: dict[int, SimDoorEnv] = {}
         self.nodes: dict[int, Node] = {}
 
     async def open(self) -> None:
@@ -50,12 +42,6 @@ class ServingCluster:
         await self._start(node_id)
         return self.nodes[node_id]
 
-    async def add(self, node_id: int, roles: str) -> Node:
-        """One more node than there were."""
-        self._roles[node_id] = roles
-        self._peers[node_id], self._kafka[node_id] = free_port(), free_port()
-        return await self.start(node_id)
-
     async def stop(self, node_id: int) -> None:
         """In order: others lead first what it leads."""
         try:
@@ -67,48 +53,46 @@ class ServingCluster:
         for line in self._lines:
             line.close()
         running = list(self.nodes)
-        with replaced([(membership, "ASKING_TO_STOP_SECONDS", 0.1)]):  # The last ones would wait in vain for a majority.
-            await asyncio.gather(*(self.stop(node_id) for node_id in running))
+        await asyncio.gather(*(self.stop(node_id) for node_id in running))
 
     async def line(self, node_id: int) -> Line:
-        line = await Line.open(("127.0.0.1", self._kafka[node_id]))
-        line.patience_seconds = PATIENCE_SECONDS
+        line = await Line.open((HOST, FIRST_KAFKA_PORT + node_id))
         self._lines.append(line)
         return line
 
-    def peers_address(self, node_id: int) -> tuple[str, int]:
-        """Where the node listens for the others."""
-        return "127.0.0.1", self._peers[node_id]
+    async def controller(self) -> int:
+        """The node that leads the quorum; waits while none does."""
 
-    @property
-    def controller(self) -> int:
-        return next(node_id for node_id, node in self.nodes.items() if node.quorum.is_leading)
+        def leading() -> list[int]:
+            return [node_id for node_id, node in self.nodes.items() if node.quorum.is_leading]
+
+        return (await until_async(leading, "a node leads the quorum"))[0]
 
     async def until(self, holds: Callable[[Node], bool], *node_ids: int) -> None:
         """Until it holds on these nodes, or on all that run."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not all(holds(self.nodes[node_id]) for node_id in node_ids or list(self.nodes)):
-                await asyncio.sleep(0.02)
-
-    def settings(self, node_id: int) -> NodeSettings:
-        voters = ",".join(f"{each}@127.0.0.1:{port}" for each, port in self._peers.items() if "controller" in self._roles[each])
-        return NodeSettings(
-            node_id=node_id, cluster_id="served", quorum_voters=voters, process_roles=self._roles[node_id],
-            rack=f"rack-{node_id}", advertised_host="127.0.0.1", advertised_port=self._kafka[node_id], **self._changes,
-        )  # fmt: skip
+        await until_async(lambda: all(holds(self.nodes[node_id]) for node_id in node_ids or list(self.nodes)))
 
     async def _listen(self, node_id: int) -> None:
-        env = self._envs[node_id] = DoorEnv(str(self._directory / f"node-{node_id}"))
-        node = self.nodes[node_id] = Node(env, self.settings(node_id), secret=SECRET)
-        await node.listen_peers("127.0.0.1", self._peers[node_id], advertised=Address("127.0.0.1", self._peers[node_id]))
+        if node_id not in self._machines:
+            self._machines[node_id] = VirtualMachine(node_id)
+        env = self._envs[node_id] = self._machines[node_id].new_env()
+        node = self.nodes[node_id] = Node(env, self._settings(node_id), secret=SECRET)
+        port = FIRST_PEER_PORT + node_id
+        await node.listen_peers(HOST, port, advertised=Address(HOST, port))
 
     async def _start(self, node_id: int) -> None:
         node = self.nodes[node_id]
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await node.start()
-            if node.is_broker:
-                await node.listen_kafka("127.0.0.1", self._kafka[node_id])
-                await self.until(lambda each: NodeId(node_id) in each.image.live_brokers(), node_id)
+        await node.start()
+        if node.is_broker:
+            await node.listen_kafka(HOST, FIRST_KAFKA_PORT + node_id)
+            await self.until(lambda each: NodeId(node_id) in each.image.live_brokers())
+
+    def _settings(self, node_id: int) -> NodeSettings:
+        voters = ",".join(f"{each}@{HOST}:{FIRST_PEER_PORT + each}" for each, roles in self._roles.items() if "controller" in roles)
+        return NodeSettings(
+            node_id=node_id, cluster_id="served", quorum_voters=voters, process_roles=self._roles[node_id],
+            rack=f"rack-{node_id}", advertised_host=HOST, advertised_port=FIRST_KAFKA_PORT + node_id, **self._changes,
+        )  # fmt: skip
 
 
 async def create(line: Line, topic: str, *replicas: tuple[int, ...], **configs: str) -> None:
@@ -118,5 +102,5 @@ async def create(line: Line, topic: str, *replicas: tuple[int, ...], **configs: 
         "name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": assignments,
         "configs": [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()],
     }  # fmt: skip
-    answer = await line.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=10_000)
+    answer = await line.ask(ApiKey.CREATE_TOPICS, topics=[wish], timeout_ms=PATIENCE_MS)
     assert answer.topics[0].error_code == 0, answer.topics[0].error_message

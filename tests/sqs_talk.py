@@ -5,6 +5,9 @@ from uuid import uuid4
 
 import boto3
 from botocore.config import Config
+from waiting import until
+
+LONGEST_POLL_S = 20  # That AWS allows.
 
 
 class Sqs:
@@ -43,6 +46,13 @@ class Sqs:
 
     def bodies(self, url: str, count: int = 10, wait: int = 0, **more: Any) -> list[str]:
         return [message["Body"] for message in self.receive(url, count, wait, **more)]
+
+    def first_bodies(self, url: str, count: int = 10, **more: Any) -> list[str]:
+        """The same, of messages that are to come: polls until some do."""
+        return [message["Body"] for message in self.first(url, count, **more)]
+
+    def first(self, url: str, count: int = 10, **more: Any) -> list[dict[str, Any]]:
+        return until(lambda: self.receive(url, count, LONGEST_POLL_S, **more))
 
     def delete(self, url: str, *messages: dict[str, Any]) -> None:
         for message in messages:

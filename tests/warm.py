@@ -1,10 +1,13 @@
 """`penstock` started from a process that has its modules already: it begins in milliseconds, and is a process all the same.
 
 The program below imports what most commands and nodes need, and then forks for each that it is asked for. The fork has its own arguments,
-variables, directory and standard streams, and ends as any process does. What importing does (a module that everybody else imports, say)
-cannot be seen this way: where starting is the point of a test, or memory is, it is `python -m penstock` all the same.
+variables, directory and standard streams. It ends in the order in which the interpreter ends a process, with the last step left out
+(`leave`). What importing does (a module that all other modules import, say) cannot be seen this way: where starting is the point of a test,
+or memory is, it is `python -m penstock` all the same. Another program that imports what it needs and then calls `serve` is forked likewise.
 """
 
+import atexit
+import ctypes
 import gc
 import json
 import os
@@ -12,12 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 REQUEST_BYTES_MAX = 1 << 17
+CLONE_NEWNET = 0x4000_0000
 
 
 class Forked:
@@ -58,21 +63,23 @@ class Forked:
 
 
 class Warm:
-    """The process that starts them. It ends with the one that made it."""
+    """The process that starts them, of this program or another. It ends with the one that made it."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str = __file__) -> None:
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        command = [sys.executable, __file__, str(theirs.fileno())]
+        command = [sys.executable, program, str(theirs.fileno())]
         nowhere = subprocess.DEVNULL
         with theirs:
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=kept, stdin=nowhere, stdout=nowhere)
 
-    def start(self, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str], directory: str) -> Forked:
-        """The streams are its input, output and errors; the caller closes them."""
+    def start(
+        self, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str], directory: str, network: str = ""
+    ) -> Forked:
+        """The streams are its input, output and errors; the caller closes them. `network`: the file of the namespace that it enters."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            asked = {"arguments": list(arguments), "environment": dict(environment), "directory": directory}
+            asked = {"arguments": list(arguments), "environment": dict(environment), "directory": directory, "network": network}
             socket.send_fds(self._door, [json.dumps(asked).encode()], [*streams, theirs.fileno()])
         return Forked(arguments, ours)
 
@@ -86,7 +93,7 @@ def warm() -> Warm:
 
 
 def serve(door: socket.socket) -> None:
-    """Returns in a fork that is to run a command."""
+    """Returns in a fork that is to run a command; its arguments are in `sys.argv`."""
     while True:
         request, streams, _, _ = socket.recv_fds(door, REQUEST_BYTES_MAX, 4)
         if not request:
@@ -120,10 +127,46 @@ def become(asked: dict[str, Any], streams: list[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if asked["network"]:
+        enter_network(asked["network"])
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["directory"])
     sys.argv = ["penstock", *asked["arguments"]]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell that runs the suite in the background has its children ignore it.
+
+
+def enter_network(file: str) -> None:
+    """Puts the calling thread, and what that starts, into a network namespace."""
+    with open(file) as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns", file)
+
+
+def load_messages() -> None:
+    """Loads the messages that commands and nodes exchange, each in the version that ours speak: else every fork would load its own."""
+    from penstock.peers.versions import OWN_VERSIONS
+    from penstock.wire import schemas
+
+    for api, (_, version) in OWN_VERSIONS.items():
+        schemas.write_request(api, version, 0, None, {})
+        schemas.write_response(api, version, 0, {})
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process as the interpreter does, but does not take the modules apart.
+
+    To do so writes to every page that the fork shares with the process it came from; it took longer than most commands.
+    """
+    threading._shutdown()  # Waits for threads.
+    atexit._run_exitfuncs()
+    gc.collect()  # Tasks whose failure was never looked at complain when they are collected.
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)  # The interpreter has its own way to tell of it.
+    os._exit(code)
 
 
 if __name__ == "__main__":
@@ -142,6 +185,12 @@ if __name__ == "__main__":
     import penstock.server.process
 
     sys.path.pop(0)  # The directory of this file, which a command does not have.
+    load_messages()
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    penstock.cli.main()
+    try:
+        penstock.cli.main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            leave(ended.code)
+        raise

@@ -25,6 +25,8 @@ from penstock.simulator.platter import Loss
 from penstock.simulator.world import Host, World
 from penstock.vocabulary import NodeId
 
+VIRTUAL_TIME = True
+
 OPTIONS = Options(election_seconds_min=0.2, election_seconds_max=0.4, heartbeat_seconds=0.04, chunk_bytes_max=40, caught_up_entries_max=5)
 
 

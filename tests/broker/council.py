@@ -31,6 +31,8 @@ from penstock.simulator.links import GOOD, LinkQuality
 from penstock.simulator.world import World
 from penstock.vocabulary import Address, NodeId, TopicId
 
+VIRTUAL_TIME = True
+
 T = TypeVar("T")
 PORT = 9093
 CLUSTER = "council"

@@ -3,27 +3,28 @@
 Whichever node is asked: what only the controller can do is carried there, and what any node knows is what it has replayed.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from serving import Line, Serving
 from serving_cluster import ServingCluster, create
+from waiting import until_async
 
 from penstock.broker.node import Node
 from penstock.errors import ErrorCode
 from penstock.vocabulary import NO_NODE, NodeId
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 METADATA = "__cluster_metadata"
 
 
 @asynccontextmanager
-async def opened(directory: Path, *roles: str, **changes: Any) -> AsyncIterator[ServingCluster]:
-    cluster = ServingCluster(directory, *([roles] if roles else []), **changes)
+async def opened(*roles: str, **changes: Any) -> AsyncIterator[ServingCluster]:
+    cluster = ServingCluster(*([roles] if roles else []), **changes)
     try:
         await cluster.open()
         yield cluster
@@ -72,18 +73,18 @@ def all_in_sync(topic: str) -> Any:
 # What there is
 
 
-async def test_every_node_tells_the_same_nodes_racks_and_controller(tmp_path: Path) -> None:
-    async with opened(tmp_path) as cluster:
+async def test_every_node_tells_the_same_nodes_racks_and_controller() -> None:
+    async with opened() as cluster:
         for node_id in cluster.nodes:
             answer = await (await cluster.line(node_id)).ask(ApiKey.DESCRIBE_CLUSTER, include_fenced_brokers=True)
             assert answer.cluster_id == "served"
-            assert answer.controller_id == cluster.controller
+            assert answer.controller_id == await cluster.controller()
             told = [(row.broker_id, row.rack, row.is_fenced) for row in answer.brokers]
             assert told == [(each, f"rack-{each}", False) for each in (1, 2, 3)]
 
 
-async def test_a_node_that_is_away_is_fenced_and_its_replicas_are_offline(tmp_path: Path) -> None:
-    async with opened(tmp_path) as cluster:
+async def test_a_node_that_is_away_is_fenced_and_its_replicas_are_offline() -> None:
+    async with opened() as cluster:
         line = await cluster.line(1)
         await create(line, "a", (1, 2), (3, 1), min_insync_replicas="1")
         await cluster.stop(3)
@@ -101,8 +102,8 @@ async def test_a_node_that_is_away_is_fenced_and_its_replicas_are_offline(tmp_pa
         assert [(row.leader_id, row.offline_replicas) for row in await described(line, "a")] == [(1, ()), (1, (3,))]
 
 
-async def test_a_partition_without_a_leader_is_told_so_with_who_may_lead(tmp_path: Path) -> None:
-    async with opened(tmp_path) as cluster:
+async def test_a_partition_without_a_leader_is_told_so_with_who_may_lead() -> None:
+    async with opened() as cluster:
         line = await cluster.line(1)
         await create(line, "a", (3,))
         await cluster.stop(3)
@@ -118,9 +119,9 @@ async def test_a_partition_without_a_leader_is_told_so_with_who_may_lead(tmp_pat
         assert (row.error_code, row.leader_id, row.offline_replicas) == (0, 3, ())
 
 
-async def test_a_controller_that_serves_no_clients_is_never_named_to_them(tmp_path: Path) -> None:
-    async with opened(tmp_path, "broker", "broker", "controller") as cluster:
-        assert cluster.controller == 3
+async def test_a_controller_that_serves_no_clients_is_never_named_to_them() -> None:
+    async with opened("broker", "broker", "controller") as cluster:
+        assert await cluster.controller() == 3
         for node_id in (1, 2):
             line = await cluster.line(node_id)
             answer = await line.ask(ApiKey.METADATA, topics=None)
@@ -130,8 +131,8 @@ async def test_a_controller_that_serves_no_clients_is_never_named_to_them(tmp_pa
         assert list(cluster.nodes[3].image.topics) == ["from-1", "from-2"]
 
 
-async def test_a_follower_tells_how_large_its_copy_is(tmp_path: Path) -> None:
-    async with opened(tmp_path) as cluster:
+async def test_a_follower_tells_how_large_its_copy_is() -> None:
+    async with opened() as cluster:
         line = await cluster.line(1)
         await create(line, "a", (1, 2))
         await line.produce("a", bytes(1_000))
@@ -146,13 +147,14 @@ async def test_a_follower_tells_how_large_its_copy_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_quorum_is_told_by_every_node_as_its_leader_knows_it(tmp_path: Path, version: int) -> None:
-    async with opened(tmp_path, "broker,controller", "broker,controller", "broker,controller", "broker") as cluster:
+async def test_the_quorum_is_told_by_every_node_as_its_leader_knows_it(version: int) -> None:
+    async with opened("broker,controller", "broker,controller", "broker,controller", "broker") as cluster:
+        controller = await cluster.controller()
         for node_id in cluster.nodes:
             answer = await quorum(await cluster.line(node_id), version)
             (row,) = answer.topics[0].partitions
-            assert (row.error_code, row.leader_id) == (0, cluster.controller)
-            assert row.leader_epoch == cluster.nodes[cluster.controller].quorum.term
+            assert (row.error_code, row.leader_id) == (0, controller)
+            assert row.leader_epoch == cluster.nodes[controller].quorum.term
             assert [each.replica_id for each in row.current_voters] == [1, 2, 3]
             assert [each.replica_id for each in row.observers] == [4]
             assert all(each.log_end_offset >= 0 for each in row.current_voters)
@@ -179,13 +181,14 @@ async def test_a_node_alone_is_a_quorum_of_one(serving: Serving) -> None:
     assert row.current_voters[0].log_end_offset >= row.high_watermark > 0
 
 
-async def test_a_vote_is_taken_and_given_through_any_node(tmp_path: Path) -> None:
-    async with opened(tmp_path) as cluster:
-        other = next(node_id for node_id in (1, 2, 3) if node_id != cluster.controller)
+async def test_a_vote_is_taken_and_given_through_any_node() -> None:
+    async with opened() as cluster:
+        controller = await cluster.controller()
+        other = next(node_id for node_id in (1, 2, 3) if node_id != controller)
         line = await cluster.line(other)
         (row,) = (await quorum(line)).topics[0].partitions
         directories = {each.replica_id: each.replica_directory_id.bytes for each in row.current_voters}
-        voter = next(node_id for node_id in (1, 2, 3) if node_id not in (cluster.controller, other))
+        voter = next(node_id for node_id in (1, 2, 3) if node_id not in (controller, other))
         named = {"cluster_id": "served", "voter_id": voter, "voter_directory_id": directories[voter]}
         adding = named | {"listeners": [], "timeout_ms": 5_000}
         assert (await line.ask(ApiKey.ADD_RAFT_VOTER, **adding)).error_code == ErrorCode.DUPLICATE_VOTER
@@ -197,8 +200,8 @@ async def test_a_vote_is_taken_and_given_through_any_node(tmp_path: Path) -> Non
         assert [each.replica_id for each in row.current_voters] == [1, 2, 3]
 
 
-async def test_voters_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path, "broker,controller", "broker") as cluster:
+async def test_voters_that_cannot_be_are_refused() -> None:
+    async with opened("broker,controller", "broker") as cluster:
         line = await cluster.line(2)
         (row,) = (await quorum(line)).topics[0].partitions
         broker = {"cluster_id": None, "voter_id": 2, "voter_directory_id": row.observers[0].replica_directory_id.bytes}
@@ -214,19 +217,18 @@ async def test_voters_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 
 async def _until_followed(line: Line, node_id: int) -> None:
-    for _ in range(200):
+    async def follows() -> bool:
         (row,) = (await quorum(line)).topics[0].partitions
-        if any(each.replica_id == node_id and each.log_end_offset >= row.high_watermark for each in row.observers):
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"node {node_id} does not follow")
+        return any(each.replica_id == node_id and each.log_end_offset >= row.high_watermark for each in row.observers)
+
+    await until_async(follows, f"node {node_id} follows")
 
 
 # Elections
 
 
-async def test_leadership_goes_back_to_the_first_replica(tmp_path: Path) -> None:
-    async with opened(tmp_path, auto_leader_rebalance=False) as cluster:
+async def test_leadership_goes_back_to_the_first_replica() -> None:
+    async with opened(auto_leader_rebalance=False) as cluster:
         line = await cluster.line(1)
         await create(line, "a", (3, 1), (1, 3))
         await cluster.stop(3)
@@ -244,8 +246,8 @@ async def test_leadership_goes_back_to_the_first_replica(tmp_path: Path) -> None
         assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_an_unclean_election_says_what_may_be_lost(tmp_path: Path) -> None:
-    async with opened(tmp_path) as cluster:
+async def test_an_unclean_election_says_what_may_be_lost() -> None:
+    async with opened() as cluster:
         line = await cluster.line(1)
         await create(line, "a", (3, 1))
         await cluster.stop(1)
@@ -271,8 +273,8 @@ async def hurry(line: Line) -> None:
     assert (await line.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=[wish], validate_only=False)).responses[0].error_code == 0
 
 
-async def test_a_partition_moves_to_other_nodes_and_is_told_of_on_its_way(tmp_path: Path) -> None:
-    async with opened(tmp_path, **SLOW) as cluster:
+async def test_a_partition_moves_to_other_nodes_and_is_told_of_on_its_way() -> None:
+    async with opened(**SLOW) as cluster:
         line = await cluster.line(1)
         await create(line, "a", (1, 2), (2, 1))
         for _ in range(3):
@@ -294,8 +296,8 @@ async def test_a_partition_moves_to_other_nodes_and_is_told_of_on_its_way(tmp_pa
         assert await leader.latest("a") == 3
 
 
-async def test_a_move_is_taken_back_and_others_are_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path, **SLOW) as cluster:
+async def test_a_move_is_taken_back_and_others_are_refused() -> None:
+    async with opened(**SLOW) as cluster:
         line = await cluster.line(1)
         await create(line, "a", (1, 2))
         for _ in range(3):
@@ -315,8 +317,8 @@ async def test_a_move_is_taken_back_and_others_are_refused(tmp_path: Path) -> No
 # Farewell
 
 
-async def test_a_node_that_is_gone_is_forgotten_and_one_that_is_there_or_holds_something_is_not(tmp_path: Path) -> None:
-    async with opened(tmp_path, "broker,controller", "broker,controller", "broker,controller", "broker", "broker") as cluster:
+async def test_a_node_that_is_gone_is_forgotten_and_one_that_is_there_or_holds_something_is_not() -> None:
+    async with opened("broker,controller", "broker,controller", "broker,controller", "broker", "broker") as cluster:
         line = await cluster.line(1)
         await cluster.stop(4)
         await cluster.until(lambda node: node.image.nodes[NodeId(4)].is_fenced)

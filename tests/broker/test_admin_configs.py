@@ -13,6 +13,8 @@ from penstock.settings import INHERITED_SETTINGS, NODE_SETTINGS, TOPIC_SETTINGS
 from penstock.vocabulary import NodeId, TopicId
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
@@ -290,6 +292,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.invariant("node.admin-changes-durable")
 @pytest.mark.parametrize(("asked", "code"), REFUSED, ids=lambda each: None if isinstance(each, dict) else each.name)
 @pytest.mark.parametrize("api", [ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS], ids=lambda api: api.name)
 async def test_what_cannot_be_is_refused_by_its_code_and_nothing_is_stored(

@@ -8,6 +8,8 @@ from serving import Line, Serving, sequenced
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 
 async def pages(line: Line, *topics: str, limit: int) -> list[list[tuple[str, list[int]]]]:
     """What each answer holds, following the cursor to the end."""

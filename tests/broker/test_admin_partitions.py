@@ -4,13 +4,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving import Line, Serving, fetch_body, rows_of, started, until
+from serving import Line, Serving, fetch_body, rows_of, started
+from tiers import pick
+from waiting import until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
 from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
 
 
 def wish(name: str, count: int, *assignments: list[int]) -> dict[str, Any]:
@@ -110,14 +114,16 @@ async def test_a_grown_topic_goes_as_a_whole(serving: Serving) -> None:
     await grow(line, wish("a", 3))
     await line.produce("a", b"x", partition=2)
     await line.delete("a")
-    await until(lambda: not node.image.graveyard)
+    await until_async(lambda: not node.image.graveyard)
     assert not (serving.directory / "topics" / topic_id.hex()).exists()
     assert (node.image.partition_count, len(node.partitions)) == (0, 0)
 
 
+@pytest.mark.repeats
+@pytest.mark.invariant("node.admin-changes-durable")
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE, None])
 def test_a_crash_at_any_moment_leaves_the_topic_as_it_was_or_grown(loss: Loss | None) -> None:
-    outcomes = {grown_with_a_crash_at(moment, loss) for moment in range(1, 14)}
+    outcomes = {grown_with_a_crash_at(moment, loss) for moment in range(1, 14, pick(test=3, slow=1))}
     assert outcomes == {1, 3}, "crashes before and after the growth was durable"
 
 

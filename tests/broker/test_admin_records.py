@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch, records_in, rows_of, sequenced, started, until, virtually
+from serving import Line, Serving, batch, records_in, rows_of, sequenced, started, virtually
+from tiers import pick
+from waiting import until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.disk_faults import DiskFaults
@@ -12,6 +14,8 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
 
 
 async def delete(line: Line, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
@@ -68,6 +72,7 @@ async def test_what_cannot_be_deleted_is_refused_by_its_code(serving: Serving) -
     assert partition.log.start_offset == 0
 
 
+@pytest.mark.invariant("log.start-offset-durable")
 async def test_nobody_sees_a_start_that_is_not_durable(serving: Serving) -> None:
     node = await serving.open()
     line, other = await serving.line(), await serving.line()
@@ -144,11 +149,13 @@ def test_a_producer_is_known_after_its_records_are_gone() -> None:
     virtually(scenario)
 
 
+@pytest.mark.repeats
+@pytest.mark.invariant("log.start-offset-durable")
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE, None])
 @pytest.mark.parametrize("at", [5, 8])
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_not_given_up(at: int, loss: Loss | None) -> None:
     """Promised: once the answer is there the start stays. Always: what lies above it and was acknowledged is there."""
-    outcomes = {deleted_with_a_crash_at(moment, at, loss) for moment in range(1, 40, 2)}
+    outcomes = {deleted_with_a_crash_at(moment, at, loss) for moment in range(1, 40, pick(test=5, slow=2))}
     assert outcomes >= {0, at}, "crashes before and after the new start was durable"
 
 
@@ -268,7 +275,7 @@ async def test_trimming_takes_turns_with_checkpoints(serving: Serving) -> None:
         await node._housekeeper.checkpoint(partition)
     lows = [(await each.receive()).topics[0].partitions[0] for each in lines]
     assert all(low.error_code == 0 and low.low_watermark >= (offset * 7) % 10 for offset, low in enumerate(lows))
-    await until(lambda: partition.log.start_offset == 9)
+    await until_async(lambda: partition.log.start_offset == 9)
     await serving.crash()
     await serving.open()
     assert await earliest(await serving.line(), "a") == 9

@@ -4,13 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch, produce_body, records_in, rows_of, started, until, virtually
+from serving import Line, Serving, batch, produce_body, records_in, rows_of, started, virtually
+from waiting import until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("node.admin-changes-durable")
 
 TOPIC, BROKER = 2, 4
 
@@ -66,7 +71,7 @@ async def test_a_topic_that_becomes_safe_is_flushed_and_answers_after_the_flush_
     await line.produce("a", b"1")
     assert partition.log.flushed_end == 0
     await tell(line, TOPIC, "a", flush="ack")
-    await until(lambda: partition.log.flushed_end == 1)
+    await until_async(lambda: partition.log.flushed_end == 1)
     serving.env.disk.flushes.hold()
     other.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"2")}}))
     assert await other.is_silent(), "nothing is acknowledged before it is flushed"
@@ -81,7 +86,7 @@ async def test_a_topic_that_promises_less_answers_at_once_and_leaves_nobody_wait
     await line.create("a")
     serving.env.disk.flushes.hold()
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"1")}}))
-    await until(lambda: node.metrics.batches_in == 1)
+    await until_async(lambda: node.metrics.batches_in == 1)
     other.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=[
         {"resource_type": TOPIC, "resource_name": "a", "configs": [{"name": "flush", "value": "os", "config_operation": 0}]},
     ])  # fmt: skip

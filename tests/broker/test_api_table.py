@@ -10,6 +10,8 @@ from penstock.broker.apis import API_TABLE
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
+ALL_LOOPS = True
+
 SERVED = [(api.key, version) for api in API_TABLE for version in range(api.version_min, api.version_max + 1)]
 NOT_SERVED = [
     (0, 0), (0, 1), (0, 2), (0, 14), (1, 3), (1, 19), (2, 0), (3, 14), (19, 1), (22, 6), (8, 1), (9, 0), (10, 7), (68, 0),

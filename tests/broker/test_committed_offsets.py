@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from members import QUICK, commit, committed_codes, coordinated, member, offsets_of, opened, send_commit, stable
 from serving import Line, Serving, batch
+from waiting import until_async
 
 from penstock.broker import groups as groups_module
 from penstock.broker import patience
@@ -15,7 +16,7 @@ from penstock.vocabulary import Offset
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.keyed_records import Pair, keyed_records
 
-BOTH_LOOPS = True
+ALL_LOOPS = True
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -82,16 +83,18 @@ async def test_many_offsets_of_a_group_are_gathered_while_others_have_their_turn
     await line.create("wide", 600)
     await commit(line, "g", "wide", {index: index for index in range(600)})
     monkeypatch.setattr(patience, "SECONDS_AT_ONCE", -1)
-    turns = 0
+    turns, is_done = 0, False
 
     def count_turn() -> None:
         nonlocal turns
         turns += 1
-        asyncio.get_running_loop().call_soon(count_turn)
+        if not is_done:
+            asyncio.get_running_loop().call_soon(count_turn)
 
     held = await serving.node.groups.find("g").read(lambda state: state.all_offsets("g"))
     count_turn()
     (topic,) = await offset_fetch._all(serving.node, 9, held)
+    is_done = True
     assert {row["partition_index"]: row["committed_offset"] for row in topic["partitions"]} == {index: index for index in range(600)}
     assert turns >= 600
 
@@ -151,6 +154,7 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(serving: Serving) -> Non
 # Durability
 
 
+@pytest.mark.invariant("groups.answer-after-flush")
 async def test_a_commit_is_answered_when_it_is_on_the_disk(serving: Serving) -> None:
     line = await opened(serving)
     other = await serving.line()
@@ -167,6 +171,7 @@ async def test_a_commit_is_answered_when_it_is_on_the_disk(serving: Serving) -> 
     assert (await other.receive()).groups[0].topics[0].partitions[0].committed_offset == 5
 
 
+@pytest.mark.invariant("groups.answer-after-flush")
 async def test_an_assignment_is_told_when_it_is_on_the_disk(serving: Serving) -> None:
     await opened(serving)
     one = await member(serving)
@@ -200,9 +205,7 @@ async def test_groups_outlive_the_node(serving: Serving, ending: str) -> None:
 
 
 async def until_loaded(serving: Serving) -> None:
-    async with asyncio.timeout(10):
-        while serving.node.groups.is_loading():
-            await asyncio.sleep(0.001)
+    await until_async(lambda: not serving.node.groups.is_loading())
 
 
 # The internal topic

@@ -13,6 +13,8 @@ from penstock.settings import KIB, TOPIC_SETTINGS, NodeSettings, TopicConfig, no
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 
+VIRTUAL_TIME = True
+
 
 def ledger_of(node: Node, name: str = "q") -> Topic:
     found = node.image.companion_of(node.image.topics[name].topic_id)

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from members import Member, coordinated
 from serving import Line, Serving
+from waiting import PATIENCE_MS
 
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.consumer_protocol import read_assignment, write_subscription
 
-BOTH_LOOPS = True
+ALL_LOOPS = True
 
 QUICK = {
     "group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4, "group_min_session_timeout_ms": 100,
@@ -88,7 +89,8 @@ async def test_two_members_share_a_topic_and_what_it_grows_by(serving: Serving) 
     await other.join()
     await settled(one, other)
     assert sorted(one.partitions + other.partitions) == [0, 1, 2]
-    await line.ask(ApiKey.CREATE_PARTITIONS, topics=[{"name": "a", "count": 8, "assignments": None}], timeout_ms=5_000, validate_only=False)
+    grown = {"name": "a", "count": 8, "assignments": None}
+    await line.ask(ApiKey.CREATE_PARTITIONS, topics=[grown], timeout_ms=PATIENCE_MS, validate_only=False)
     await settled(one, other)
     assert sorted(one.partitions + other.partitions) == list(range(8))
     assert len(one.partitions) == len(other.partitions) == 4
@@ -102,7 +104,7 @@ async def test_a_pattern_finds_topics_that_are_made_later_and_forgets_those_that
     await line.create("logs-x", 2)
     await settled(consumer)
     assert consumer.partitions == [0, 1]
-    await line.ask(ApiKey.DELETE_TOPICS, topics=[{"name": "logs-x", "topic_id": bytes(16)}], timeout_ms=5_000)
+    await line.ask(ApiKey.DELETE_TOPICS, topics=[{"name": "logs-x", "topic_id": bytes(16)}], timeout_ms=PATIENCE_MS)
     await settled(consumer)
     assert consumer.owned == {}
 

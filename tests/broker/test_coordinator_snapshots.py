@@ -2,23 +2,25 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from members import commit, coordinated, offsets_of, send_commit
-from serving import Line, Serving, started, until, virtually
+from serving import Line, Serving, SimPath, started, virtually
+from tiers import pick
+from waiting import until_async
 
 from penstock.broker import coordinator_snapshots
 from penstock.broker.coordinators import SNAPSHOT_EVERY_BYTES_MIN
 from penstock.broker.groups import CONSUMER_OFFSETS
 from penstock.broker.node import Node
-from penstock.simulator.disk import SimDisk
 from penstock.simulator.env import SimEnv
 from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 from penstock.wire.keyed_records import keyed_records
+
+VIRTUAL_TIME = True
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1, "group_min_session_timeout_ms": 100}
 
@@ -33,11 +35,11 @@ async def opened(serving: Serving) -> Line:
 
 async def reopened(serving: Serving) -> Line:
     await serving.open(**QUICK)
-    await until(lambda: not serving.node.groups.is_loading())
+    await until_async(lambda: not serving.node.groups.is_loading())
     return await serving.line()
 
 
-def snapshot_path(serving: Serving) -> Path:
+def snapshot_path(serving: Serving) -> SimPath:
     return serving.directory / serving.node.partitions.by_name[CONSUMER_OFFSETS][0].log.directory / coordinator_snapshots.NAME
 
 
@@ -80,21 +82,22 @@ async def test_a_snapshot_is_written_when_the_log_has_grown(serving: Serving) ->
     assert await offsets_of(line, "g3", "a", (0, 1, 2)) != {0: -1, 1: -1, 2: -1}
 
 
+@pytest.mark.invariant("groups.snapshot-is-cache")
 async def test_commits_made_while_a_snapshot_is_written_are_kept(serving: Serving) -> None:
     line = await opened(serving)
-    for group in range(300):
+    for group in range(90):
         await commit(line, f"g{group}", "a", {0: 1, 1: 1, 2: 1})
     groups = serving.node.groups
     (coordinator,) = groups
     saving = asyncio.get_running_loop().create_task(groups._save(coordinator))
-    for group in range(0, 300, 3):
+    for group in range(0, 90, 3):
         await commit(line, f"g{group}", "a", {1: 2})
         await line.ask(ApiKey.DELETE_GROUPS, groups_names=[f"g{group + 1}"])
     await saving
     await serving.crash()
     line = await reopened(serving)
     assert log_bytes_loaded(serving.node) > 0
-    for group in range(0, 300, 3):
+    for group in range(0, 90, 3):
         assert await offsets_of(line, f"g{group}", "a", (0, 1, 2)) == {0: 1, 1: 2, 2: 1}
         assert await offsets_of(line, f"g{group + 1}", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
         assert await offsets_of(line, f"g{group + 2}", "a", (0, 1, 2)) == {0: 1, 1: 1, 2: 1}
@@ -116,6 +119,7 @@ def _empty(content: bytes) -> bytes:
     return b""
 
 
+@pytest.mark.invariant("groups.snapshot-is-cache")
 @pytest.mark.parametrize("spoil", [_torn, _damaged, _longer, _empty])
 async def test_a_snapshot_that_is_not_whole_is_not_believed(serving: Serving, spoil: Callable[[bytes], bytes]) -> None:
     line = await opened(serving)
@@ -129,6 +133,7 @@ async def test_a_snapshot_that_is_not_whole_is_not_believed(serving: Serving, sp
     assert await offsets_of(line, "g") == {0: 19}
 
 
+@pytest.mark.invariant("groups.snapshot-is-cache")
 async def test_a_snapshot_of_another_partition_is_not_believed(serving: Serving) -> None:
     await serving.open(**QUICK | {"offsets_topic_num_partitions": 2})
     line = await serving.line()
@@ -148,9 +153,11 @@ async def test_a_snapshot_of_another_partition_is_not_believed(serving: Serving)
         assert await offsets_of(line, name) == {0: at}
 
 
+@pytest.mark.invariant("groups.snapshot-is-cache")
 def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
     """The disk kept the snapshot and lost the end of the log that it stood for: what the log says holds, and what comes after counts."""
     with World(5) as world:
+
         async def first(env: SimEnv) -> None:
             node, address = await started(env, **QUICK)
             line = await Line.open(address)
@@ -163,7 +170,7 @@ def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
         async def second(env: SimEnv) -> None:
             node, address = await started(env, **QUICK)
             line = await Line.open(address)
-            await until(lambda: not node.groups.is_loading())
+            await until_async(lambda: not node.groups.is_loading())
             assert await offsets_of(line, "g") == {0: -1}
             await commit(line, "g", "a", {0: 1})
             assert await offsets_of(line, "g") == {0: 1}
@@ -172,8 +179,8 @@ def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
         world.start("node", first)
         world.run_for(100)
         disk = world.hosts["node"].disk
-        (directory,) = [name.rsplit("/", 1)[0] for name in _files(disk) if name.endswith(coordinator_snapshots.NAME)]
-        for name in _files(disk):
+        (directory,) = [name.rsplit("/", 1)[0] for name in disk.files() if name.endswith(coordinator_snapshots.NAME)]
+        for name in list(disk.files()):
             if name.startswith(directory) and not name.endswith(coordinator_snapshots.NAME):
                 disk.lose(name)
         world.start("node", second)
@@ -181,22 +188,9 @@ def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
         assert world.hosts["node"].endings[-1] == "returned"
 
 
-def _files(disk: SimDisk) -> list[str]:
-    found: list[str] = []
-
-    def walk(path: str) -> None:
-        for name in disk.list(path):
-            inner = f"{path}/{name}" if path else name
-            if disk.list(inner):
-                walk(inner)
-            else:
-                found.append(inner)
-
-    walk("")
-    return found
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.invariant("groups.snapshot-is-cache")
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(0, 12, pick(test=3, slow=1)))
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE])
 def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss, seed: int) -> None:
     """What was acknowledged is there after every cut, whatever became of the snapshot."""
@@ -217,7 +211,7 @@ def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss, seed: int) -> 
     async def look(env: SimEnv) -> None:
         node, address = await started(env, **QUICK)
         line = await Line.open(address)
-        await until(lambda: not node.groups.is_loading())
+        await until_async(lambda: not node.groups.is_loading())
         found = await offsets_of(line, "g", "a", (0, 1, 2))
         assert all(found[partition] >= offset for partition, offset in acknowledged.items())
         await node.stop()
@@ -235,6 +229,7 @@ def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss, seed: int) -> 
 # Compaction
 
 
+@pytest.mark.invariant("groups.snapshot-is-cache")
 def test_a_compacted_log_loads_into_the_same_state_and_brings_nothing_back_to_life() -> None:
     """A deleted group's tombstones are taken out of the log in the end. A snapshot from before must not be believed then."""
 
@@ -262,7 +257,7 @@ def test_a_compacted_log_loads_into_the_same_state_and_brings_nothing_back_to_li
         assert disk.snapshot(path) != old, "one that nobody would believe is written anew"
         disk.restore(path, old)
         coordinator.reload("as after a start")
-        await until(lambda: not node.groups.is_loading())
+        await until_async(lambda: not node.groups.is_loading())
         assert {f"g{group}": await offsets_of(line, f"g{group}", "a", (0, 1, 2)) for group in range(5)} == expected
         assert await offsets_of(line, "dead", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
         await node.stop()

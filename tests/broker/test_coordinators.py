@@ -1,12 +1,11 @@
 """What a coordinator's runtime promises: while it loads, on disks that fail or are full, by the clock, and within its bounds."""
 
 import asyncio
-from pathlib import Path
-from shutil import copytree, rmtree
 
 import pytest
 from members import Member, commit, committed_codes, coordinated, joined, member, offsets_of, send_commit, stable
-from serving import DoorEnv, Line, Serving, started, until, virtually
+from serving import Line, Serving, started, virtually
+from waiting import until_async
 
 from penstock.broker import groups as groups_module
 from penstock.broker.connection import OTHER_FRAME_BYTES_MAX
@@ -16,6 +15,8 @@ from penstock.settings import NodeSettings
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1, "group_min_session_timeout_ms": 100}
 
@@ -37,12 +38,11 @@ async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
     await stable(one)
     await one.commit("a", {0: 5})
     await serving.crash()
-    serving.lives.append(DoorEnv(str(serving.directory)))
+    serving.lives.append(serving.new_env())
     serving._node = node = Node(serving.env, NodeSettings(**QUICK))
     reads = serving.env.disk.cold_reads
     await node.start()
-    while node.groups.is_loading():
-        await asyncio.sleep(0.001)
+    await until_async(lambda: not node.groups.is_loading())
     reads.hold()
     for coordinator in node.groups:
         coordinator.reload("as after a start")
@@ -63,7 +63,7 @@ async def test_while_a_coordinator_loads_it_says_so(serving: Serving) -> None:
     assert (await line.ask(ApiKey.DESCRIBE_GROUPS, groups=["g"])).groups[0].error_code == 14
     assert (await line.ask(ApiKey.DELETE_GROUPS, groups_names=["g"])).results[0].error_code == 14
     reads.let_go()
-    await until(lambda: not node.groups.is_loading())
+    await until_async(lambda: not node.groups.is_loading())
     assert await one.heartbeat() == 0
     assert await offsets_of(line, "g") == {0: 5}
 
@@ -126,27 +126,29 @@ async def test_a_topic_deleted_while_a_coordinator_loads_is_forgotten_afterwards
         coordinator.reload("as after a start")
     await line.delete("a")
     reads.let_go()
-    await until(lambda: not serving.node.groups.is_loading())
+    await until_async(lambda: not serving.node.groups.is_loading())
     await line.create("a")
     assert await offsets_of(line, "g") == {0: -1}
 
 
-async def test_offsets_of_a_topic_that_was_deleted_before_a_crash_do_not_come_back(serving: Serving, tmp_path: Path) -> None:
+async def test_offsets_of_a_topic_that_was_deleted_before_a_crash_do_not_come_back(serving: Serving) -> None:
     """The deletion is in the metadata, and the power went before the offsets' log had heard of it."""
     line = await opened(serving)
     await line.create("kept")
     await commit(line, "g", "a", {0: 5})
     await commit(line, "g", "kept", {0: 7})
     directory = serving.directory / serving.node.partitions.by_name[CONSUMER_OFFSETS][0].log.directory
-    copytree(directory, tmp_path / "before")
+    before = {path: path.read_bytes() for path in directory.files()}
     await line.delete("a")
     await serving.crash()
-    rmtree(directory)
-    copytree(tmp_path / "before", directory)
+    directory.remove()
+    directory.mkdir()
+    for path, content in before.items():
+        path.write_bytes(content)
     await serving.open(**QUICK)
     line = await serving.line()
     await line.create("a")
-    await until(lambda: not serving.node.groups.is_loading())
+    await until_async(lambda: not serving.node.groups.is_loading())
     assert await offsets_of(line, "g", "a") == {0: -1}
     assert await offsets_of(line, "g", "kept") == {0: 7}
 
@@ -176,6 +178,7 @@ def test_what_a_full_disk_kept_the_node_from_noting_is_noted_later() -> None:
 # Disks that fail
 
 
+@pytest.mark.invariant("groups.failed-log-stops-answers")
 def test_a_log_that_fails_takes_its_coordinator_with_it() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
         node, address = await started(env, **QUICK)
@@ -202,6 +205,7 @@ def test_a_log_that_fails_takes_its_coordinator_with_it() -> None:
     virtually(scenario)
 
 
+@pytest.mark.invariant("groups.failed-log-stops-answers")
 def test_a_full_disk_changes_nothing_and_is_over_when_there_is_room() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
         node, address = await started(env, **QUICK, disk_free_bytes_min=0)
@@ -255,7 +259,7 @@ async def test_a_defect_in_the_core_costs_one_request_and_a_reload(serving: Serv
     assert coordinator.state is not None
     coordinator.state.settings = None  # type: ignore[assignment] # As a defect would leave it.
     assert await commit(line, "g", "a", {0: 6}) == {0: -1}
-    await until(lambda: not serving.node.groups.is_loading())
+    await until_async(lambda: not serving.node.groups.is_loading())
     assert await offsets_of(line, "g") == {0: 5}
     assert await commit(line, "g", "a", {0: 7}) == {0: 0}
 
@@ -283,14 +287,15 @@ def test_sessions_lapse_by_the_clock() -> None:
 
 def test_offsets_of_an_empty_group_are_forgotten_in_time() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
-        node, address = await started(env, **QUICK, offsets_retention_minutes=60, connections_max_idle_ms=10**9)
+        retention = {"offsets_retention_minutes": 6, "offsets_retention_check_interval_ms": 60_000}
+        node, address = await started(env, **QUICK, **retention, connections_max_idle_ms=10**9)
         line = await Line.open(address)
         await coordinated(line)
         await line.create("a")
         await commit(line, "g", "a", {0: 1})
-        await asyncio.sleep(50 * 60)
+        await asyncio.sleep(5 * 60)
         assert await offsets_of(line, "g") == {0: 1}
-        await asyncio.sleep(25 * 60)
+        await asyncio.sleep(2.5 * 60)
         assert await offsets_of(line, "g") == {0: -1}
         assert (await line.ask(ApiKey.LIST_GROUPS)).groups == ()
         await node.stop()

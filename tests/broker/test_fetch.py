@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, until, virtually
+from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, virtually
+from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.disk_faults import DiskFaults
@@ -12,6 +13,8 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.compression import Codec
+
+ALL_LOOPS = True
 
 ALL_VERSIONS = range(4, 19)
 
@@ -68,7 +71,7 @@ async def test_an_offset_that_never_was_is_out_of_range_and_answered_at_once(ser
     line = await serving.line()
     await line.create("a")
     await line.produce("a", b"0")
-    row = rows_of(await line.fetch("a", offset, max_wait_ms=60_000))["a", 0]
+    row = rows_of(await line.fetch("a", offset, max_wait_ms=PATIENCE_MS))["a", 0]
     assert row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (row.high_watermark, row.log_start_offset) == (1, 0)
 
@@ -95,7 +98,7 @@ async def test_leader_epochs_are_compared(serving: Serving) -> None:
     await serving.crash()
     node = await serving.open()
     line = await serving.line()
-    codes = [rows_of(await line.fetch("a", leader_epoch=epoch, max_wait_ms=60_000))["a", 0].error_code for epoch in (0, 1, 2, -1)]
+    codes = [rows_of(await line.fetch("a", leader_epoch=epoch, max_wait_ms=PATIENCE_MS))["a", 0].error_code for epoch in (0, 1, 2, -1)]
     assert codes == [ErrorCode.FENCED_LEADER_EPOCH, 0, ErrorCode.UNKNOWN_LEADER_EPOCH, 0]
 
 
@@ -103,14 +106,14 @@ async def test_unknown_topics_partitions_and_ids_are_told_apart_and_answered_at_
     await serving.open()
     line = await serving.line()
     topic_id, stranger = await line.create("a"), bytes(15) + b"\7"
-    by_name = rows_of(await line.ask(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0, -1: 0}, "b": 0}, max_wait_ms=60_000)))
+    by_name = rows_of(await line.ask(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0, -1: 0}, "b": 0}, max_wait_ms=PATIENCE_MS)))
     assert {place: row.error_code for place, row in by_name.items()} == {
         ("a", 0): 0,
         ("a", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("a", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("b", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    by_id = rows_of(await line.ask(ApiKey.FETCH, 18, **fetch_body({topic_id: {0: 0, 1: 0}, stranger: 0}, max_wait_ms=60_000)))
+    by_id = rows_of(await line.ask(ApiKey.FETCH, 18, **fetch_body({topic_id: {0: 0, 1: 0}, stranger: 0}, max_wait_ms=PATIENCE_MS)))
     assert {place: row.error_code for place, row in by_id.items()} == {
         (topic_id, 0): 0,
         (topic_id, 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -147,7 +150,7 @@ async def test_a_fetch_of_nothing_is_answered_at_once(serving: Serving) -> None:
     await serving.open()
     line = await serving.line()
     for session in ((0, -1), (0, 0)):
-        answer = await line.ask(ApiKey.FETCH, **fetch_body({}, max_wait_ms=60_000, session=session))
+        answer = await line.ask(ApiKey.FETCH, **fetch_body({}, max_wait_ms=PATIENCE_MS, session=session))
         assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, ())
 
 
@@ -207,7 +210,7 @@ async def test_a_fetch_waits_for_a_byte_and_leaves_with_it(serving: Serving) -> 
     await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a", 2)
-    line.send(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0}}, max_wait_ms=60_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0}}, max_wait_ms=PATIENCE_MS))
     assert await line.is_silent()
     await other.produce("a", b"x", partition=1)
     rows = rows_of(await line.receive())
@@ -257,7 +260,7 @@ async def test_bytes_that_were_appended_before_the_fetch_and_flushed_after_it_wa
     serving.env.disk.flushes.hold()
     other.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(bytes(5_000))}}))
     await serving.env.disk.flushes.until_waited_for()
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000, min_bytes=1_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS, min_bytes=1_000))
     assert await line.is_silent()
     serving.env.disk.flushes.let_go()
     assert len(rows_of(await line.receive())["a", 0].records) > 5_000
@@ -268,11 +271,11 @@ async def test_bytes_that_are_appended_while_others_are_flushed_wake_it_when_the
     line, other = await serving.line(), await serving.line()
     await line.create("a")
     serving.env.disk.flushes.hold()
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000, min_bytes=1_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS, min_bytes=1_000))
     other.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(bytes(600))}}))
     await serving.env.disk.flushes.until_waited_for()
     other.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(bytes(600))}}))
-    await until(lambda: node.metrics.batches_in == 2)
+    await until_async(lambda: node.metrics.batches_in == 2)
     serving.env.disk.flushes.let_go()
     assert len(rows_of(await line.receive())["a", 0].records) > 1_200
 
@@ -282,9 +285,9 @@ async def test_a_fetch_that_wants_more_than_it_may_get_leaves_when_it_is_full(se
     line = await serving.line()
     await line.create("a")
     await fill(line, "a", *[1_000] * 5)
-    row = rows_of(await line.fetch("a", max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=3_000))["a", 0]
+    row = rows_of(await line.fetch("a", max_wait_ms=PATIENCE_MS, min_bytes=1 << 20, max_bytes=3_000))["a", 0]
     assert 2_000 < len(row.records) <= 3_000
-    row = rows_of(await line.fetch("a", max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=100))["a", 0]
+    row = rows_of(await line.fetch("a", max_wait_ms=PATIENCE_MS, min_bytes=1 << 20, max_bytes=100))["a", 0]
     assert len(row.records) > 1_000, "one batch, larger than allowed"
 
 
@@ -312,7 +315,7 @@ async def test_an_error_ends_the_wait_at_once(serving: Serving) -> None:
     await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a", 2)
-    line.send(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0}}, max_wait_ms=60_000, min_bytes=1 << 20))
+    line.send(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0}}, max_wait_ms=PATIENCE_MS, min_bytes=1 << 20))
     assert await line.is_silent()
     await other.delete("a")
     rows = rows_of(await line.receive())
@@ -320,15 +323,16 @@ async def test_an_error_ends_the_wait_at_once(serving: Serving) -> None:
 
 
 async def test_a_fetch_at_an_offset_that_is_not_there_yet_but_appended_is_woken(serving: Serving) -> None:
-    await serving.open()
+    node = await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a")
     serving.env.disk.flushes.hold()
     other.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"0")}}))
     await serving.env.disk.flushes.until_waited_for()
-    line.send(ApiKey.FETCH, **fetch_body({"a": 1}, max_wait_ms=60_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 1}, max_wait_ms=PATIENCE_MS))
+    await until_async(lambda: node.partitions.find("a", 0).watchers)  # type: ignore[union-attr]
     other.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"1")}}))
-    await asyncio.sleep(0.01)
+    await until_async(lambda: node.metrics.batches_in == 2)
     serving.env.disk.flushes.let_go()
     assert values_in(rows_of(await line.receive())["a", 0]) == [b"1"]
 
@@ -360,7 +364,7 @@ async def test_what_comes_during_a_cold_read_is_not_missed(serving: Serving) -> 
     await fill(other, "a", 100)
     serving.env.disk.is_cold = True
     serving.env.disk.cold_reads.hold()
-    line.send(ApiKey.FETCH, **fetch_body({"a": {1: 0, 0: 0}}, max_wait_ms=60_000, min_bytes=1_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": {1: 0, 0: 0}}, max_wait_ms=PATIENCE_MS, min_bytes=1_000))
     await serving.env.disk.cold_reads.until_waited_for()
     await fill(other, "a", 5_000, partition=1)
     serving.env.disk.is_cold = False
@@ -375,7 +379,7 @@ async def test_a_topic_that_is_deleted_during_a_cold_read_ends_it(serving: Servi
     await fill(other, "a", 100)
     serving.env.disk.is_cold = True
     serving.env.disk.cold_reads.hold()
-    line.send(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0}}, max_wait_ms=60_000, min_bytes=1_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": {0: 0, 1: 0}}, max_wait_ms=PATIENCE_MS, min_bytes=1_000))
     await serving.env.disk.cold_reads.until_waited_for()
     await other.delete("a")
     serving.env.disk.cold_reads.let_go()
@@ -390,10 +394,10 @@ async def test_a_client_that_goes_away_during_a_cold_read_leaves_nothing_behind(
     await fill(other, "a", 100)
     serving.env.disk.is_cold = True
     serving.env.disk.cold_reads.hold()
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000, min_bytes=1_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS, min_bytes=1_000))
     await serving.env.disk.cold_reads.until_waited_for()
     line.close()
-    await until(lambda: len(node.connections) == 1)
+    await until_async(lambda: len(node.connections) == 1)
     serving.env.disk.cold_reads.let_go()
     serving.env.disk.is_cold = False
     await other.produce("a", b"x")
@@ -417,10 +421,10 @@ async def test_what_retention_takes_during_a_cold_read_is_out_of_range_and_not_d
     wish = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": 1_600_000_000_000}
     other = await serving.line()
     other.send(ApiKey.LIST_OFFSETS, topics=[{"name": "a", "partitions": [wish]}], replica_id=-1)
-    await until(lambda: serving.env.disk.cold_reads.waiting == 2)
+    await until_async(lambda: serving.env.disk.cold_reads.waiting == 2)
     partition = node.partitions.find("a", 0)
     assert partition is not None
-    await until(lambda: partition.log.start_offset > 10)
+    await until_async(lambda: partition.log.start_offset > 10)
     serving.env.disk.cold_reads.let_go()
     row = rows_of(await line.receive())["a", 0]
     assert row.error_code in (0, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -474,7 +478,7 @@ async def test_what_goes_on_in_the_next_segment_does_not_wait_for_more(serving: 
     line = await serving.line()
     await line.create("a", segment_bytes=16_384)
     await fill(line, "a", 9_000, 9_000, 9_000, 9_000)
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000, min_bytes=30_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS, min_bytes=30_000))
     assert rows_of(await line.receive())["a", 0].records
-    line.send(ApiKey.FETCH, **fetch_body({"a": 3}, max_wait_ms=60_000, min_bytes=30_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 3}, max_wait_ms=PATIENCE_MS, min_bytes=30_000))
     assert await line.is_silent(), "at the end of the log there is nothing but to wait"

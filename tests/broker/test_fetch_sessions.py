@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from consuming import Consumer
-from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, until, virtually
+from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, virtually
+from waiting import PATIENCE_MS, until_async
 
 from penstock.broker.collector import Collector
 from penstock.broker.fetch_sessions import FetchSession
@@ -14,6 +15,10 @@ from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("node.recreated-topic-is-new")
 
 
 async def test_a_full_fetch_answers_all_partitions_and_an_incremental_one_only_those_that_changed(serving: Serving) -> None:
@@ -140,7 +145,7 @@ async def test_a_session_waits_and_is_woken(serving: Serving) -> None:
     await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a", 2)
-    consumer = Consumer(line, max_wait_ms=60_000)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS)
     consumer.ask({"a": {0: 0, 1: 0}})
     assert await line.is_silent()
     await other.produce("a", b"x", partition=1)
@@ -156,7 +161,7 @@ async def test_what_comes_during_a_cold_read_is_not_missed(serving: Serving, min
     await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a", 2)
-    consumer = Consumer(line, max_wait_ms=60_000, min_bytes=min_bytes)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS, min_bytes=min_bytes)
     await consumer.fetch({"a": {0: 0, 1: 0}}, max_wait_ms=0)
     await other.produce("a", bytes(100), partition=0)
     serving.env.disk.is_cold = True
@@ -176,7 +181,7 @@ async def test_a_session_has_one_fetch_under_way_at_a_time(serving: Serving) -> 
     await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a", 2)
-    consumer = Consumer(line, max_wait_ms=60_000)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS)
     await consumer.fetch({"a": {0: 0, 1: 0}}, max_wait_ms=0)
     consumer.ask()
     await asyncio.sleep(0.01)
@@ -198,12 +203,12 @@ async def test_a_session_outlives_the_connection_that_opened_it(serving: Serving
     node = await serving.open()
     line = await serving.line()
     await line.create("a")
-    consumer = Consumer(line, max_wait_ms=60_000)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS)
     await consumer.fetch({"a": {0: 0}}, max_wait_ms=0)
     consumer.ask()
-    await until(lambda: any(session.under_way is not None for session in node.fetch_sessions._sessions.values()))
+    await until_async(lambda: any(session.under_way is not None for session in node.fetch_sessions._sessions.values()))
     line.close()
-    await until(lambda: not node.connections)
+    await until_async(lambda: not node.connections)
     consumer.line = other = await serving.line()
     consumer.epoch += 1
     await other.produce("a", b"x")
@@ -218,7 +223,7 @@ async def test_a_topic_that_is_deleted_is_told_and_one_made_again_by_name_is_fou
     line, other = await serving.line(), await serving.line()
     await line.create("a")
     await line.produce("a", b"old")
-    consumer = Consumer(line, max_wait_ms=60_000)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS)
     await consumer.fetch({"a": {0: 0}})
     await consumer.fetch({"a": {0: 1}}, max_wait_ms=0)
     old = node.partitions.find("a", 0)
@@ -253,7 +258,7 @@ async def test_an_id_outlives_no_deletion(serving: Serving) -> None:
 async def test_an_unknown_topic_is_an_error_until_it_is_there(serving: Serving) -> None:
     await serving.open()
     line = await serving.line()
-    consumer = Consumer(line, max_wait_ms=60_000)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS)
     assert (await consumer.fetch({"a": {0: 0}}))["a", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await consumer.fetch())["a", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await line.create("a")
@@ -361,10 +366,10 @@ async def test_an_append_wakes_only_the_sessions_that_hold_that_partition(servin
     await other.create("a", 20)
     consumers = []
     for partition in range(20):
-        consumer = Consumer(await serving.line(), max_wait_ms=60_000)
+        consumer = Consumer(await serving.line(), max_wait_ms=PATIENCE_MS)
         consumer.ask({"a": {partition: 0}})
         consumers.append(consumer)
-    both = Consumer(await serving.line(), max_wait_ms=60_000)
+    both = Consumer(await serving.line(), max_wait_ms=PATIENCE_MS)
     both.ask({"a": {3: 0, 7: 0}})
     await asyncio.sleep(0.05)
     for _ in range(5):
@@ -389,7 +394,7 @@ async def test_a_fetch_looks_only_at_partitions_that_have_something_to_say(
     monkeypatch.setattr(Collector, "look", count)
     line, other = await serving.line(), await serving.line()
     await line.create("a", 200)
-    consumer = Consumer(line, max_wait_ms=60_000, min_bytes=min_bytes)
+    consumer = Consumer(line, max_wait_ms=PATIENCE_MS, min_bytes=min_bytes)
     await consumer.fetch({"a": {partition: 0 for partition in range(200)}}, max_wait_ms=0)
     looked.clear()
     for number in range(10):

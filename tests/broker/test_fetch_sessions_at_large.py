@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 from consuming import Consumer
 from serving import Serving, records_in
+from tiers import pick
+
+VIRTUAL_TIME = True
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=2, slow=4)))
 async def test_whatever_a_consumer_asks_it_reads_everything_once_and_hears_only_of_what_it_named(serving: Serving, seed: int) -> None:
     """Small limits, many waits, partitions that join and leave, data that is cold: a consumer that follows the rules misses nothing."""
     rng = random.Random(seed)

@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from serving import Line, Serving, batch, produce_body, started, until, virtually
+from serving import Line, Serving, batch, produce_body, started, virtually
+from waiting import until_async
 
 from penstock.errors import require
 from penstock.partition.partition import Partition
@@ -11,6 +12,8 @@ from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
 
 
 async def test_one_round_covers_all_who_came_during_the_one_before(serving: Serving) -> None:
@@ -25,7 +28,7 @@ async def test_one_round_covers_all_who_came_during_the_one_before(serving: Serv
     for place, line in enumerate(lines[1:], 1):
         for _ in range(10):
             line.send(ApiKey.PRODUCE, **produce_body({"a": {place: batch(b"x")}}))
-    await until(lambda: node.metrics.batches_in == 72)
+    await until_async(lambda: node.metrics.batches_in == 72)
     serving.env.disk.flushes.let_go()
     await lines[0].receive()
     for line in lines[1:]:
@@ -56,12 +59,11 @@ async def test_a_defect_in_one_partitions_audience_is_not_anothers_trouble(servi
     serving.env.disk.flushes.hold()
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
     other.send(ApiKey.PRODUCE, **produce_body({"a": {1: batch(b"x")}}))
-    await until(lambda: node.metrics.batches_in == 2)
+    await until_async(lambda: node.metrics.batches_in == 2)
     serving.env.disk.flushes.let_go()
     assert (await other.receive()).responses[0].partition_responses[0].error_code == 0
     assert (await other.produce("a", b"y", partition=1)).error_code == 0
-    async with asyncio.timeout(5):
-        await serving.stop()
+    await serving.stop()
 
 
 @pytest.mark.expects_failure
@@ -73,9 +75,8 @@ async def test_a_broken_promise_during_a_round_ends_the_node(serving: Serving) -
     assert partition is not None
     partition.watchers[Troublemaker(breaks_promises=True)] = None
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
-    async with asyncio.timeout(5):
-        assert "keeps its word" in await node.stopped
-        await serving.stop()
+    assert "keeps its word" in await node.stopped
+    await serving.stop()
 
 
 class Unwritable:
@@ -98,7 +99,7 @@ async def test_a_reply_that_cannot_be_written_keeps_no_other_from_leaving(servin
     serving.env.disk.flushes.hold()
     for line in lines:
         line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
-    await until(lambda: node.metrics.batches_in == 3)
+    await until_async(lambda: node.metrics.batches_in == 3)
     unwritable = Unwritable()
     node.send_soon(unwritable)  # type: ignore[arg-type]
     for connection in node.connections:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from broker.council import Council, Councillor
+from tiers import pick
 
 from penstock.broker.second_tries import as_if_first
 from penstock.cluster.commands import (
@@ -186,7 +187,8 @@ def test_a_cancelled_command_leaves_nothing_behind() -> None:
         assert council.nodes[asker].forwarding._waiting == {}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=2, slow=4)))
 def test_every_block_of_producer_ids_is_given_once_on_bad_roads(seed: int) -> None:
     with Council(seed=seed, quality=LinkQuality(reset=0.005, split=0.3)) as council:
         council.start_and_wait()

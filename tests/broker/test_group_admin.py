@@ -9,6 +9,8 @@ from serving import Line, Serving
 from penstock.groups import committing
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4}
 
 
@@ -76,7 +78,7 @@ async def test_a_stable_group_is_described_with_all_its_members(serving: Serving
     rows = {row.member_id: row for row in group.members}
     assert set(rows) == {one.member_id, two.member_id}
     row = rows[one.member_id]
-    assert (row.client_id, row.client_host) == ("test", "/127.0.0.1")
+    assert (row.client_id, row.client_host) == ("test", f"/{one.line.writer.get_extra_info('sockname')[0]}")
     assert (row.member_metadata, row.member_assignment) == (b"subscription", one.member_id.encode())
     if version >= 4:
         assert row.group_instance_id == "i"

@@ -11,6 +11,8 @@ from penstock.settings import GROUP_SETTINGS, GroupConfig, NodeSettings
 from penstock.settings.group import check_reset
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 LOCK, LIMIT, SESSION = "share.record.lock.duration.ms", "share.delivery.count.limit", "share.session.timeout.ms"
 
 
@@ -93,11 +95,11 @@ async def test_bounds_are_the_nodes_and_change_while_they_run(serving: Serving) 
 
 
 def test_what_holds_for_a_group() -> None:
-    node = NodeSettings(group_share_deliveries=4, group_share_session_timeout_ms=7_000)
+    node = NodeSettings(group_share_deliveries=4, group_share_session_timeout_ms=50_000)
     assert GroupConfig.of(node, {}).share_delivery_count_limit == 4
     told = {LIMIT: "9", LOCK: "70000", "share.auto.offset.reset": "earliest", "share.newer": "x", "share.isolation.level": "newer"}
     config = GroupConfig.of(node, told)
-    assert config.share_delivery_count_limit == 9 and config.share_session_timeout_ms == 7_000
+    assert config.share_delivery_count_limit == 9 and config.share_session_timeout_ms == 50_000
     assert config.share_record_lock_duration_ms == 60_000, "it was taken when the bounds were wider"
     assert config.share_auto_offset_reset == "earliest" and config.share_isolation_level == "read_committed"
 

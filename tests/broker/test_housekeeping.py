@@ -12,6 +12,8 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 DAY_SECONDS = 86_400
 
 
@@ -139,6 +141,7 @@ def test_a_log_that_has_grown_gets_a_checkpoint() -> None:
     virtually(scenario)
 
 
+@pytest.mark.invariant("log.producer-state-survives")
 def test_retention_drops_segments_and_what_producers_did_outlives_them() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
         settings: dict[str, Any] = {"retention_check_ms": 10_000, "producer_id_expiration_ms": 30 * DAY_SECONDS * 1000}
@@ -257,6 +260,7 @@ def test_a_disk_error_takes_one_log_offline_for_writes_and_the_others_go_on(faul
     virtually(scenario)
 
 
+@pytest.mark.invariant("log.failed-flush-never-trusted")
 @pytest.mark.parametrize("ends", [False, True])
 def test_word_of_a_failed_flush_is_left_as_soon_as_the_disk_takes_it_and_before_the_node_ends(ends: bool) -> None:
     """The next process would take the machine's memory for the disk: a power cut after that cost records that had been acknowledged."""

@@ -1,7 +1,9 @@
 """Frames come out of the inbox whole and in order, however the network cuts them."""
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.broker.inbox import OWN_BYTES_MIN, Inbox
 from penstock.wire.frames import LENGTH
@@ -39,6 +41,8 @@ def handle(chunk: memoryview, handled: list[bytes], at_a_time: int) -> int:
     return at
 
 
+@pytest.mark.repeats
+@settings(max_examples=pick(test=50, slow=100))
 @given(
     st.lists(st.binary(min_size=8, max_size=300), max_size=20),
     st.lists(st.integers(1, 700), max_size=40),

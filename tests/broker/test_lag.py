@@ -17,6 +17,8 @@ from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import Record, encode_batch
 from penstock.wire.compression import Codec
 
+VIRTUAL_TIME = True
+
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NOW_MS = 1_700_000_000_000
@@ -120,9 +122,8 @@ async def test_a_cold_record_is_read_off_the_loop_and_remembered(serving: Servin
     assert again == row
 
 
-async def test_one_look_reads_a_bounded_number_of_records_and_the_next_goes_on(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.invariant("node.observation-bounded")
+async def test_one_look_reads_a_bounded_number_of_records_and_the_next_goes_on(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_lag, "LOOKUPS_MAX", 2)
     line = await opened(serving)
     for _ in range(5):

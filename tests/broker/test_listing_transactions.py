@@ -1,11 +1,15 @@
 """ListTransactions tells of all that a node coordinates, or says that it cannot yet."""
 
-import asyncio
-
+import pytest
 from serving import Line, Serving
+from waiting import until_async
 
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("transactions.hanging-only-if-certain")
 
 ID = "mover-1"
 
@@ -33,8 +37,7 @@ async def test_while_a_coordinator_loads_nothing_is_listed(serving: Serving) -> 
         coordinator.reload("as after a start")
     assert await listed(line) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
     reads.let_go()
-    while node.transactions.is_loading():
-        await asyncio.sleep(0.001)
+    await until_async(lambda: not node.transactions.is_loading())
     assert await listed(line) == (ErrorCode.NONE, [ID])
 
 

@@ -1,12 +1,13 @@
 """Starting, stopping, crashing: what a directory remembers, whose it is, and what ends a node."""
 
 import asyncio
-import sys
-from pathlib import Path
+import random
 from zlib import crc32
 
 import pytest
-from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, until, virtually
+from serving import Line, Serving, SimPath, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, virtually
+from tiers import pick
+from waiting import PATIENCE_MS, pause_at_random_async, until_async
 
 from penstock.broker.identity import WrongDirectory
 from penstock.broker.node import Node
@@ -21,6 +22,10 @@ from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.compression import Codec
 
+ALL_LOOPS = True
+
+pytestmark = pytest.mark.invariant("log.producer-state-survives", "node.one-process-per-directory")
+
 
 async def read_all(line: Line, topic: str = "a", partition: int = 0) -> list[bytes | None]:
     row = rows_of(await line.fetch(topic, {partition: 0}))[topic, partition]
@@ -32,28 +37,6 @@ def leader_epochs(node: Node) -> list[int]:
 
 
 # Whose directory it is
-
-
-HOLD_THE_LOCK = """
-import sys
-from penstock.server.disk import RealDisk
-assert RealDisk(sys.argv[1]).lock("lock")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-async def test_a_directory_that_another_process_uses_is_refused(serving: Serving) -> None:
-    pipe = asyncio.subprocess.PIPE
-    holder = await asyncio.create_subprocess_exec(sys.executable, "-c", HOLD_THE_LOCK, str(serving.directory), stdin=pipe, stdout=pipe)
-    assert holder.stdout is not None
-    assert await holder.stdout.readline() == b"held\n"
-    with pytest.raises(WrongDirectory, match="another process uses this data directory"):
-        await serving.open()
-    serving.env.shut()
-    holder.kill()
-    await holder.wait()
-    await serving.open()  # The lock went with its process.
 
 
 async def test_a_directory_belongs_to_one_node(serving: Serving) -> None:
@@ -112,6 +95,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(serving: Serving, 
     assert (await line.produce_batch("a", sequenced(producer, 6))).base_offset == 6
 
 
+@pytest.mark.invariant("node.clean-shutdown-marker")
 async def test_an_epoch_is_raised_once_per_crash_and_never_goes_back(serving: Serving) -> None:
     expected = 0
     for is_clean in (True, False, True, False, False, True):
@@ -129,6 +113,7 @@ async def test_an_epoch_is_raised_once_per_crash_and_never_goes_back(serving: Se
     assert [epoch for epoch, _ in partition.log.epochs] == sorted({0, 1, 2, 3} & set(range(expected + 1)))
 
 
+@pytest.mark.invariant("node.clean-shutdown-marker")
 async def test_a_log_that_failed_is_not_called_clean(serving: Serving) -> None:
     """Its tail may be cut at the next start, and only a new epoch tells clients so."""
     node = await serving.open()
@@ -144,6 +129,7 @@ async def test_a_log_that_failed_is_not_called_clean(serving: Serving) -> None:
     assert await read_all(await serving.line()) == [b"x"]
 
 
+@pytest.mark.invariant("node.producer-ids-unique")
 async def test_producer_ids_never_repeat(serving: Serving) -> None:
     given: list[int] = []
     for life in range(4):
@@ -155,12 +141,13 @@ async def test_producer_ids_never_repeat(serving: Serving) -> None:
     assert given == sorted(given)
 
 
+@pytest.mark.invariant("node.producer-ids-unique")
 async def test_producer_ids_come_from_blocks_and_concurrent_askers_get_different_ones(serving: Serving) -> None:
     node = await serving.open()
     lines = [await serving.line() for _ in range(10)]
     for line in lines:
         for _ in range(110):
-            line.send(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1)
+            line.send(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=PATIENCE_MS)
     given = [(await line.receive()).producer_id for line in lines for _ in range(110)]
     assert sorted(given) == list(range(1_100))
     assert node.image.next_producer_id == 2_000
@@ -169,7 +156,8 @@ async def test_producer_ids_come_from_blocks_and_concurrent_askers_get_different
 async def test_a_producer_that_names_an_old_id_gets_a_new_one(serving: Serving) -> None:
     await serving.open()
     line = await serving.line()
-    old = await line.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1, producer_id=77, producer_epoch=3)
+    known = {"producer_id": 77, "producer_epoch": 3}
+    old = await line.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=PATIENCE_MS, **known)
     assert (old.error_code, old.producer_epoch) == (0, 0), "an id of its own, as Kafka gives"
     assert old.producer_id != 77
 
@@ -190,7 +178,7 @@ async def test_of_a_damaged_snapshot_the_one_before_takes_the_place(serving: Ser
     monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", 400)
     node = await serving.open()
     await lived_through(serving, 10)
-    await until(lambda: not node.image.graveyard)
+    await until_async(lambda: not node.image.graveyard)
     before = node.image
     await serving.crash()
     damage_file(serving.directory / "metadata" / "snapshot", damage)
@@ -217,7 +205,7 @@ async def test_without_any_snapshot_of_what_the_log_no_longer_has_a_node_does_no
         await serving.open()
 
 
-def damage_file(path: Path, damage: str) -> None:
+def damage_file(path: SimPath, damage: str) -> None:
     content = bytearray(path.read_bytes())
     match damage:
         case "flipped":
@@ -245,26 +233,29 @@ async def test_what_the_snapshot_has_is_not_replayed(serving: Serving, monkeypat
     assert len(read) < 10, "of some fifty, and the new registration"
 
 
-@pytest.mark.parametrize("moment", ["flushing", 1, 2, 5, 10, 20])
+@pytest.mark.repeats
+@pytest.mark.parametrize("moment", ["flushing", *range(pick(test=6, slow=40))])
 async def test_a_stop_in_the_middle_of_a_change_leaves_no_half_of_it(
     serving: Serving, moment: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot that misses what the log has would let a name be given twice."""
     monkeypatch.setattr("penstock.broker.quorum_snapshots.SNAPSHOT_EVERY_BYTES", 10_000)  # A stop leaves the first one.
-    await serving.open()
+    node = await serving.open()
     line = await serving.line()
     await line.create("before")
     if moment == "flushing":
         serving.env.disk.flushes.hold()
     wish = {"num_partitions": 3, "replication_factor": 1}
-    line.send(ApiKey.CREATE_TOPICS, topics=[{"name": "a", **wish}, {"name": "b", **wish}], timeout_ms=1_000)
-    if moment == "flushing":
-        await serving.env.disk.flushes.until_waited_for()
-        asyncio.get_running_loop().call_later(0.02, serving.env.disk.flushes.let_go)
+    line.send(ApiKey.CREATE_TOPICS, topics=[{"name": "a", **wish}, {"name": "b", **wish}], timeout_ms=PATIENCE_MS)
+    if isinstance(moment, int):
+        await pause_at_random_async(random.Random(moment), 0.0, 0.001)
     else:
-        for _ in range(int(moment)):
-            await asyncio.sleep(0)
-    await serving.stop()
+        await serving.env.disk.flushes.until_waited_for()
+    stopping = asyncio.create_task(serving.stop())
+    if not isinstance(moment, int):
+        await until_async(lambda: node.health().reason == "stopping")
+        serving.env.disk.flushes.let_go()
+    await stopping
     with_snapshot = await topics_after_a_crash(serving)
     for cache in [*(serving.directory / "metadata").glob("checkpoint*"), *(serving.directory / "metadata").glob("snapshot*")]:
         cache.unlink()
@@ -300,9 +291,8 @@ async def test_a_node_stops_under_load_and_loses_nothing_it_acknowledged(serving
             line.send(ApiKey.PRODUCE, **(body if place else produce_body({"a": {0: large}})))
 
     tasks = [asyncio.create_task(load(place)) for place in range(5)]
-    await until(lambda: min(map(len, acknowledged[:5])) > 10)
-    async with asyncio.timeout(10):
-        await serving.stop()
+    await until_async(lambda: min(map(len, acknowledged[:5])) > 10)
+    await serving.stop()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         assert isinstance(ended, AssertionError) and "closed" in str(ended)
     node = await serving.open()
@@ -317,8 +307,8 @@ async def test_a_node_that_stops_takes_no_new_connections_and_ends_the_old(servi
     node = await serving.open()
     line = await serving.line()
     await line.create("a")
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000))
-    await asyncio.sleep(0.01)
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS))
+    await until_async(lambda: node.partitions.find("a", 0).watchers)  # type: ignore[union-attr]
     await serving.stop()
     assert await line.is_closed()
     assert not node.health().is_ready
@@ -335,9 +325,7 @@ async def test_a_node_that_never_started_can_be_stopped(serving: Serving) -> Non
 
 
 async def test_health_tells_the_stages_of_a_life(serving: Serving) -> None:
-    from serving import DoorEnv
-
-    serving.lives.append(DoorEnv(str(serving.directory)))
+    serving.lives.append(serving.new_env())
     node = Node(serving.env, NodeSettings())
     seen = [node.health()]
     serving._node = node
@@ -407,7 +395,7 @@ def test_a_metadata_log_that_is_damaged_keeps_the_node_from_starting() -> None:
         assert world.hosts["node"].endings[-1] == "returned"
 
 
-async def test_a_broken_promise_ends_the_node(serving: Serving, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_promise_ends_the_node(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     from penstock.errors import require
 
     node = await serving.open()
@@ -416,11 +404,11 @@ async def test_a_broken_promise_ends_the_node(serving: Serving, tmp_path: Path, 
         require(False, "two and two is four")
 
     node.spawn(break_it())
-    async with asyncio.timeout(5):
-        assert "two and two is four" in await node.stopped
+    assert "two and two is four" in await node.stopped
     caplog.clear()
 
 
+@pytest.mark.invariant("node.clean-shutdown-marker")
 async def test_a_start_that_failed_leaves_no_marker_of_a_clean_stop(serving: Serving) -> None:
     await serving.open()
     line = await serving.line()

@@ -9,15 +9,20 @@ from typing import TypeVar
 
 import pytest
 from broker.test_consumer_groups import Consumer
-from serving import Line, Serving, until
+from serving import Line, Serving, batch, produce_body
+from waiting import until_async
 
 from penstock.broker import group_topics, long_answers, patience
 from penstock.broker.patience import Patience
 from penstock.errors import ErrorCode
 from penstock.links.transaction_calls import Ended, Place
+from penstock.simulator.loop import SimLoop
 from penstock.vocabulary import ProducerId
 from penstock.wire.api_keys import ApiKey
+from penstock.wire.compression import Codec
 from penstock.wire.markers import NO_NUMBER
+
+VIRTUAL_TIME = True
 
 T = TypeVar("T")
 
@@ -51,10 +56,24 @@ async def steps(work: Awaitable[T], seen: Callable[[], int]) -> tuple[T, list[in
     """What came of some work, and by how much `seen` had grown at each turn that others had meanwhile."""
     task, last, grown = asyncio.ensure_future(work), seen(), []
     while not task.done():
-        await asyncio.sleep(0)
+        await asyncio.sleep(0 if any(grown[-PARTITIONS:]) or len(grown) < PARTITIONS else 0.001)  # Time stands still between turns.
         grown.append(seen() - last)
         last = seen()
     return await task, grown
+
+
+async def test_others_have_their_turn_between_the_batches_of_a_request(serving: Serving) -> None:
+    """Two hundred batches of a hundred bytes that unpack to a mebibyte each would hold the loop for a good part of a second."""
+    await serving.open()
+    line = await serving.line()
+    await line.create("a", partitions=200)
+    bomb = batch(bytes(1_000_000), codec=Codec.ZSTD)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    turns = loop.turns
+    answer = await line.ask(ApiKey.PRODUCE, 9, **produce_body({"a": dict.fromkeys(range(200), bomb)}))
+    assert [row.error_code for row in answer.responses[0].partition_responses] == [NONE] * 200
+    assert loop.turns - turns > 2 * 200, "each batch is looked at, and then appended"
 
 
 async def test_others_have_their_turn_between_the_markers_of_a_transaction(serving: Serving) -> None:
@@ -141,9 +160,9 @@ async def test_whoever_brings_a_pattern_and_hangs_up_leaves_nothing_behind(servi
     guest = await serving.line()
     said = {"subscribed_topic_names": None, "subscribed_topic_regex": "logs-.*", "rebalance_timeout_ms": 1_000, "topic_partitions": []}
     guest.send(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="me", member_epoch=0, **said)
-    await until(lambda: room._bytes_held > 0)
+    await until_async(lambda: room._bytes_held > 0)
     guest.close()
-    await until(lambda: room._bytes_held == 0)
+    await until_async(lambda: room._bytes_held == 0)
     door.set()
     await line.ask(ApiKey.API_VERSIONS, 0)
     coordinator = next(iter(serving.node.groups))
@@ -155,4 +174,4 @@ async def test_what_patterns_stand_for_is_looked_for_when_their_groups_are_loade
     await Consumer(line, "me").join(subscribed_topic_names=None, subscribed_topic_regex="a|b")
     await serving.stop()
     await serving.open(**QUICK)
-    await until(lambda: "a|b" in serving.node.groups._topics._matches._looked)
+    await until_async(lambda: "a|b" in serving.node.groups._topics._matches._looked)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from broker.council import Council
+from tiers import pick
 
 from penstock.broker.forwarding import Forwarding
 from penstock.cluster.commands import Command, FenceNode, RegisterNode, UnregisterNode
@@ -46,11 +47,12 @@ def test_a_broker_that_does_not_vote_takes_part_like_the_others() -> None:
         assert sorted(council.partition().replicas) == [1, 2, 3, 4]
 
 
+@pytest.mark.repeats
 def test_quiet_days_bring_no_fence_and_no_election() -> None:
     with Council() as council:
         council.start_and_wait()
         term = council.nodes[1].quorum.term
-        council.world.run_for(600)
+        council.world.run_for(pick(test=120, slow=600))
         assert {node.quorum.term for node in council.nodes.values()} == {term}
         assert not any("fenced" in report for node in council.nodes.values() for report in node.reports)
 
@@ -76,6 +78,7 @@ def test_a_controller_that_is_killed_is_replaced_and_fenced_within_two_seconds()
         assert all(council.partition(index=index).leader not in (victim, NO_NODE) for index in range(9))
 
 
+@pytest.mark.invariant("consensus.disk-full-refuses-early")
 def test_a_controller_without_room_on_its_disk_lets_another_fence_who_is_dead() -> None:
     with Council(3, observers=1) as council:
         council.start_and_wait()
@@ -89,7 +92,8 @@ def test_a_controller_without_room_on_its_disk_lets_another_fence_who_is_dead() 
         assert all(council.partition(index=index).leader not in (4, NO_NODE) for index in range(8))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=2, slow=5)))
 def test_a_broker_whose_machine_lost_power_is_fenced_when_its_session_ends(seed: int) -> None:
     with Council(seed=seed) as council:
         council.start_and_wait()
@@ -420,7 +424,8 @@ def test_a_node_that_finds_no_controller_says_so_and_goes_on_trying() -> None:
         assert council.until(lambda: council.is_let_in(1) and council.is_let_in(2)) < 15
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=3, slow=8)))
 def test_after_any_trouble_everybody_is_let_in_again(seed: int) -> None:
     """Kills, power cuts, pauses, cuts and orderly stops in any order, on roads that may break; then it ends, and all must be well soon."""
     rng = Random(seed)

@@ -10,6 +10,8 @@ from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.metadata import NO_OPERATIONS
 
+VIRTUAL_TIME = True
+
 
 def described(answer: Any) -> dict[Any, int]:
     """Error codes by name, or by id where there is no name."""

@@ -4,11 +4,14 @@ import asyncio
 import struct
 
 import pytest
-from serving import Serving, batch, fetch_body, produce_body, until
+from serving import Serving, batch, fetch_body, produce_body
+from waiting import PATIENCE_MS, stays_async, until_async
 
 from penstock.broker.connection import UNSENT_BYTES_HIGH
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.compression import Codec
+
+pytestmark = pytest.mark.invariant("node.replies-in-order")
 
 BOTH_LOOPS = True
 
@@ -17,7 +20,7 @@ async def test_replies_wait_for_a_parked_fetch_that_came_before_them(serving: Se
     await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a")
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS))
     line.send(ApiKey.METADATA, topics=None)
     line.send(ApiKey.API_VERSIONS, 0)
     assert await line.is_silent()
@@ -33,7 +36,7 @@ async def test_a_produce_behind_a_parked_fetch_wakes_it(serving: Serving) -> Non
     await serving.open()
     line = await serving.line()
     await line.create("a")
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000))
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS))
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
     fetched = await line.receive()
     assert fetched.responses[0].partitions[0].records is not None
@@ -47,9 +50,8 @@ async def test_two_hundred_pipelined_requests_are_answered_in_order_with_few_und
     serving.env.disk.flushes.hold()
     for number in range(200):
         line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"%d" % number)}}))
-    await serving.env.disk.flushes.until_waited_for()
-    await asyncio.sleep(0.02)
-    assert node.metrics.batches_in == 8, "no more than allowed was taken before the first could be answered"
+    await until_async(lambda: node.metrics.batches_in >= 8)
+    await stays_async(lambda: node.metrics.batches_in == 8)  # No more than allowed is taken before the first can be answered.
     serving.env.disk.flushes.let_go()
     rows = [(await line.receive()).responses[0].partition_responses[0] for _ in range(200)]
     assert [row.base_offset for row in rows] == list(range(200))
@@ -76,7 +78,7 @@ async def test_a_request_waits_for_the_one_before_it_that_must_end_first(serving
     await serving.open()
     line = await serving.line()
     serving.env.disk.flushes.hold()
-    line.send(ApiKey.CREATE_TOPICS, topics=[{"name": "a", "num_partitions": 1, "replication_factor": 1}], timeout_ms=1_000)
+    line.send(ApiKey.CREATE_TOPICS, topics=[{"name": "a", "num_partitions": 1, "replication_factor": 1}], timeout_ms=PATIENCE_MS)
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
     await serving.env.disk.flushes.until_waited_for()
     serving.env.disk.flushes.let_go()
@@ -135,15 +137,14 @@ async def test_a_client_that_does_not_read_is_not_read_from(serving: Serving) ->
     line = await serving.line(receive_bytes=1_000)
     await line.create("a")
     await line.produce("a", bytes(900_000))
-    for _ in range(200):
+    for _ in range(120):
         line.send(ApiKey.FETCH, **fetch_body({"a": 0}))
     (connection,) = node.connections
-    await until(lambda: connection._is_paused)
-    await asyncio.sleep(0.02)
-    assert node.metrics.requests["FETCH"] < 60, "what it asked for next stays unread"
+    await until_async(lambda: connection._is_paused)
+    await stays_async(lambda: node.metrics.requests["FETCH"] < 60)  # What it asked for next stays unread.
     assert node.reply_room.bytes_taken < 20 << 20
     assert connection._written_bytes >= UNSENT_BYTES_HIGH
-    for _ in range(200):
+    for _ in range(120):
         assert len((await line.receive()).responses[0].partitions[0].records) > 900_000
     assert node.reply_room.bytes_taken == 0
 
@@ -154,14 +155,14 @@ async def test_a_client_that_goes_away_with_requests_under_way_leaves_nothing_be
     topic_id = await line.create("a")
     partition = node.partitions.find("a", 0)
     assert partition is not None
-    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000))
-    line.send(ApiKey.FETCH, 18, **fetch_body({topic_id: 0}, max_wait_ms=60_000, session=(0, 0)))
-    await until(lambda: len(partition.watchers) == 2)
+    line.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS))
+    line.send(ApiKey.FETCH, 18, **fetch_body({topic_id: 0}, max_wait_ms=PATIENCE_MS, session=(0, 0)))
+    await until_async(lambda: len(partition.watchers) == 2)
     serving.env.disk.flushes.hold()
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
-    await until(lambda: len(node.parked_produces) == 1)
+    await until_async(lambda: len(node.parked_produces) == 1)
     line.close()
-    await until(lambda: len(node.connections) == 1)
+    await until_async(lambda: len(node.connections) == 1)
     assert not node.parked_produces
     assert len(partition.watchers) == 1, "only the session, which its client may take up again"
     serving.env.disk.flushes.let_go()
@@ -169,15 +170,15 @@ async def test_a_client_that_goes_away_with_requests_under_way_leaves_nothing_be
 
 
 async def test_a_node_that_stops_answers_what_it_has_appended(serving: Serving) -> None:
-    await serving.open()
+    node = await serving.open()
     line, idle = await serving.line(), await serving.line()
     await line.create("a")
     serving.env.disk.flushes.hold()
     for number in range(5):
         line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"%d" % number)}}))
-    await until(lambda: len(serving.node.parked_produces) == 5)
+    await until_async(lambda: len(node.parked_produces) == 5)
     stopping = asyncio.create_task(serving.stop())
-    await asyncio.sleep(0.05)
+    await until_async(lambda: node.health().reason == "stopping")  # By then it has told all connections.
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"too late")}}))
     serving.env.disk.flushes.let_go()
     for number in range(5):

@@ -79,6 +79,7 @@ def test_when_the_leader_dies_another_goes_on_with_all_that_was_granted(loss: Lo
         assert len(three.blocks) >= 25
 
 
+@pytest.mark.invariant("consensus.unknown-not-refused")
 def test_a_leader_that_is_cut_off_grants_nothing_and_learns_that_nobody_knows() -> None:
     with worlds() as world:
         three = Assembly(world)
@@ -145,6 +146,7 @@ def test_a_slow_replay_holds_up_no_election() -> None:
         three.settle()
 
 
+@pytest.mark.invariant("consensus.decide-after-replay")
 def test_a_new_leader_decides_only_when_it_has_replayed_all_that_was_decided_before() -> None:
     with worlds() as world:
         three = Assembly(world)

@@ -2,6 +2,7 @@
 
 import pytest
 from broker.assembly import Assembly, worlds
+from tiers import pick
 
 from penstock.broker import quorum_files, quorum_snapshots
 from penstock.broker.quorum import ROOM_KEPT_BYTES
@@ -14,6 +15,8 @@ from penstock.log.small_files import seal
 from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.platter import Loss
 from penstock.vocabulary import NodeId, ProducerId
+
+VIRTUAL_TIME = True
 
 VOTE = "metadata/vote"
 
@@ -54,6 +57,7 @@ def test_a_decision_holds_all_its_records_and_an_old_record_is_one() -> None:
 # Crashes
 
 
+@pytest.mark.invariant("consensus.answer-after-flush")
 def test_nothing_is_granted_before_it_is_flushed() -> None:
     with worlds() as world:
         alone = Assembly(world, 1)
@@ -67,13 +71,18 @@ def test_nothing_is_granted_before_it_is_flushed() -> None:
         assert asker in alone.granted
 
 
-@pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE, Loss.SECTORS, None])
-def test_no_power_cut_takes_what_was_granted(monkeypatch: pytest.MonkeyPatch, loss: Loss | None) -> None:
-    """At every change of the disk: of the first vote, the log, snapshots, cuts from the front."""
+@pytest.mark.repeats
+@pytest.mark.invariant("consensus.answer-after-flush")
+@pytest.mark.parametrize(("first", "loss"), [(1, Loss.ALL), (2, Loss.NONE), (3, Loss.SECTORS), (4, None)])
+def test_no_power_cut_takes_what_was_granted(monkeypatch: pytest.MonkeyPatch, first: int, loss: Loss | None) -> None:
+    """At every change of the disk: of the first vote, the log, snapshots, cuts from the front.
+
+    In `make test` each fourth change meets each of the losses.
+    """
     monkeypatch.setattr(quorum_snapshots, "SNAPSHOT_EVERY_BYTES", 200)
-    moment = 1
+    moment, step = pick(test=first, slow=1), pick(test=4, slow=1)
     while live_until(moment, loss):
-        moment += 1
+        moment += step
     assert moment > 60
 
 
@@ -103,10 +112,11 @@ def live_until(moment: int, loss: Loss | None) -> bool:
         return has_crashed
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.SECTORS])
 def test_no_power_cut_at_a_follower_or_leader_takes_what_was_granted(monkeypatch: pytest.MonkeyPatch, loss: Loss) -> None:
     monkeypatch.setattr(quorum_snapshots, "SNAPSHOT_EVERY_BYTES", 200)
-    for moment in range(1, 80, 3):
+    for moment in range(1, 80, pick(test=7, slow=3)):
         with worlds(moment) as world:
             three = Assembly(world)
             victim = moment % 3 + 1
@@ -120,8 +130,9 @@ def test_no_power_cut_at_a_follower_or_leader_takes_what_was_granted(monkeypatch
             three.settle()
 
 
+@pytest.mark.repeats
 def test_all_power_cuts_at_once_take_nothing_that_was_granted() -> None:
-    for seed in range(12):
+    for seed in range(pick(test=4, slow=12)):
         with worlds(seed) as world:
             three = Assembly(world)
             three.start_all()
@@ -174,6 +185,7 @@ def test_a_disk_that_fails_ends_the_replica_and_nothing_is_granted_on_it(fault: 
         alone.settle()
 
 
+@pytest.mark.invariant("consensus.vote-durable")
 def test_a_vote_that_only_the_kernel_has_is_written_anew_before_it_counts() -> None:
     """A process that dies between a vote's new name and the flush of it leaves a vote that the next power cut would take back."""
     with worlds() as world:
@@ -212,6 +224,7 @@ async def led_term(alone: Assembly) -> int:
 # Damage
 
 
+@pytest.mark.invariant("consensus.vote-durable")
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "foreign", "newer"])
 def test_a_replica_that_cannot_read_its_vote_takes_no_part(damage: str) -> None:
     with worlds() as world:
@@ -253,6 +266,7 @@ def test_damage_in_the_middle_of_the_log_is_not_cut_off() -> None:
 # Room
 
 
+@pytest.mark.invariant("consensus.disk-full-refuses-early")
 def test_on_a_full_disk_nothing_is_proposed_and_nothing_changes() -> None:
     with worlds() as world:
         alone = Assembly(world, 1)
@@ -269,6 +283,7 @@ def test_on_a_full_disk_nothing_is_proposed_and_nothing_changes() -> None:
         alone.settle()
 
 
+@pytest.mark.invariant("consensus.disk-full-refuses-early")
 def test_what_was_proposed_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may take the last of it between the look and the write."""
     monkeypatch.setattr("penstock.broker.quorum.ROOM_KEPT_BYTES", -1_000_000)
@@ -303,6 +318,7 @@ def test_a_follower_without_room_is_no_hindrance_and_catches_up() -> None:
         three.settle()
 
 
+@pytest.mark.invariant("consensus.disk-full-refuses-early")
 def test_a_leader_without_room_hands_its_office_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.broker.quorum.ROOM_KEPT_BYTES", -1_000_000)
     with worlds() as world:
@@ -319,6 +335,7 @@ def test_a_leader_without_room_hands_its_office_over(monkeypatch: pytest.MonkeyP
         three.settle()
 
 
+@pytest.mark.invariant("consensus.disk-full-refuses-early")
 def test_a_leader_that_has_no_room_left_for_decisions_hands_its_office_over_before_it_proposes_any() -> None:
     with worlds() as world:
         three = Assembly(world)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broker.assembly import Assembly, worlds
+from tiers import pick
 
 from penstock.broker import quorum_persisting, quorum_snapshots, quorum_store
 from penstock.broker.quorum import CommitUnknown
@@ -16,6 +17,8 @@ from penstock.errors import DiskFailed
 from penstock.log.config import LogConfig
 from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.platter import LOSSES
+
+pytestmark = pytest.mark.invariant("consensus.answer-after-flush")
 
 STEPS = 60
 
@@ -156,7 +159,8 @@ def tell(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Assembly, str]:
         return assembly, world.trace_hash()
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.repeats
+@pytest.mark.parametrize("first", range(0, pick(test=20, slow=60), 10))
 def test_nothing_that_was_granted_is_lost_in_any_story(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     granted = 0
     for seed in range(first, first + 10):

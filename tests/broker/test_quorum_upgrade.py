@@ -16,6 +16,8 @@ from penstock.simulator.platter import Loss
 from penstock.vocabulary import METADATA_TOPIC_ID, NodeId, ProducerId
 from penstock.wire.batches import Record, encode_batch, read_header
 
+pytestmark = pytest.mark.invariant("consensus.upgrade-keeps-log")
+
 IDENTITY = LogIdentity(METADATA_TOPIC_ID, 0)
 
 

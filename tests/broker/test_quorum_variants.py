@@ -19,6 +19,7 @@ from penstock.consensus.nouns import Replica
 from penstock.env import Disk
 from penstock.errors import BrokenPromise
 from penstock.log.small_files import write_fresh
+from penstock.simulator.defects import breaks
 from penstock.simulator.loop import Stuck
 from penstock.simulator.platter import Loss
 from penstock.vocabulary import Offset
@@ -26,6 +27,7 @@ from penstock.vocabulary import Offset
 Patches = list[tuple[Any, str, Any]]
 
 
+@breaks("consensus.answer-after-flush")
 def answers_before_the_flush() -> Patches:
     flush = Store.flush
 
@@ -35,6 +37,7 @@ def answers_before_the_flush() -> Patches:
     return [(Store, "flush", some_time)]
 
 
+@breaks("consensus.answer-after-flush")
 def leaves_its_vote_to_the_kernel() -> Patches:
     async def write_vote(disk: Disk, directory: str, me: Replica, vote: PersistVote) -> None:
         body = quorum_files._VOTE.pack(*me, vote.term, vote.voted_for is not None, *(vote.voted_for or quorum_files._NOBODY))
@@ -44,12 +47,14 @@ def leaves_its_vote_to_the_kernel() -> Patches:
     return [(quorum_files, "write_vote", write_vote)]
 
 
+@breaks("consensus.vote-durable")
 def believes_what_the_kernel_has() -> Patches:
     async def write_nothing(disk: Disk, directory: str) -> None: ...
 
     return [(quorum_files, "write_anew", write_nothing)]
 
 
+@breaks("consensus.snapshot-install-atomic")
 def empties_the_log_before_the_snapshot_is_there() -> Patches:
     async def install(self: Store, snapshot: Snapshot) -> None:
         await self._start_over(snapshot.head)
@@ -59,12 +64,14 @@ def empties_the_log_before_the_snapshot_is_there() -> Patches:
     return [(Store, "install", install)]
 
 
+@breaks("consensus.snapshot-install-atomic")
 def forgets_to_finish_an_installation() -> Patches:
     async def do_nothing(self: Store) -> None: ...
 
     return [(Store, "_join", do_nothing)]
 
 
+@breaks("consensus.decide-after-replay")
 def answers_before_the_replay() -> Patches:
     async def commit(self: Quorum, payload: bytes) -> None:
         await self._done(lambda token: Propose(token, payload))
@@ -72,6 +79,7 @@ def answers_before_the_replay() -> Patches:
     return [(Quorum, "_commit", commit)]
 
 
+@breaks("consensus.decide-after-replay")
 def decides_before_the_replay() -> Patches:
     carry_out = Quorum._carry_out
 
@@ -84,6 +92,7 @@ def decides_before_the_replay() -> Patches:
     return [(Quorum, "_carry_out", lead_at_once)]
 
 
+@breaks("consensus.unknown-not-refused")
 def takes_unknown_for_refused() -> Patches:
     done = Asking.done
 
@@ -96,10 +105,12 @@ def takes_unknown_for_refused() -> Patches:
     return [(Asking, "done", be_sure)]
 
 
+@breaks("consensus.vote-durable")
 def takes_a_lost_vote_for_none() -> Patches:
     return [(Store, "is_all_old", property(lambda self: True, lambda self, value: None))]
 
 
+@breaks("consensus.upgrade-keeps-log")
 def takes_a_copy_of_an_old_log_for_one() -> Patches:
     def begins_old(self: Store) -> bool:
         return self.start == 0 and bool(self._entries) and bool(self._entries[0].payload) and is_old(self._entries[0].payload)
@@ -109,7 +120,7 @@ def takes_a_copy_of_an_old_log_for_one() -> Patches:
 
 def cut_while_installing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_snapshots, "SNAPSHOT_EVERY_BYTES", 300)
-    test_quorum_snapshots.test_no_power_cut_halves_the_installation_of_a_snapshot(None, Loss.ALL)
+    test_quorum_snapshots.test_no_power_cut_halves_the_installation_of_a_snapshot(None, 1, Loss.ALL)
 
 
 Claim = Callable[[pytest.MonkeyPatch], None]

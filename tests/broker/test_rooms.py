@@ -7,7 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, until, virtually
+from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, virtually
+from tiers import pick
+from waiting import EXPIRES_S, PATIENCE_MS, pause_at_random_async, until_async
 
 from penstock.broker.connection import COUNTED_FROM_BYTES, Connection
 from penstock.broker.fetch_sessions import FetchSession
@@ -30,7 +32,7 @@ async def is_all_given_back(node: Node) -> bool:
             connection.let_buffer_go()  # As housekeeping does with those that fall silent.
         return node.request_room.bytes_taken == 0 and node.reply_room.bytes_taken == 0
 
-    await until(nothing_is_held)
+    await until_async(nothing_is_held)
     return not node.request_room.is_crowded
 
 
@@ -45,7 +47,7 @@ async def test_a_request_is_counted_while_it_arrives(serving: Serving) -> None:
     await line.create("a")
     frame = write_request(ApiKey.PRODUCE, 12, 9, "test", produce_body({"a": {0: batch(bytes(900_000))}}))
     line.writer.write(frame[:500_000])
-    await until(lambda: node.request_room.bytes_taken >= 500_000)
+    await until_async(lambda: node.request_room.bytes_taken >= 500_000)
     assert node.request_room.bytes_taken < 3_000_000
     line.writer.write(frame[500_000:])
     assert await line.receive_frame() is not None
@@ -56,7 +58,7 @@ async def test_a_request_that_never_ends_is_given_back_with_its_connection(servi
     node = await serving.open()
     line = await serving.line()
     line.writer.write(struct.pack(">ihh", 50 * MIB, ApiKey.PRODUCE, 9) + bytes(MIB))
-    await until(lambda: node.request_room.bytes_taken >= MIB)
+    await until_async(lambda: node.request_room.bytes_taken >= MIB)
     line.close()
     assert await is_all_given_back(node)
 
@@ -67,10 +69,16 @@ async def test_who_finds_no_room_waits_and_is_served_in_turn(serving: Serving) -
     lines = [await serving.line() for _ in range(10)]
     await lines[0].create("a")
     frame = write_request(ApiKey.PRODUCE, 12, 9, "test", produce_body({"a": {0: batch(bytes(900_000))}}))
+    room = node.request_room
+
+    def seen() -> tuple[int, int]:
+        return room.bytes_taken, len(room._waiting) + len(room._growing)
+
     for line in lines:
+        before = seen()
         line.writer.write(frame[:800_000])
-        await asyncio.sleep(0.005)
-    await until(lambda: node.request_room.is_crowded)
+        await until_async(lambda before=before: seen() != before)  # type: ignore[misc]
+    assert room.is_crowded
     lines[-1].close()  # One of those who wait goes away.
     for line in lines[:-1]:
         line.writer.write(frame[800_000:])
@@ -82,17 +90,21 @@ async def test_who_finds_no_room_waits_and_is_served_in_turn(serving: Serving) -
     assert await is_all_given_back(node)
 
 
-async def test_buffers_that_are_kept_for_nothing_are_taken_back_when_somebody_waits(serving: Serving) -> None:
-    node = await serving.open()
-    lines = [await serving.line() for _ in range(6)]
-    await lines[0].create("a")
-    for line in lines[:5]:
-        await line.produce("a", bytes(900_000))
-    assert node.request_room.bytes_taken > 0, "they keep their buffers for what they send next"
-    node.request_room.bytes_max = node.request_room.bytes_taken
-    async with asyncio.timeout(1):
+def test_buffers_that_are_kept_for_nothing_are_taken_back_when_somebody_waits() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env)
+        lines = [await Line.open(address) for _ in range(6)]
+        await lines[0].create("a")
+        for line in lines[:5]:
+            await line.produce("a", bytes(900_000))
+        assert node.request_room.bytes_taken > 0, "they keep their buffers for what they send next"
+        node.request_room.bytes_max = node.request_room.bytes_taken
+        began = env.now()
         assert (await lines[5].produce("a", bytes(900_000))).base_offset == 5
-    assert await is_all_given_back(node)
+        assert env.now() - began < 1, "sooner than housekeeping would"
+        assert await is_all_given_back(node)
+
+    virtually(scenario)
 
 
 async def test_a_large_batch_counts_until_it_has_been_unpacked(serving: Serving) -> None:
@@ -116,17 +128,17 @@ async def test_partitions_of_a_parked_fetch_count_until_it_is_answered(serving: 
     line, other = await serving.line(), await serving.line()
     await line.create("a", 500)
     names = {index: 0 for index in range(500)}
-    line.send(ApiKey.FETCH, **fetch_body({"a": names}, max_wait_ms=60_000))
-    line.send(ApiKey.FETCH, **fetch_body({"a": names}, max_wait_ms=60_000))
-    await until(lambda: node.request_room.bytes_taken >= 2 * 500 * 200)
+    line.send(ApiKey.FETCH, **fetch_body({"a": names}, max_wait_ms=PATIENCE_MS))
+    line.send(ApiKey.FETCH, **fetch_body({"a": names}, max_wait_ms=PATIENCE_MS))
+    await until_async(lambda: node.request_room.bytes_taken >= 2 * 500 * 200)
     await other.produce("a", b"x")
     for _ in range(2):
         await line.receive()
     assert await is_all_given_back(node)
     line.send(
-        ApiKey.FETCH, **fetch_body({"a": {index: 1 for index in range(1)} | {index: 0 for index in range(1, 500)}}, max_wait_ms=60_000)
+        ApiKey.FETCH, **fetch_body({"a": {index: 1 for index in range(1)} | {index: 0 for index in range(1, 500)}}, max_wait_ms=PATIENCE_MS)
     )
-    await until(lambda: node.request_room.bytes_taken > 0)
+    await until_async(lambda: node.request_room.bytes_taken > 0)
     line.close()
     assert await is_all_given_back(node)
 
@@ -139,7 +151,7 @@ async def test_replies_count_until_they_are_taken(serving: Serving) -> None:
     slow = await serving.line(receive_bytes=1_000)
     for _ in range(3):
         slow.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_bytes=200 * MIB, partition_max_bytes=200 * MIB))
-    await until(lambda: node.reply_room.bytes_taken > 0)
+    await until_async(lambda: node.reply_room.bytes_taken > 0)
     assert COUNTED_FROM_BYTES < node.reply_room.bytes_taken < 40 * MIB
     for _ in range(3):
         assert len(records_in(rows_of(await slow.receive())["a", 0].records)) >= 8
@@ -153,13 +165,14 @@ async def test_a_long_list_of_topics_counts_like_any_reply(serving: Serving) -> 
     slow = await serving.line(receive_bytes=1_000)
     for _ in range(400):
         slow.send(ApiKey.METADATA, 12, topics=None)
-    await until(lambda: node.reply_room.bytes_taken > 0)
+    await until_async(lambda: node.reply_room.bytes_taken > 0)
     for _ in range(400):
         assert len(await slow.receive_frame() or b"") > COUNTED_FROM_BYTES
     assert await is_all_given_back(node)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=2, slow=4)))
 async def test_any_mix_of_clients_that_come_hang_and_go_leaves_nothing_behind(serving: Serving, seed: int) -> None:
     node = await serving.open(requests_in_flight_max=4, checkpoint_bytes=1 * MIB)
     node.request_room.bytes_max = 4 * MIB
@@ -184,10 +197,10 @@ async def test_any_mix_of_clients_that_come_hang_and_go_leaves_nothing_behind(se
             frames = b"".join(rng.choice(menu) for _ in range(rng.randrange(1, 6)))
             with suppress(RuntimeError):  # As uvloop has it when the node has closed the connection, after a frame that broke off.
                 line.writer.write(frames[: rng.choice([len(frames), len(frames), rng.randrange(len(frames))])])
-            await asyncio.sleep(rng.random() * 0.02)
+            await pause_at_random_async(rng, 0.0, 0.02)
             for _ in range(rng.randrange(3)):
                 with suppress(TimeoutError, ConnectionError, RuntimeError):
-                    async with asyncio.timeout(0.02):
+                    async with asyncio.timeout(EXPIRES_S):
                         await line.reader.read(rng.choice([100, 100_000, 10 * MIB]))
         rng.choice([line.close, line.writer.transport.abort])()
 
@@ -195,10 +208,10 @@ async def test_any_mix_of_clients_that_come_hang_and_go_leaves_nothing_behind(se
     await asyncio.gather(*(client() for _ in range(40)))
     for line in serving.lines[1:]:
         line.writer.transport.abort()
-    await until(lambda: len(node.connections) == 1)
+    await until_async(lambda: len(node.connections) == 1)
     await helper.produce("a", b"and the node lives")
     assert await is_all_given_back(node)
-    await until(lambda: not node.parked_produces)
+    await until_async(lambda: not node.parked_produces)
     for partition in node.partitions:
         assert all(isinstance(watcher, FetchSession) for watcher in partition.watchers)
 
@@ -250,7 +263,7 @@ def test_a_crowd_of_huge_requests_holds_no_more_than_the_room_and_is_dissolved()
         assert node.request_room.is_crowded
         began, helper.patience_seconds = env.now(), 60.0
         async with asyncio.timeout(60):
-            assert (await helper.produce("a", bytes(900_000), timeout_ms=60_000)).error_code == 0
+            assert (await helper.produce("a", bytes(900_000), timeout_ms=PATIENCE_MS)).error_code == 0
         assert env.now() - began < 20
         assert node.metrics.connections_closed_as_stalled > 0
         for task in pushing:
@@ -327,9 +340,9 @@ async def test_fetches_that_would_hold_too_much_while_they_wait_are_answered_at_
     node.request_room.bytes_max = 1 * MIB
     line = await serving.line()
     await line.create("a", 500)
-    wish = fetch_body({"a": {index: 0 for index in range(500)}}, max_wait_ms=60_000)
+    wish = fetch_body({"a": {index: 0 for index in range(500)}}, max_wait_ms=PATIENCE_MS)
     line.send(ApiKey.FETCH, **wish)
-    await until(lambda: node.request_room.bytes_taken > 100_000)
+    await until_async(lambda: node.request_room.bytes_taken > 100_000)
     other = await serving.line()
     for _ in range(20):
         await other.ask(ApiKey.FETCH, **wish)
@@ -364,9 +377,9 @@ async def test_a_client_that_is_cut_off_as_soon_as_it_reads_again_is_buried_once
     line = await serving.line(receive_bytes=1_000)
     fetch = write_request(ApiKey.FETCH, 12, 1, "x", fetch_body({"a": 0}, max_bytes=MIB, partition_max_bytes=MIB))
     line.writer.write(fetch * 8 + b"\xff\xff\xff\xff")
-    await until(lambda: any(each._is_paused for each in node.connections))
+    await until_async(lambda: any(each._is_paused for each in node.connections))
     with suppress(ConnectionError):
         while await line.reader.read(MIB):
             pass
-    await until(lambda: len(node.connections) == 1)
+    await until_async(lambda: len(node.connections) == 1)
     assert node.metrics.connections_closed_as_malformed == 1

@@ -2,8 +2,10 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick as examples
 
 from penstock.broker.shares.acknowledging import AcknowledgeType, runs_of
 from penstock.broker.shares.acquiring import ranges
@@ -12,10 +14,13 @@ from penstock.queues.replies import Delivery
 from penstock.wire.batches import Record, encode_batch, read_header
 from penstock.wire.share_requests import Acknowledged
 
+EXAMPLES = examples(test=50, slow=100)
+
 kinds = st.lists(st.sampled_from(AcknowledgeType), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
+@pytest.mark.repeats
+@settings(max_examples=EXAMPLES)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=8), st.data())
 def test_every_batch_with_a_lent_record_is_picked_and_no_other(shape: list[tuple[int, int]], data: st.DataObject) -> None:
     """`shape`: records of each batch, and offsets that compaction left out before it."""
@@ -36,6 +41,8 @@ def test_every_batch_with_a_lent_record_is_picked_and_no_other(shape: list[tuple
     assert all(read_header(bytes(piece)).size <= len(piece) for piece in seen.pieces)
 
 
+@pytest.mark.repeats
+@settings(max_examples=EXAMPLES)
 @given(st.dictionaries(st.integers(0, 30), st.integers(1, 3), max_size=20))
 def test_ranges_hold_each_delivery_once_with_its_count(found: dict[int, int]) -> None:
     deliveries = [Delivery(offset, count, 1, 0, 0) for offset, count in sorted(found.items())]
@@ -46,6 +53,8 @@ def test_ranges_hold_each_delivery_once_with_its_count(found: dict[int, int]) ->
     )
 
 
+@pytest.mark.repeats
+@settings(max_examples=EXAMPLES)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from(AcknowledgeType), min_size=1, max_size=5), st.booleans()), max_size=6)
 )

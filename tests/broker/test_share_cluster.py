@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,8 @@ from penstock.broker.node import Node
 from penstock.broker.shares import sweeping
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
 
 
 async def coordinator(cluster: ServingCluster, group: str = "g") -> Line:
@@ -55,8 +56,9 @@ async def offsets(line: Line) -> dict[int, tuple[int, int]]:
     return {row.partition_index: (row.start_offset, row.lag) for topic in answer.topics for row in topic.partitions}
 
 
-async def test_members_find_the_leader_and_locks_outlive_it(tmp_path: Path) -> None:
-    cluster = ServingCluster(tmp_path)
+@pytest.mark.invariant("share.one-holder")
+async def test_members_find_the_leader_and_locks_outlive_it() -> None:
+    cluster = ServingCluster()
     await cluster.open()
     try:
         first = await cluster.line(1)
@@ -90,8 +92,8 @@ async def test_members_find_the_leader_and_locks_outlive_it(tmp_path: Path) -> N
         await cluster.close()
 
 
-async def test_a_coordinator_asks_the_leaders_of_ledgers_wherever_they_are(tmp_path: Path) -> None:
-    cluster = ServingCluster(tmp_path)
+async def test_a_coordinator_asks_the_leaders_of_ledgers_wherever_they_are() -> None:
+    cluster = ServingCluster()
     await cluster.open()
     try:
         line = await cluster.line(1)
@@ -127,8 +129,8 @@ async def test_a_coordinator_asks_the_leaders_of_ledgers_wherever_they_are(tmp_p
         await cluster.close()
 
 
-async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_that_moves(tmp_path: Path) -> None:
-    cluster = ServingCluster(tmp_path)
+async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_that_moves() -> None:
+    cluster = ServingCluster()
     await cluster.open()
     try:
         line = await spread(cluster)
@@ -157,9 +159,9 @@ async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_th
         await cluster.close()
 
 
-async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "SUSPECTED_SECONDS", 0.0)
-    cluster = ServingCluster(tmp_path)
+    cluster = ServingCluster()
     await cluster.open()
     try:
         await spread(cluster)

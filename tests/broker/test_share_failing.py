@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from serving import Door, DoorDisk, Line, Serving, until
+from serving import Door, Line, Serving, SimDoorDisk
 from share_members import ACCEPT, ShareMember, acquired, known, opened
+from waiting import until_async
 
 from penstock.broker.queues.leading import QueuePartition
 from penstock.env import File
 from penstock.errors import DiskFailed, DiskFull, ErrorCode
 from penstock.vocabulary import Buffer, TopicId
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("share.unsent-records-return")
 
 NOTHING = "/nothing"
 Rows = dict[int, tuple[int, dict[int, tuple[bytes, int]]]]
@@ -31,22 +36,22 @@ class Faults:
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    faults, append, read_later = Faults(), DoorDisk.append, DoorDisk.read_later
+    faults, append, read_later = Faults(), SimDoorDisk.append, SimDoorDisk.read_later
 
-    def append_unless_full(disk: DoorDisk, file: File, chunks: Sequence[Buffer]) -> None:
+    def append_unless_full(disk: SimDoorDisk, file: File, chunks: Sequence[Buffer]) -> None:
         if faults.full in file.path:
             raise DiskFull("there is no room")
         append(disk, file, chunks)
 
-    async def read_if_readable(disk: DoorDisk, file: File, position: int, size: int) -> bytes:
+    async def read_if_readable(disk: SimDoorDisk, file: File, position: int, size: int) -> bytes:
         if faults.slow in file.path:
             await faults.slow_reads.pass_through()
         if faults.unreadable in file.path:
             raise faults.failure
         return await read_later(disk, file, position, size)
 
-    monkeypatch.setattr(DoorDisk, "append", append_unless_full)
-    monkeypatch.setattr(DoorDisk, "read_later", read_if_readable)
+    monkeypatch.setattr(SimDoorDisk, "append", append_unless_full)
+    monkeypatch.setattr(SimDoorDisk, "read_later", read_if_readable)
     return faults
 
 
@@ -75,12 +80,13 @@ def rows_of(answer: Any) -> Rows:
 
 
 async def fetches_in(seconds: float, member: ShareMember, **said: Any) -> tuple[int, Any]:
-    """How many fetches a member makes that comes again at once, and the last answer."""
+    """How many fetches a member makes that comes again at once, a hundredth of a second away, and the last answer."""
     loop, count, answer = asyncio.get_running_loop(), 0, None
     ends = loop.time() + seconds
     while loop.time() < ends:
         answer = await member.fetch(**said)
         count += 1
+        await asyncio.sleep(0.01)
     return count, answer
 
 
@@ -130,7 +136,7 @@ async def test_what_was_read_before_a_fetch_came_to_nothing_goes_back(serving: S
         faults.slow_reads.let_go()
     else:
         gone.close()
-    await until(lambda: all(ledger(serving, topic_id, each).state.ledgers["g"].leased == 0 for each in range(2)))
+    await until_async(lambda: all(ledger(serving, topic_id, each).state.ledgers["g"].leased == 0 for each in range(2)))
     faults.unreadable = NOTHING
     faults.slow_reads.let_go()
     found: Rows = {}
@@ -161,7 +167,7 @@ async def test_an_answer_that_was_never_written_was_no_delivery(serving: Serving
     await before.take()
     before.send(wait_ms=8_000)  # Answers leave in the order of the requests: the other one's has to wait.
     member.send()
-    await until(lambda: ledger(serving, topic_id).state.ledgers["g"].leased == 1)
+    await until_async(lambda: ledger(serving, topic_id).state.ledgers["g"].leased == 1)
     assert await member.line.is_silent()
     (await _go_on_elsewhere(serving, member)).close()
     other = ShareMember(line, topic_id, "other")
@@ -210,7 +216,7 @@ async def test_a_partition_that_is_opened_meanwhile_joins_those_that_are_waited_
     member.send(wait_ms=8_000, topics=[{"topic_id": late_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}])
     await serving.env.disk.flushes.until_waited_for()
     serving.env.disk.flushes.let_go()
-    await until(lambda: (queue := serving.node.shares.find(TopicId(late_id), 0)) is not None and queue.state.has("g"))
+    await until_async(lambda: (queue := serving.node.shares.find(TopicId(late_id), 0)) is not None and queue.state.has("g"))
     await line.produce("late", b"come")
     answer = await member.receive()
     assert (bytes(answer.responses[0].topic_id.bytes), rows_of(answer)) == (late_id, {0: (0, {0: (b"come", 1)})})

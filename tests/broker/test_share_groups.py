@@ -9,6 +9,8 @@ from share_members import ACCEPT, ShareMember, opened
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 
 async def beat(line: Line, epoch: int, *, group: str = "g", member_id: str = "me", **said: Any) -> Any:
     return await line.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, group_id=group, member_id=member_id, member_epoch=epoch, **said)

@@ -1,7 +1,13 @@
 """What a member of a share group holds when it is gone: all of it goes back, and may have been worked on."""
 
-from serving import Serving, until
+import pytest
+from serving import Serving
 from share_members import ShareMember, configure, opened
+from waiting import until_async
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("share.unsent-records-return")
 
 
 async def test_all_that_a_member_has_goes_back_however_much_that_is(serving: Serving) -> None:
@@ -14,7 +20,7 @@ async def test_all_that_a_member_has_goes_back_however_much_that_is(serving: Ser
     while held < 1_500:
         held += len(await one.take(records_max=1_000))
     one.line.close()
-    await until(lambda: not len(serving.node.shares.sessions))
+    await until_async(lambda: not len(serving.node.shares.sessions))
     back = 0
     while back < 1_500:
         found = await other.take(records_max=1_000, wait_ms=5_000)
@@ -30,5 +36,5 @@ async def test_a_record_that_kills_whoever_has_it_comes_as_often_as_it_may(servi
         member = ShareMember(await serving.line(), topic_id, f"member-{count}")
         assert await member.take(wait_ms=5_000, records_max=1) == {0: (b"poison", count)}
         member.line.close()
-        await until(lambda: not len(serving.node.shares.sessions))
+        await until_async(lambda: not len(serving.node.shares.sessions))
     assert await ShareMember(line, topic_id).take(wait_ms=5_000) == {1: (b"b", 1)}

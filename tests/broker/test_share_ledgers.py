@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from members import coordinated
-from serving import Line, Serving, until
+from serving import Line, Serving
 from share_members import ACCEPT, ShareMember, known, opened
+from waiting import until_async
 
 from penstock.broker.groups import _deletion
 from penstock.broker.shares import ledger_calls, sweeping
@@ -15,6 +16,8 @@ from penstock.broker.shares.gathering import LEFT_ALONE_SECONDS
 from penstock.errors import ErrorCode
 from penstock.vocabulary import TopicId
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
 
 
 async def beat(line: Line, epoch: int, *topics: str, group: str = "g") -> int:
@@ -65,9 +68,11 @@ async def fault(member: ShareMember, **said: Any) -> tuple[int, str | None]:
 
 async def served(member: ShareMember) -> None:
     """A moment after its group has come to be, which it is left alone for after a refusal."""
-    async with asyncio.timeout(10):
-        while any(row.error_code for topic in (await member.fetch(wait_ms=100)).responses for row in topic.partitions):
-            pass
+
+    async def is_served() -> bool:
+        return not any(row.error_code for topic in (await member.fetch(wait_ms=100)).responses for row in topic.partitions)
+
+    await until_async(is_served)
 
 
 # Fetches that nobody was assigned
@@ -184,9 +189,9 @@ async def test_ledgers_of_deleted_topics_are_not_kept(serving: Serving) -> None:
         await line.delete("t")
         await line.create("t", 1)
         await known(line, "t")
-    await until(lambda: recorded(serving) == [("t", (0,))])
+    await until_async(lambda: recorded(serving) == [("t", (0,))])
     await line.delete("t")
-    await until(lambda: recorded(serving) == [])
+    await until_async(lambda: recorded(serving) == [])
 
 
 async def test_who_loads_a_coordinator_drops_what_went_while_nobody_coordinated(serving: Serving) -> None:
@@ -199,7 +204,7 @@ async def test_who_loads_a_coordinator_drops_what_went_while_nobody_coordinated(
     assert ("t", (0,)) in recorded(serving)
     await serving.stop()
     await serving.open(offsets_topic_num_partitions=4)
-    await until(lambda: recorded(serving) == [("u", (0,))])
+    await until_async(lambda: recorded(serving) == [("u", (0,))])
 
 
 # Changes by admins

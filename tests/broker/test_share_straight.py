@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from serving import Serving, until
+from serving import Serving
 from share_members import ACCEPT, REJECT, RELEASE, ShareMember, acquired, configure, known, opened
+from tiers import pick
+from waiting import until_async
 
 from penstock.broker.shares.acquiring import Lots, Taking
 from penstock.errors import ErrorCode
@@ -17,10 +19,13 @@ from penstock.queues.replies import Delivery, Taken
 from penstock.vocabulary import TopicId
 from penstock.wire.api_keys import ApiKey
 
+VIRTUAL_TIME = True
+
 GAP = 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=1, slow=3)))
 async def test_both_ways_tell_the_same(serving: Serving, seed: int) -> None:
     rng = random.Random(seed)
     line, straight_id = await opened(serving, "straight", group_share_min_locks=1)
@@ -117,7 +122,7 @@ async def test_what_was_taken_for_one_who_is_gone_goes_back(serving: Serving) ->
     one.send()
     await serving.env.disk.flushes.until_waited_for()
     one.line.close()
-    await until(lambda: len(serving.node.shares.sessions) == 1)
+    await until_async(lambda: len(serving.node.shares.sessions) == 1)
     serving.env.disk.flushes.let_go()
     assert await other.take(wait_ms=8_000) == {0: (b"a", 2), 1: (b"b", 2)}, "they may have been on their way"
 
@@ -142,7 +147,7 @@ async def test_records_that_are_not_at_hand_are_read_from_the_disk(serving: Serv
     one.send({0: [(1, 1, [ACCEPT])]})
     await serving.env.disk.cold_reads.until_waited_for()
     one.line.close()
-    await until(lambda: not len(serving.node.shares.sessions))
+    await until_async(lambda: not len(serving.node.shares.sessions))
     serving.env.disk.cold_reads.let_go()
     assert await other.take(wait_ms=8_000) == {2: (b"c", 2)}
 

@@ -4,12 +4,17 @@ from typing import Any
 
 import pytest
 from members import commit, coordinated, offsets_of
-from serving import Line, Serving, until
+from serving import Line, Serving
+from waiting import until_async
 
 from penstock.groups.commands import CommitPending, EndPending, NewOffset
 from penstock.groups.replies import PendingEnded
 from penstock.vocabulary import ProducerId
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("groups.transactional-offsets-atomic", "groups.stable-offsets-wait")
 
 PRODUCER = ProducerId(4_000)
 UNSTABLE = 88
@@ -20,7 +25,7 @@ QUICK = {"offsets_topic_num_partitions": 1}
 async def loaded(serving: Serving, line: Line) -> None:
     """The coordinator has read its log, which it does while others are served."""
     await coordinated(line)
-    await until(lambda: serving.node.groups.find("g").state is not None)
+    await until_async(lambda: serving.node.groups.find("g").state is not None)
 
 
 async def opened(serving: Serving) -> Line:

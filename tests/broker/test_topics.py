@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch, fetch_body, produce_body, rows_of, sequenced, started, until, virtually
+from serving import Line, Serving, batch, fetch_body, produce_body, rows_of, sequenced, started, virtually
+from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.disk_faults import DiskFaults
@@ -12,6 +13,10 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("node.recreated-topic-is-new")
 
 
 def wish(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict[str, Any]:
@@ -179,12 +184,12 @@ async def test_what_waits_on_a_deleted_topic_ends_at_once(serving: Serving) -> N
     producer, reader, single, other = [await serving.line() for _ in range(4)]
     await other.create("a", 2)
     await other.create("b")
-    reader.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=60_000))
+    reader.send(ApiKey.FETCH, **fetch_body({"a": 0}, max_wait_ms=PATIENCE_MS))
     serving.env.disk.flushes.hold()
-    body = produce_body({"a": {0: batch(b"1"), 1: batch(b"2")}, "b": {0: batch(b"3")}}, timeout_ms=60_000)
+    body = produce_body({"a": {0: batch(b"1"), 1: batch(b"2")}, "b": {0: batch(b"3")}}, timeout_ms=PATIENCE_MS)
     producer.send(ApiKey.PRODUCE, **body)
-    single.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"4")}}, timeout_ms=60_000))
-    await until(lambda: node.metrics.batches_in == 4)
+    single.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"4")}}, timeout_ms=PATIENCE_MS))
+    await until_async(lambda: node.metrics.batches_in == 4)
     other.send(ApiKey.DELETE_TOPICS, topics=[{"name": "a"}], timeout_ms=1_000)
     await asyncio.sleep(0.01)
     serving.env.disk.flushes.let_go()
@@ -210,8 +215,8 @@ def test_a_produce_that_waits_for_a_slow_disk_is_refused_when_its_topic_goes() -
         assert partition is not None
         world.hosts["node"].disk.faults = DiskFaults(sync_seconds_min=1, sync_seconds_max=1)
         began = env.now()
-        line.send(ApiKey.PRODUCE, **produce_body({"slow": {0: batch(b"x")}}, timeout_ms=60_000))
-        line.send(ApiKey.PRODUCE, **produce_body({"slow": {0: batch(b"x")}, "a": {0: batch(b"y")}}, timeout_ms=60_000))
+        line.send(ApiKey.PRODUCE, **produce_body({"slow": {0: batch(b"x")}}, timeout_ms=PATIENCE_MS))
+        line.send(ApiKey.PRODUCE, **produce_body({"slow": {0: batch(b"x")}, "a": {0: batch(b"y")}}, timeout_ms=PATIENCE_MS))
         await asyncio.sleep(0.01)
         world.hosts["node"].disk.faults = DiskFaults(sync_seconds_min=0.1, sync_seconds_max=0.1)
         await other.delete("slow")
@@ -233,7 +238,7 @@ async def test_files_go_and_nothing_is_owed_any_more(serving: Serving) -> None:
     directory = serving.directory / "topics" / topic_id.hex()
     assert directory.exists()
     await line.delete("a")
-    await until(lambda: not node.image.graveyard)
+    await until_async(lambda: not node.image.graveyard)
     assert not directory.exists()
     assert len(node.files) <= 1, "no file of it is open any more"
 
@@ -244,7 +249,7 @@ async def test_a_topic_that_was_never_written_to_is_buried_too(serving: Serving)
     for _ in range(3):
         await line.create("a")
         await line.delete("a")
-    await until(lambda: not node.image.graveyard)
+    await until_async(lambda: not node.image.graveyard)
 
 
 async def test_a_name_can_be_used_again_at_once_and_is_another_topic(serving: Serving) -> None:
@@ -285,7 +290,7 @@ def deleted_with_a_crash_at(change: int, loss: Loss | None) -> str:
             topics_left.extend(await names(line))
             if topics_left:
                 assert (await line.produce("a", b"x")).base_offset == 1
-            await until(lambda: not node.image.graveyard)
+            await until_async(lambda: not node.image.graveyard)
             await node.stop()
 
         world.start("node", live_and_die)

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving
+from waiting import until_async
 
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
+
+VIRTUAL_TIME = True
 
 ID = "mover-1"
 QUICK = {"offsets_topic_num_partitions": 1, "transaction_partitions": 1}
@@ -59,8 +62,11 @@ async def end(line: Line, producer: Producer, *, commits: bool, version: int = 3
 async def ended(line: Line, producer: Producer, *, commits: bool) -> None:
     """And written down in every partition."""
     assert await end(line, producer, commits=commits) is NONE
-    while await state(line) not in ("CompleteCommit", "CompleteAbort"):
-        pass
+
+    async def is_written() -> bool:
+        return await state(line) in ("CompleteCommit", "CompleteAbort")
+
+    await until_async(is_written)
 
 
 async def state(line: Line) -> str:
@@ -211,6 +217,7 @@ async def test_what_is_open_survives_a_restart_and_what_has_ended_is_told(servin
     await serving.open(**QUICK)
     line = await serving.line()
     await found(line)
+    await until_async(lambda: not serving.node.transactions.is_loading())
     assert (await state(line), await end_of(line, committed=True)) == ("Ongoing", 0)
     assert await produce(line, producer, 1) is NONE
     await ended(line, producer, commits=False)

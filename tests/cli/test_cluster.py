@@ -7,21 +7,25 @@ import json
 import re
 import signal
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.running import Ended, penstock, succeed
 from ports import free_port
-from system.clusters import until
+from waiting import PATIENCE_MS, PATIENCE_S, until
 
 from penstock.cli.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.paired
 
-WELL_SECONDS = "40"
 NOT_WELL = 4
+LOOK_S = 0.1  # Between two looks by a command.
+SETTINGS = {
+    "leader.imbalance.check.interval.seconds": 3_600,
+    "broker.session.timeout.ms": PATIENCE_MS,  # That a node stalls must not fence it. One whose process ends is missed by its connection.
+}
 
 
 class Cluster:
@@ -35,32 +39,35 @@ class Cluster:
         self.told = self.succeed("start", *arguments)
 
     def run(self, command: str, *arguments: str) -> Ended:
-        return penstock("cluster", command, *arguments, "--data-dir", str(self.directory), seconds=150)
+        return penstock("cluster", command, *arguments, "--data-dir", str(self.directory))
 
     def succeed(self, command: str, *arguments: str) -> str:
         ended = self.run(command, *arguments)
         assert ended.code == 0, ended.out + ended.err
         return ended.out
 
-    def status(self, *, wait: bool = True) -> dict[str, Any]:
-        ended = self.run("status", "--json", *(["--wait", WELL_SECONDS] if wait else []))
+    def status(self, *arguments: str) -> dict[str, Any]:
+        ended = self.run("status", "--json", *arguments)
         assert ended.code in (0, NOT_WELL), ended.err
         told: dict[str, Any] = json.loads(ended.out)
         assert told["is_well"] == (ended.code == 0)
         return told
 
     def become_well(self) -> dict[str, Any]:
-        told = self.status()
+        told = self.status("--wait", str(PATIENCE_S))
         assert told["is_well"], told["troubles"]
         return told
 
     def become_unwell(self, *troubles: str) -> dict[str, Any]:
         """Until it says all of this."""
-        for _ in range(100):
-            told = self.status(wait=False)
-            if all(any(trouble in said for said in told["troubles"]) for trouble in troubles):
-                return told
-        raise AssertionError(f"it says {told['troubles']}, not {troubles}")
+        told: dict[str, Any] = {}
+
+        def is_said() -> bool:
+            told.update(self.status())
+            return all(any(trouble in said for said in told["troubles"]) for trouble in troubles)
+
+        until(is_said, lambda: f"it says {told['troubles']}, not {troubles}", every_s=LOOK_S)
+        return told
 
     def penstock(self, *arguments: str, given: str = "") -> str:
         ended = penstock(*arguments, "--bootstrap", self.local.bootstrap, given=given)
@@ -71,6 +78,10 @@ class Cluster:
         """Leader, Replicas and Isr of each partition."""
         told = self.penstock("topics", "describe", topic)
         return re.findall(r"Leader: (\S+)\tReplicas: (\S+)\tIsr: (\S*)\t", told)
+
+    def until_lines(self, topic: str, *expected: tuple[str, str, str]) -> None:
+        """Until the node that is asked has heard of it, which may be a little later than the one that did it."""
+        until(lambda: self.lines(topic) == list(expected), lambda: f"{self.lines(topic)} become {expected}", every_s=LOOK_S)
 
     @property
     def local(self) -> LocalCluster:
@@ -106,7 +117,8 @@ def cluster(started: Cluster) -> Cluster:
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("local") / "cluster")
     try:
-        cluster.start("--nodes", "3", "--base-port", str(base_port(5)), "--set", "leader.imbalance.check.interval.seconds=3600")
+        settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+        cluster.start("--nodes", "3", "--base-port", str(base_port(5)), *settings)
         yield cluster
         assert "Traceback" not in cluster.said()
     finally:
@@ -151,7 +163,7 @@ def test_the_secret_is_told_nowhere(cluster: Cluster):
         assert secret not in Path(f"/proc/{node.pid}/cmdline").read_text()
         assert secret not in Path(f"/proc/{node.pid}/environ").read_text()
         for path in ("/metrics", "/api/v1/nodes", "/api/v1/quorum"):
-            with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}{path}", timeout=PATIENCE_S) as answer:
                 assert secret not in answer.read().decode()
     assert secret not in cluster.penstock("configs", "describe", "node", "1", "--all")
     assert secret not in cluster.said()
@@ -164,9 +176,13 @@ def test_the_status_tells_nodes_controller_and_quorum_and_that_all_is_well(clust
     assert sorted(row["votes"] for row in told["nodes"]) == ["leads", "yes", "yes"]
     assert told["controller"] in (1, 2, 3)
     assert (told["quorum"]["majority"], told["quorum"]["voters_to_spare"], told["notes"]) == (2, 1, [])
-    table = cluster.succeed("status")
-    assert table.splitlines()[-1] == "all is well"
-    assert f"controller node {told['controller']}" in table
+
+    def is_told_in_a_table() -> bool:
+        controller, table = cluster.become_well()["controller"], cluster.succeed("status", "--wait", str(PATIENCE_S))
+        assert table.splitlines()[-1] == "all is well"
+        return f"controller node {controller}" in table  # Unless another was elected meanwhile.
+
+    until(is_told_in_a_table)
 
 
 # Losing and getting back
@@ -174,44 +190,30 @@ def test_the_status_tells_nodes_controller_and_quorum_and_that_all_is_well(clust
 
 def test_a_stopped_node_is_missed_in_the_lines_of_kafkas_tool_and_comes_back(cluster: Cluster):
     cluster.penstock("topics", "create", "orders", "--replica-assignment", "1:2,1:2,2:1")
-    assert cluster.lines("orders") == [("1", "1,2", "1,2"), ("1", "1,2", "1,2"), ("2", "2,1", "2,1")]
+    cluster.until_lines("orders", ("1", "1,2", "1,2"), ("1", "1,2", "1,2"), ("2", "2,1", "2,1"))
     assert cluster.succeed("stop-node", "2") == "node 2 is stopped\n"
-    assert cluster.lines("orders") == [("1", "1,2", "1"), ("1", "1,2", "1"), ("1", "2,1", "1")]
-    cluster.become_unwell("voters that do not answer: 2")
-    ended = cluster.run("status")
-    assert ended.code == NOT_WELL
-    assert "NOT WELL: nodes that are away: 2\n" in ended.out
-    assert "partitions: 3, 3 under-replicated, 0 below min.insync.replicas, 0 without a leader, 0 moving\n" in ended.out
-    assert "the loss of one more voter would stop elections (2 of 3 answer)" in ended.out
+    cluster.until_lines("orders", ("1", "1,2", "1"), ("1", "1,2", "1"), ("1", "2,1", "1"))
+
+    def is_told() -> bool:
+        ended = cluster.run("status")
+        assert ended.code == NOT_WELL
+        return {
+            "NOT WELL: nodes that are away: 2",
+            "partitions: 3, 3 under-replicated, 0 below min.insync.replicas, 0 without a leader, 0 moving",
+            "NOT WELL: voters that do not answer: 2",
+            "NOT WELL: the loss of one more voter would stop elections (2 of 3 answer)",
+        } <= set(ended.out.splitlines())
+
+    until(is_told, lambda: cluster.run("status").out, every_s=LOOK_S)
     under = cluster.penstock("topics", "describe", "--under-replicated-partitions").splitlines()
     assert len(under) == 3 and all("Topic: orders\t" in line for line in under)
     assert re.fullmatch(r"node 2  process \d+\n", cluster.succeed("restart-node", "2"))
     cluster.become_well()
     assert [(leader, replicas) for leader, replicas, _ in cluster.lines("orders")] == [("1", "1,2"), ("1", "1,2"), ("1", "2,1")]
     assert "orders          2       2  yes" in cluster.succeed("elect", "preferred", "--topic", "orders")
-    assert cluster.lines("orders")[2][0] == "2"
+    until(lambda: cluster.lines("orders")[2][0] == "2", "node 2 leads again", every_s=LOOK_S)
     assert "every preferred leader leads already" in cluster.succeed("elect", "preferred")
     cluster.penstock("topics", "delete", "orders", "--yes")
-
-
-def test_a_killed_node_is_told_with_its_vote(cluster: Cluster):
-    cluster.succeed("kill-node", "3")
-    told = cluster.become_unwell("nodes that are away: 3", "voters that do not answer: 3")
-    row = next(row for row in told["nodes"] if row["node"] == 3)
-    assert (row["state"], row["votes"]) == ("away", "silent")
-    assert "is not running" in cluster.run("kill-node", "3").err
-    cluster.succeed("restart-node", "3")
-    cluster.become_well()
-
-
-def test_without_a_majority_of_voters_it_says_that_there_is_no_controller(cluster: Cluster):
-    for number in ("2", "3"):
-        cluster.succeed("kill-node", number)
-    told = cluster.become_unwell("there is no controller")
-    assert (told["controller"], {row["votes"] for row in told["nodes"]}) == (None, {"unknown"})
-    assert "nobody leads it; 2 of 3 voters must answer each other" in cluster.run("status").out
-    cluster.succeed("start")
-    cluster.become_well()
 
 
 def test_a_replaced_node_has_an_empty_disk_another_directory_and_everything_again(cluster: Cluster):
@@ -244,18 +246,24 @@ def test_a_node_that_alone_has_records_is_not_replaced(cluster: Cluster):
     cluster.penstock("topics", "delete", "lonely", "--yes")
 
 
-def test_an_unclean_election_asks_first_and_says_what_is_lost(cluster: Cluster):
+def test_killed_nodes_are_told_with_their_votes_and_an_unclean_election_says_what_is_lost(cluster: Cluster):
     cluster.penstock("topics", "create", "torn", "--replica-assignment", "1:2")
     cluster.penstock("produce", "torn", given="0\n")
     refused = cluster.run("elect", "unclean", "--topic", "torn")
     assert (refused.code, "has a leader" in refused.err) == (1, True)
     cluster.succeed("kill-node", "2")
-    _wait_for(cluster, "torn", in_sync="1")
+    told = cluster.become_unwell("nodes that are away: 2", "voters that do not answer: 2")
+    row = next(row for row in told["nodes"] if row["node"] == 2)
+    assert (row["state"], row["votes"]) == ("away", "silent")
+    assert "is not running" in cluster.run("kill-node", "2").err
+    cluster.until_lines("torn", ("1", "1,2", "1"))
     cluster.penstock("produce", "torn", given="1\n")
     cluster.succeed("kill-node", "1")
+    told = cluster.become_unwell("there is no controller")
+    assert (told["controller"], {row["votes"] for row in told["nodes"]}) == (None, {"unknown"})
+    assert "nobody leads it; 2 of 3 voters must answer each other" in cluster.run("status").out
     cluster.succeed("restart-node", "2")
-    _wait_for(cluster, "torn", in_sync="")
-    assert cluster.lines("torn") == [("none", "1,2", "")]
+    cluster.until_lines("torn", ("none", "1,2", ""))
     assert "Elr: 1\t" in cluster.penstock("topics", "describe", "torn", "--unavailable-partitions")
     refused = cluster.run("elect", "unclean", "--topic", "torn")
     assert (refused.code, "may lose acknowledged records of torn-0" in refused.err, "--yes" in refused.err) == (1, True, True)
@@ -281,16 +289,15 @@ def test_partitions_are_moved_when_asked_for_and_not_before(cluster: Cluster, tm
     done = cluster.run("reassign", "--plan", str(plan), "--execute", "--throttle", "100000000")
     assert done.code == 0, done.err
     assert done.out.endswith("done\n") and "100 %" in done.err
-    # Whichever node is asked hears of it a little later, on a busy machine.
     until(lambda: all(sorted(in_sync.split(",")) == ["2", "3"] for _, _, in_sync in cluster.lines("moved")), "2 and 3 are in sync")
-    assert "replication.throttled.rate" not in cluster.penstock("configs", "describe", "nodes"), "it held while the move did"
+    until(lambda: not is_throttled(cluster), "the limit held while the move did")
     assert "everything is there already" in cluster.succeed("reassign", "--plan", str(plan), "--execute")
     assert "nothing is on its way" in cluster.succeed("reassign", "--cancel", "--execute")
     assert read_all(cluster, "moved") == numbers(200).split()
     plan.write_text('{"version": 1, "partitions": [{"topic": "moved", "partition": 9, "replicas": [1]}]}')
     refused = cluster.run("reassign", "--plan", str(plan), "--execute", "--throttle", "1000")
     assert (refused.code, "moved-9: UNKNOWN_TOPIC_OR_PARTITION" in refused.err) == (1, True)
-    assert "replication.throttled.rate" not in cluster.penstock("configs", "describe", "nodes")
+    until(lambda: not is_throttled(cluster), "no limit is left of a move that was refused")
     refused = cluster.run("reassign", "--topic", "moved", "--to", "2,9")
     assert (refused.code, "there is no node 9" in refused.err) == (1, True)
     cluster.penstock("topics", "delete", "moved", "--yes")
@@ -319,12 +326,12 @@ def test_a_node_is_added_filled_drained_and_forgotten(cluster: Cluster):
 
 def test_votes_are_taken_and_given_one_at_a_time(cluster: Cluster):
     assert cluster.succeed("remove-voter", "3") == "node 3 does not vote any more\n"
-    assert sorted(_voters(cluster)) == [1, 2]
-    told = cluster.status()
-    assert told["is_well"] and "there are 2, and three bear the loss of one" in told["notes"][0]
+    until(lambda: sorted(_voters(cluster)) == [1, 2], every_s=LOOK_S)
+    (note,) = cluster.become_well()["notes"]
+    assert "there are 2, and three bear the loss of one" in note
     assert "node 3 does not vote" in cluster.run("remove-voter", "3").err
     assert cluster.succeed("add-voter", "3") == "node 3 votes\n"
-    assert sorted(_voters(cluster)) == [1, 2, 3]
+    until(lambda: sorted(_voters(cluster)) == [1, 2, 3], every_s=LOOK_S)
     assert "node 3 votes already" in cluster.run("add-voter", "3").err
     assert "does not follow the metadata" in cluster.run("add-voter", "9", "--wait", "0").err
 
@@ -347,13 +354,9 @@ def test_a_stopped_cluster_is_started_again_as_it_was(cluster: Cluster):
 def _voters(cluster: Cluster) -> dict[int, str]:
     """Each with the id of its directory."""
     port = cluster.local.nodes[1].http_port
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/quorum", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/quorum", timeout=PATIENCE_S) as answer:
         return {row["node"]: row["directory_id"] for row in json.load(answer)["voters"]}
 
 
-def _wait_for(cluster: Cluster, topic: str, *, in_sync: str) -> None:
-    for _ in range(60):
-        found: Sequence[tuple[str, ...]] = cluster.lines(topic)
-        if all(row[2] == in_sync for row in found):
-            return
-    raise AssertionError(f"{topic} is {found}, not in sync on {in_sync}")
+def is_throttled(cluster: Cluster) -> bool:
+    return "replication.throttled.rate" in cluster.penstock("configs", "describe", "nodes")

@@ -22,13 +22,13 @@ def test_a_shell_that_nobody_knows_is_refused() -> None:
 
 def test_what_a_shell_asks_is_answered() -> None:
     asked = {"COMP_WORDS": "penstock gr", "COMP_CWORD": "1", "_PENSTOCK_COMPLETE": "bash_complete"}
-    answer = subprocess.run(PENSTOCK, capture_output=True, text=True, env=clean_environment(asked), timeout=60, check=False)
+    answer = subprocess.run(PENSTOCK, capture_output=True, text=True, env=clean_environment(asked), check=False)
     assert answer.stdout.split() == ["plain,groups"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash in PATH")
 def test_bash_takes_the_script() -> None:
     script = succeed("completion", "bash")
-    taken = subprocess.run(["bash", "-c", f"{script}\ncomplete -p penstock"], capture_output=True, text=True, timeout=60, check=False)
+    taken = subprocess.run(["bash", "-c", f"{script}\ncomplete -p penstock"], capture_output=True, text=True, check=False)
     assert taken.returncode == 0, taken.stderr
     assert "penstock" in taken.stdout

@@ -34,7 +34,7 @@ def test_what_cannot_be_altered_is_told_with_its_reason(node: harness.Node):
         (["nowhere", "--partitions", "3"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["nowhere", "--config", "retention.ms=1"], "UNKNOWN_TOPIC_OR_PARTITION"),
     ):
-        ended = penstock("topics", "alter", *arguments, *where, seconds=20)
+        ended = penstock("topics", "alter", *arguments, *where)
         assert (ended.code, word in ended.err, "Traceback" in ended.err) == (1, True, False), ended.err
     ended = penstock("topics", "alter", "fixed", *where)
     assert (ended.code, "say what to alter" in ended.err) == (2, True)

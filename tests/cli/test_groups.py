@@ -1,7 +1,6 @@
 """`penstock groups` against a real node, with a real consumer where there must be members."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +12,7 @@ from cli.running import penstock, succeed
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from system import harness
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Node]:
-    settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
-    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=settings) as node:
-        yield node
-        assert node.complaints() == []
-        assert node.stop() == 0
+from waiting import ASK_S, PATIENCE_S, until
 
 
 def lines(text: str) -> list[list[str]]:
@@ -40,7 +31,7 @@ class Stage:
         producer = Producer(config)
         for number in range(10):
             producer.produce(self.topic, f"record {number}", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         self._consumer = Consumer({**config, "group.id": self.group, "enable.auto.commit": False})
         self.commit(4)
 
@@ -51,7 +42,7 @@ class Stage:
         self._consumer.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
 
     def committed(self) -> dict[int, int]:
-        found = self._consumer.committed([TopicPartition(self.topic, partition) for partition in (0, 1)], timeout=30)
+        found = self._consumer.committed([TopicPartition(self.topic, partition) for partition in (0, 1)], timeout=PATIENCE_S)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def describe(self) -> dict[str, Any]:
@@ -65,8 +56,7 @@ class Stage:
         config = {"bootstrap.servers": self.node.bootstrap, "group.id": self.group, "client.id": "till", "enable.auto.commit": False}
         consumer = Consumer({**config, **more})
         consumer.subscribe([self.topic])
-        while not consumer.assignment():
-            consumer.poll(0.1)
+        until(lambda: (consumer.poll(ASK_S), consumer.assignment())[1], "the member has partitions")
         try:
             yield
         finally:
@@ -133,9 +123,7 @@ def test_members_are_shown_with_their_partitions(stage: Stage) -> None:
 def test_a_group_of_the_new_protocol_is_shown_with_its_assignor_and_epochs(stage: Stage) -> None:
     needs_announced(stage.node.bootstrap, "the new consumer protocol")
     with stage.member(**{"group.protocol": "consumer"}):
-        deadline = time.monotonic() + 30
-        while stage.describe()["state"] != "Stable":  # It says that it has its partitions with its next heartbeat.
-            assert time.monotonic() < deadline, "it never came to rest"
+        until(lambda: stage.describe()["state"] == "Stable", "the member says with its next heartbeat that it has its partitions")
         told = json.loads(succeed("groups", "members", stage.group, "--json", *stage.where))
         assert (told["protocol"], told["assignor"], told["type"]) == ("consumer", "uniform", "consumer")
         assert told["epoch"] == told["assignment_epoch"] >= 1
@@ -191,6 +179,7 @@ def test_a_plan_can_be_kept_and_given_back(stage: Stage, tmp_path: Path) -> None
     assert stage.committed() == {0: 3, 1: 0}
 
 
+@pytest.mark.invariant("groups.reset-dry-run")
 def test_a_group_with_members_is_neither_reset_nor_deleted(stage: Stage) -> None:
     with stage.member():
         for arguments in (["--to-earliest"], ["--to-earliest", "--execute"]):

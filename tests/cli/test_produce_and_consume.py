@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from cli.running import PENSTOCK, clean_environment, penstock, succeed
+from cli.running import PENSTOCK, clean_environment, penstock, started, succeed
 from system import harness
 
 
@@ -81,54 +82,34 @@ def test_the_format_decides_what_is_printed(write, read):
     assert read("--format", r"{partition}/{offset}\t{key}={value} {time}") == "2/0\tk=v 1970-01-01T00:00:00.000+00:00\n"
 
 
-def test_bytes_that_are_not_text_pass_through(write, read, node: harness.Node, topic: str):
+def test_bytes_that_are_not_text_pass_through(write, read, node: harness.Node, topic: str, tmp_path: Path):
     write("--partition", "0", given=b"\xff\x00\xfe\n")
-    command = [*PENSTOCK, "consume", topic, "--bootstrap", node.bootstrap]
-    raw = subprocess.run(command, capture_output=True, env=clean_environment(), check=True)
-    assert raw.stdout == b"\xff\x00\xfe\n"
+    with started("consume", topic, "--bootstrap", node.bootstrap, errors=tmp_path / "errors") as raw:
+        assert raw.out.buffer.read() == b"\xff\x00\xfe\n"
     assert json.loads(read("--json"))["value"] == {"hex": "ff00fe"}
 
 
-def hear_interrupts() -> None:
-    """A shell that runs the suite in the background has its children ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_following_prints_what_comes_later_until_it_is_interrupted(write, node: harness.Node, topic: str):
-    command = [*PENSTOCK, "consume", topic, "--from", "earliest", "--follow", "--bootstrap", node.bootstrap]
+def test_following_prints_what_comes_later_until_it_is_interrupted(write, node: harness.Node, topic: str, tmp_path: Path):
+    command = ["consume", topic, "--from", "earliest", "--follow", "--bootstrap", node.bootstrap]
     write("--value", "before")
-    follower = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(), preexec_fn=hear_interrupts  # noqa: PLW1509
-    )
-    try:
-        assert follower.stdout is not None
-        assert follower.stdout.readline() == "before\n"
+    with started(*command, errors=tmp_path / "errors") as follower:
+        assert follower.out.readline() == "before\n"
         write("--value", "after")
-        assert follower.stdout.readline() == "after\n"
-        follower.send_signal(signal.SIGINT)
-        _, said = follower.communicate(timeout=60)
-        assert (follower.returncode, said) == (130, "")
-    finally:
-        follower.kill()
-        follower.communicate()
+        assert follower.out.readline() == "after\n"
+        follower.process.send_signal(signal.SIGINT)
+        assert follower.end() == (130, "", "")
 
 
-def test_typed_lines_are_sent_as_they_come(read, node: harness.Node, topic: str):
+def test_typed_lines_are_sent_as_they_come(node: harness.Node, topic: str, tmp_path: Path):
     """A pipe that stays open must not hold its lines back."""
-    command = [*PENSTOCK, "produce", topic, "--json", "--bootstrap", node.bootstrap]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean_environment())
-    try:
-        assert process.stdin is not None
-        process.stdin.write("first\n")
-        process.stdin.flush()
+    with started("produce", topic, "--json", "--bootstrap", node.bootstrap, errors=tmp_path / "errors") as producer:
+        producer.given.write("first\n")
+        producer.given.flush()
         assert json.loads(succeed("consume", topic, "--follow", "--max", "1", "--json", "--bootstrap", node.bootstrap))["value"] == "first"
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_a_reader_that_goes_away_is_no_failure(write, node: harness.Node, topic: str):
-    write(given="x" * 100 + "\n" + ("y" * 100 + "\n") * 20_000)
+    write(given="x" * 100 + "\n" + ("y" * 100 + "\n") * 3_000)  # More than a pipe holds.
     command = f"{' '.join(PENSTOCK)} consume {topic} --bootstrap {node.bootstrap} | head -n 1"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=clean_environment(), check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -4,11 +4,11 @@ import io
 import os
 import pty
 import select
-import subprocess
 
 import pytest
-from cli.running import PENSTOCK, clean_environment, penstock
+from cli.running import penstock, started
 from system import harness
+from waiting import ASK_S, PATIENCE_S, until
 
 from penstock.cli.progress import Progress
 from penstock.cli.times import parse_time, spoken
@@ -54,20 +54,24 @@ def test_nothing_is_shown_where_nobody_looks() -> None:
 
 def test_a_pipe_sees_no_line_and_a_terminal_does(node: harness.Node) -> None:
     """The producer's input pauses for longer than a short transfer takes, so that the line is due."""
-    command = [*PENSTOCK, "produce", "paced", "--bootstrap", node.bootstrap]
     leader, follower = pty.openpty()
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=follower, env=clean_environment())
-    os.close(follower)
-    assert process.stdin is not None
     told = b""
-    while b"records/s" not in told:
-        process.stdin.write(b"a record\n")
-        process.stdin.flush()
-        if select.select([leader], [], [], 0.05)[0]:
+
+    def is_told() -> bool:
+        nonlocal told
+        producer.given.write("a record\n")
+        producer.given.flush()
+        if select.select([leader], [], [], ASK_S)[0]:
             told += os.read(leader, 4096)
-    out, _ = process.communicate(timeout=30)
+        return b"records/s" in told
+
+    with started("produce", "paced", "--bootstrap", node.bootstrap, errors=follower) as producer:
+        until(is_told)
+        producer.given.close()
+        assert "written to paced" in producer.out.read()
+        assert producer.process.wait(PATIENCE_S) == 0
+    os.close(follower)
     os.close(leader)
-    assert b"written to paced" in out
     piped = penstock("consume", "paced", "--bootstrap", node.bootstrap)
     assert (piped.code, piped.err) == (0, "")
 

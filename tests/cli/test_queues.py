@@ -3,19 +3,17 @@
 import io
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.running import Ended, penstock
+from waiting import until
 
 from penstock.cli.root import run
 from penstock.client import Queue
 from penstock.testing import Broker
-
-SECONDS_MAX = 30.0
 
 Command = Callable[..., Ended]
 
@@ -161,10 +159,7 @@ def test_a_redrive_names_the_queue_that_is_not_there_and_the_one_that_will_not_d
 
 
 def until_ready(queue: Queue, count: int) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while queue.counts().ready < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: queue.counts().ready >= count, lambda: f"{count} messages are ready, of {queue.counts()}")
 
 
 def test_what_is_kept_is_had_again(say: Command, penstock_broker: Broker):

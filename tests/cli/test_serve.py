@@ -14,60 +14,66 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cli.running import PENSTOCK, clean_environment, penstock
+from cli.running import PENSTOCK, Started, clean_environment, penstock, started
 from system import harness
+from waiting import PATIENCE_S
 
 READY = re.compile(r"penstock ready kafka=(\S+):(\d+) http=(\S+) data=(\S+) node=(\d+)\n")
 
 
 @contextmanager
-def serving(data_dir: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
-    command = [*PENSTOCK, "serve", "--data-dir", str(data_dir), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
+def serving(data_dir: Path, *arguments: str) -> Iterator[tuple[Started, re.Match[str]]]:
+    command = ["serve", "--data-dir", str(data_dir), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", *arguments]
+    with started(*command, errors=data_dir.with_name("errors.txt")) as node:
+        line = node.out.readline()
         ready = READY.fullmatch(line)
-        assert ready is not None, line or (process.stderr and process.stderr.read())
-        yield process, ready
-    finally:
-        process.kill()
-        process.communicate()
+        assert ready is not None, line or node.err()
+        yield node, ready
 
 
 def get(address: str, path: str, method: str = "GET") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}", method=method), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}", method=method), timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()
 
 
+def test_a_process_says_in_one_line_that_it_is_ready_and_where(tmp_path: Path):
+    command = [*PENSTOCK, "serve", "--data-dir", str(tmp_path / "data"), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment()) as process:
+        assert process.stdout is not None
+        ready = READY.fullmatch(process.stdout.readline())
+        process.terminate()
+        assert process.stdout.read() == ""
+    assert process.returncode == 0
+    assert ready is not None and ready[4] == str(tmp_path / "data")
+
+
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_one_ready_line_tells_where_it_is(tmp_path: Path, loop: str):
-    with serving(tmp_path / "data", "--loop", loop, "--node-id", "7") as (process, ready):
+    with serving(tmp_path / "data", "--loop", loop, "--node-id", "7") as (node, ready):
         assert ready[4] == str(tmp_path / "data")
         assert ready[5] == "7"
-        with socket.create_connection((ready[1], int(ready[2])), timeout=5):
+        with socket.create_connection((ready[1], int(ready[2])), timeout=PATIENCE_S):
             pass
-        process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=30)
-        assert rest == ""
+        node.process.send_signal(signal.SIGTERM)
+        assert node.end().out == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals):
-    with serving(tmp_path / "data") as (process, _):
-        process.send_signal(number)
-        _, said = process.communicate(timeout=30)
-        assert process.returncode == 0, said
-        assert "Traceback" not in said
+    with serving(tmp_path / "data") as (node, _):
+        node.process.send_signal(number)
+        code, _, said = node.end()
+    assert code == 0, said
+    assert "Traceback" not in said
 
 
 def test_it_starts_again_on_its_directory_and_nowhere_else(tmp_path: Path):
-    with serving(tmp_path / "data") as (process, _):
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+    with serving(tmp_path / "data") as (node, _):
+        node.process.send_signal(signal.SIGTERM)
+        assert node.end().code == 0
     with serving(tmp_path / "data"):
         pass
     other = penstock("serve", "--data-dir", str(tmp_path / "data"), "--node-id", "2", "--kafka", "127.0.0.1:0", "--http", "off")
@@ -114,7 +120,7 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path):
     from confluent_kafka.admin import AdminClient
 
     with serving(tmp_path / "data", "--advertise", "localhost:19092") as (_, ready):
-        listed = AdminClient({"bootstrap.servers": f"127.0.0.1:{ready[2]}"}).list_topics(timeout=10)
+        listed = AdminClient({"bootstrap.servers": f"127.0.0.1:{ready[2]}"}).list_topics(timeout=PATIENCE_S)
         assert [(broker.host, broker.port) for broker in listed.brokers.values()] == [("localhost", 19092)]
 
 
@@ -148,9 +154,10 @@ def test_a_misspelt_setting_is_refused(tmp_path: Path):
     assert ended.err == "penstock: there is no setting num.partition\n  did you mean num.partitions?\n"
 
 
+@pytest.mark.invariant("node.checks-always-on")
 def test_it_does_not_run_without_its_checks(tmp_path: Path):
     command = [sys.executable, "-O", "-m", "penstock", "serve", "--data-dir", str(tmp_path / "data")]
-    ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), check=False)
     assert ended.returncode == 1
     assert "does not run under python -O" in ended.stderr
     assert not os.path.exists(tmp_path / "data")

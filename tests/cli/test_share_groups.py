@@ -9,12 +9,16 @@ from cli.running import penstock, succeed
 from confluent_kafka import ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from system import harness
-from system.librdkafka import SECONDS_MAX, admin, make_topic, produce_all, silence
+from system.librdkafka import admin, make_topic, produce_all, silence
+from waiting import ASK_S, PATIENCE_MS, PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Node]:
-    settings = {"offsets.topic.num.partitions": 4, "group.share.heartbeat.interval.ms": 200}
+    settings = {
+        "offsets.topic.num.partitions": 4, "group.share.heartbeat.interval.ms": 200, "group.share.session.timeout.ms": PATIENCE_MS,
+        "group.share.record.lock.duration.ms": PATIENCE_MS, "group.share.max.record.lock.duration.ms": PATIENCE_MS,
+    }  # fmt: skip
     directory: Path = tmp_path_factory.mktemp("node") / "data"
     with harness.Node(directory, settings=settings) as node:
         yield node
@@ -27,12 +31,10 @@ def test_a_share_group_is_listed_described_and_deleted(node: harness.Node) -> No
     produce_all(node.bootstrap, topic, [{"value": b"job", "partition": 0}] * 10)
     begins = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, "workers", incremental_configs=[begins])
-    admin(node.bootstrap).incremental_alter_configs([resource])[resource].result(SECONDS_MAX)
+    admin(node.bootstrap).incremental_alter_configs([resource])[resource].result(PATIENCE_S)
     consumer = ShareConsumer({"bootstrap.servers": node.bootstrap, "group.id": "workers", "client.id": "till"}, logger=silence)
     consumer.subscribe([topic])
-    found = 0
-    while not found:
-        found = len(list(consumer.poll(1.0)))
+    found = until(lambda: len(list(consumer.poll(ASK_S))), "records come")
 
     assert succeed("groups", "list", *where).split()[5:10] == ["workers", "Stable", "share", "share", "1"]
     described = json.loads(succeed("groups", "describe", "workers", "--json", *where))
@@ -46,7 +48,7 @@ def test_a_share_group_is_listed_described_and_deleted(node: harness.Node) -> No
     (member,) = json.loads(succeed("groups", "members", "workers", "--json", *where))["members"]
     assert (member["client"], member["assignment"]) == ("till", {"jobs": [0, 1]})
 
-    consumer.commit_sync(10.0)
+    consumer.commit_sync(PATIENCE_S)
     refused = penstock("groups", "delete", "workers", "--yes", *where)
     assert refused.code != 0
     consumer.close()

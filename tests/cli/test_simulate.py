@@ -1,27 +1,42 @@
-"""`penstock simulate`: a world told, and many judged."""
+"""`penstock simulate`: a world told, and many judged. Most commands run in this process, which has the simulator loaded."""
 
-from cli.running import penstock, succeed
+import pytest
+from cli.running import succeed
+from tiers import pick
+
+from penstock.cli.root import run
+
+ELSEWHERE = {"PYTHONHASHSEED": "1"}  # A process of its own, in which strings have other hashes.
 
 
-def test_a_seed_tells_the_same_story_in_every_process():
-    first, second = (succeed("simulate", "--seed", "4", environment={"PYTHONHASHSEED": seed}) for seed in ("1", "2"))
-    assert first == second
-    assert first.splitlines()[-1].startswith("seed 4  trace ")
+@pytest.mark.repeats
+@pytest.mark.parametrize("number", [34, 4, 12, 28][: pick(test=1, slow=4)])
+def test_a_seed_tells_the_same_story_in_every_process(number: int, capsys: pytest.CaptureFixture[str]):
+    command = ["simulate", "--seed", str(number)]
+    assert run(command) == 0
+    told = capsys.readouterr().out
+    assert told == succeed(*command, environment=ELSEWHERE)
+    assert told.splitlines()[-1].startswith(f"seed {number}  trace ")
 
 
-def test_many_seeds_end_with_one_verdict():
-    last = succeed("simulate", "--seeds", "2", "--first", "10").splitlines()[-1]
+def test_many_seeds_end_with_one_verdict(capsys: pytest.CaptureFixture[str]):
+    assert run(["simulate", "--seeds", "2", "--first", "9"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("2 worlds in ")
     assert last.endswith("every promise was kept")
 
 
-def test_a_seed_of_a_cluster_tells_the_same_story_in_every_process():
-    first, second = (succeed("simulate", "--cluster", "--seed", "11", environment={"PYTHONHASHSEED": seed}) for seed in ("1", "2"))
-    assert first == second
-    assert first.splitlines()[-1].endswith("every promise was kept")
+@pytest.mark.repeats
+@pytest.mark.parametrize("number", [19, 11, 30][: pick(test=1, slow=3)])
+def test_a_seed_of_a_cluster_tells_the_same_story_in_every_process(number: int, capsys: pytest.CaptureFixture[str]):
+    command = ["simulate", "--cluster", "--seed", str(number)]
+    assert run(command) == 0
+    told = capsys.readouterr().out
+    assert told == succeed(*command, environment=ELSEWHERE)
+    assert told.splitlines()[-1].endswith("every promise was kept")
 
 
-def test_one_or_many_must_be_said():
-    for arguments in ([], ["--seed", "1", "--seeds", "2"]):
-        ended = penstock("simulate", *arguments)
-        assert (ended.code, "either --seed N" in ended.err) == (2, True)
+@pytest.mark.parametrize("arguments", [[], ["--seed", "1", "--seeds", "2"]])
+def test_one_or_many_must_be_said(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert run(["simulate", *arguments]) == 2
+    assert "either --seed N" in capsys.readouterr().err

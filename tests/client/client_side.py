@@ -1,32 +1,48 @@
-"""What the tests of the Python face share: topics to write to, everything that is in one, and an address where nobody listens.
+"""What the tests of the Python clients share: topics to write to, everything that is in one, and an address where nobody listens.
 
 Not here: claims.
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+
+from waiting import PATIENCE_S
 
 from penstock.client import Consumer, Message, Producer
 from penstock.testing import Broker
 
-SECONDS_MAX = 30.0
 NIMBLE = {"fetch.wait.max.ms": 50}  # librdkafka asks for nothing else of a broker before the fetch that it waits for has come back.
+SPANS_S = (0.6, 1.2, 2.4, 4.8, 9.6, 19.2)
 
 
 writers: dict[str, Producer] = {}  # One for each broker and all tests of a process: to start one takes longer than most of them.
 
 
-def write(broker: Broker, topic: str, *values: bytes, partition: int | None = None, key: str | None = None) -> None:
-    write_to(broker.bootstrap, topic, *values, partition=partition, key=key)
+def write(
+    broker: Broker,
+    topic: str,
+    *values: bytes,
+    partition: int | None = None,
+    key: str | None = None,
+    headers: Mapping[str, bytes] | None = None,
+) -> None:
+    write_to(broker.bootstrap, topic, *values, partition=partition, key=key, headers=headers)
 
 
-def write_to(bootstrap: str, topic: str, *values: bytes, partition: int | None = None, key: str | None = None) -> None:
+def write_to(
+    bootstrap: str,
+    topic: str,
+    *values: bytes,
+    partition: int | None = None,
+    key: str | None = None,
+    headers: Mapping[str, bytes] | None = None,
+) -> None:
     if bootstrap not in writers:
         writers[bootstrap] = Producer(bootstrap)
     for value in values:
-        writers[bootstrap].send(topic=topic, value=value, key=key, partition=partition)
-    writers[bootstrap].flush(SECONDS_MAX)
+        writers[bootstrap].send(topic=topic, value=value, key=key, partition=partition, headers=headers)
+    writers[bootstrap].flush(PATIENCE_S)
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
@@ -37,7 +53,7 @@ def poll_count(consumer: Consumer, count: int) -> list[Message]:
     """The next `count` records, and no more than came with them."""
     found: list[Message] = []
     while len(found) < count:
-        batch = consumer.poll(timeout=SECONDS_MAX)
+        batch = consumer.poll(timeout=PATIENCE_S)
         assert batch, f"only {len(found)} of {count} records came"
         found += batch
     return found
@@ -53,6 +69,15 @@ def read_all(broker: Broker, topic: str, count: int) -> list[Message]:
 
 def values(messages: list[Message]) -> list[bytes | None]:
     return [message.value for message in messages]
+
+
+def holds_for_some_span(trial: Callable[[float], bool]) -> None:
+    """For a claim about a deadline on the real clock which the product must keep meeting, as it does by heartbeats.
+
+    A machine that stalls for longer than the span tells nothing about the product, so the trial is made with ever longer ones. A product
+    that does not meet its deadline fails with each of them.
+    """
+    assert any(trial(span_s) for span_s in SPANS_S), f"it did not hold for any span up to {SPANS_S[-1]} s"
 
 
 @contextmanager

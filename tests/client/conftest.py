@@ -1,5 +1,7 @@
 """For the tests of transactions: a broker that has them, and names that are nobody else's. For those of queues: an empty one.
 
+For those that only need a producer: one for each file. librdkafka takes half a second until it may send its first record.
+
 With PENSTOCK_PEER=host:port they talk to that broker instead: Apache Kafka must pass them too.
 """
 
@@ -12,7 +14,7 @@ from announced import needs_announced
 from client.client_side import writers
 from client.transaction_side import new_topic
 
-from penstock.client import Queue
+from penstock.client import Producer, Queue
 from penstock.testing import Broker
 
 
@@ -22,6 +24,12 @@ def no_writer_is_left() -> Iterator[None]:
     yield
     while writers:
         writers.popitem()[1].close()
+
+
+@pytest.fixture(scope="module")
+def producer(penstock_broker: Broker) -> Iterator[Producer]:
+    with Producer(penstock_broker.bootstrap) as producer:
+        yield producer
 
 
 @pytest.fixture(scope="module")

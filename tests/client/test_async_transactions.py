@@ -4,18 +4,23 @@ With PENSTOCK_PEER=host:port the tests talk to that broker instead: Apache Kafka
 """
 
 import asyncio
+import random
 
 import pytest
-from client.client_side import SECONDS_MAX, numbered
+from client.client_side import numbered
 from client.transaction_side import new_topic, read, write
+from tiers import pick
+from waiting import EXPIRES_S, PATIENCE_S, pause_at_random_async
 
 from penstock.client import AsyncConsumer, AsyncProducer, Fenced, Message, Outgoing, async_read_process_write
+
+ROUNDS = pick(test=8, slow=20)
 
 
 async def poll_count(consumer: AsyncConsumer, count: int) -> list[Message]:
     found: list[Message] = []
     while len(found) < count:
-        batch = await consumer.poll(timeout=SECONDS_MAX)
+        batch = await consumer.poll(timeout=PATIENCE_S)
         assert batch, f"only {len(found)} of {count} records came"
         found += batch
     return found
@@ -48,7 +53,7 @@ def test_a_transaction_whose_task_is_cancelled_is_aborted(bootstrap: str, topic:
                 async with producer.transaction():
                     await (await producer.send(topic=topic, value=b"dropped"))
                     is_inside.set()
-                    await asyncio.sleep(SECONDS_MAX)
+                    await asyncio.Event().wait()
 
             task = asyncio.create_task(work())
             await is_inside.wait()
@@ -62,8 +67,10 @@ def test_a_transaction_whose_task_is_cancelled_is_aborted(bootstrap: str, topic:
     assert read(bootstrap, topic) == [b"next"]
 
 
+@pytest.mark.repeats
 def test_wherever_it_is_cancelled_it_is_whole_or_not_at_all_and_the_next_one_works(bootstrap: str, topic: str, name: str):
     async def scenario() -> None:
+        moments = random.Random(1)
         async with AsyncProducer(bootstrap, transactional_id=name) as producer:
 
             async def work(number: int) -> None:
@@ -71,18 +78,18 @@ def test_wherever_it_is_cancelled_it_is_whole_or_not_at_all_and_the_next_one_wor
                     for part in range(3):
                         await producer.send(topic=topic, value=f"{number}-{part}")
 
-            for number in range(20):
+            for number in range(ROUNDS):
                 task = asyncio.create_task(work(number))
-                await asyncio.sleep(number * 0.003)
+                await pause_at_random_async(moments, 0.0, 0.06)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-            await work(20)
+            await work(ROUNDS)
 
     asyncio.run(scenario())
     found = read(bootstrap, topic)
-    whole = [f"{number}-{part}".encode() for number in range(21) for part in range(3) if f"{number}-0".encode() in found]
+    whole = [f"{number}-{part}".encode() for number in range(ROUNDS + 1) for part in range(3) if f"{number}-0".encode() in found]
     assert found == whole
-    assert found[-3:] == [b"20-0", b"20-1", b"20-2"]
+    assert found[-3:] == [f"{ROUNDS}-{part}".encode() for part in range(3)]
 
 
 def test_a_fenced_producer_is_told(bootstrap: str, topic: str, name: str):
@@ -113,7 +120,7 @@ def test_offsets_of_a_consumer_go_with_the_records(bootstrap: str, topic: str, n
                         await producer.send(topic=out, value=message.value)
                     if not is_kept:
                         await transaction.abort()
-            assert await consumer.poll(timeout=0.3) == []
+            assert await consumer.poll(timeout=EXPIRES_S) == []
         async with AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer:
             assert await consumer.position(topic, 0) == 10
 
@@ -125,11 +132,8 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, topic: str, 
     out = new_topic(bootstrap)
     write(bootstrap, topic, numbered(100))
 
-    seen: set[bytes | None] = set()
-
     async def step(message: Message) -> list[Outgoing]:
         await asyncio.sleep(0)
-        seen.add(message.value)
         return [Outgoing(out, value=message.value)]
 
     async def scenario() -> int:
@@ -138,8 +142,8 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, topic: str, 
             AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer,
         ):
             count = 0
-            while len(seen) < 100:
-                count += await async_read_process_write(consumer, producer, step, max_records=30, idle_seconds=0.3)
+            while count < 100:
+                count += await async_read_process_write(consumer, producer, step, max_records=30, idle_seconds=EXPIRES_S)
             return count
 
     assert asyncio.run(scenario()) == 100

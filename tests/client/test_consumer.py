@@ -1,17 +1,21 @@
 """The consumer: every record at least once, in order, and committed only when the caller says so."""
 
-import time
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import suppress
 from threading import Event
 from uuid import uuid4
 
 import pytest
-from client.client_side import NIMBLE, SECONDS_MAX, numbered, poll_count, silent_address, values, write
+from client.client_side import NIMBLE, holds_for_some_span, numbered, poll_count, silent_address, values, write
+from tiers import pick
+from waiting import ASK_S, EXPIRES_S, PATIENCE_S, stays, until
 
 from penstock.client import Closed, CommitFailed, Consumer, Message, Producer, ReadFailed
-from penstock.testing import Broker, broker
+from penstock.testing import Broker, BrokerFailed, broker
 
+SHORT_SESSIONS = {"group_min_session_timeout_ms": 100}  # The least that a member may ask for.
 ATTENTIVE = {"heartbeat.interval.ms": 100, **NIMBLE}  # How soon a member hears that the others have changed.
 
 
@@ -20,13 +24,24 @@ def group() -> str:
     return f"group-{uuid4().hex[:8]}"
 
 
-def join(consumer: Consumer, count: int) -> None:
+def until_it_has(consumer: Consumer, count: int) -> None:
     """Polls until it has so many partitions; there must be nothing to read."""
-    for _ in range(300):
-        assert consumer.poll(timeout=0.1) == []
-        if len(consumer.assignment()) == count:
-            return
-    raise AssertionError(f"it has {consumer.assignment()} instead of {count} partitions")
+
+    def has_joined() -> bool:
+        assert consumer.poll(timeout=EXPIRES_S) == []
+        return len(consumer.assignment()) == count
+
+    until(has_joined, lambda: f"it has {consumer.assignment()} instead of {count} partitions")
+
+
+def share(first: Consumer, second: Consumer, count: int) -> None:
+    """Polls until each of the two has so many partitions; there must be nothing to read."""
+
+    def is_shared() -> bool:
+        assert first.poll(timeout=EXPIRES_S) == second.poll(timeout=EXPIRES_S) == []
+        return len(first.assignment()) == len(second.assignment()) == count
+
+    until(is_shared, lambda: f"they have {first.assignment()} and {second.assignment()}")
 
 
 # Alone, without a group.
@@ -63,7 +78,7 @@ def test_poll_gives_no_more_than_asked_and_loses_nothing_of_the_rest(penstock_br
     found: list[Message] = []
     with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
         while len(found) < 100:
-            batch = consumer.poll(max_records=7, timeout=SECONDS_MAX)
+            batch = consumer.poll(max_records=7, timeout=PATIENCE_S)
             assert 1 <= len(batch) <= 7
             found += batch
     assert values(found) == numbered(100)
@@ -71,7 +86,7 @@ def test_poll_gives_no_more_than_asked_and_loses_nothing_of_the_rest(penstock_br
 
 def test_poll_gives_nothing_when_nothing_comes(penstock_broker: Broker, penstock_topic: str):
     with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest") as consumer:
-        assert consumer.poll(timeout=0.3) == []
+        assert consumer.poll(timeout=EXPIRES_S) == []
         with pytest.raises(ValueError, match="1 or more"):
             consumer.poll(max_records=0)
 
@@ -79,9 +94,19 @@ def test_poll_gives_nothing_when_nothing_comes(penstock_broker: Broker, penstock
 def test_latest_begins_at_what_comes_next(penstock_broker: Broker, penstock_topic: str):
     write(penstock_broker, penstock_topic, b"old")
     with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest", settings=NIMBLE) as consumer:
-        assert consumer.poll(timeout=0.3) == []
-        write(penstock_broker, penstock_topic, b"new")
-        assert values(poll_count(consumer, 1)) == [b"new"]
+        found: list[Message] = []
+        written: list[bytes] = []
+
+        def reads() -> bool:
+            """Nobody can tell from outside when it has asked where the end is."""
+            written.append(b"new %d" % len(written))
+            write(penstock_broker, penstock_topic, written[-1])
+            found.extend(consumer.poll(timeout=ASK_S))
+            return bool(found)
+
+        assert consumer.poll(timeout=EXPIRES_S) == []
+        until(reads)
+        assert values(found) == written[-len(found) :], "it reads all from where it began, and nothing older"
 
 
 def test_seek_goes_to_an_offset_the_start_or_the_end(penstock_broker: Broker, penstock_topic: str):
@@ -133,7 +158,7 @@ def test_a_topic_that_is_not_there_is_told(penstock_broker: Broker, group: str):
 
 
 def test_where_nobody_listens_it_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("penstock.client.source.ASKING_SECONDS", 1.0)
+    monkeypatch.setattr("penstock.client.source.ASKING_SECONDS", EXPIRES_S)
     with silent_address() as address, Consumer(topics=["t"], bootstrap=address) as consumer, pytest.raises(ReadFailed, match="bootstrap="):
         consumer.poll()
 
@@ -167,16 +192,27 @@ def test_a_group_goes_on_where_it_committed(penstock_broker: Broker, penstock_to
         assert values(poll_count(consumer, 5)) == numbered(5, start=20)
 
 
-def test_a_broker_that_went_away_is_told_by_commit_but_not_by_poll(tmp_path: Path, group: str):
-    with broker(directory=tmp_path, group_min_session_timeout_ms=1_000) as node:
-        write(node, "t", b"v")
-        consumer = Consumer(group=group, topics=["t"], bootstrap=node.bootstrap, session_seconds=1, settings=ATTENTIVE)
-        assert values(poll_count(consumer, 1)) == [b"v"]
-    with consumer:
-        assert consumer.poll(timeout=0.1) == []
-        with pytest.raises(CommitFailed, match="look whether the broker is up") as told:
-            consumer.commit()
-        assert told.value.code == "_WAIT_COORD"
+def test_a_broker_that_went_away_is_told_by_commit_but_not_by_poll(group: str):
+    def is_told(session_s: float) -> bool:
+        node = broker(**SHORT_SESSIONS).start()
+        try:
+            write(node, "t", b"v")
+            consumer = Consumer(group=group, topics=["t"], bootstrap=node.bootstrap, session_seconds=session_s, settings=ATTENTIVE)
+            assert values(poll_count(consumer, 1)) == [b"v"]
+        finally:
+            os.kill(node.pid, signal.SIGKILL)
+            with suppress(BrokerFailed):
+                node.stop()
+        with consumer:
+            assert consumer.poll(timeout=EXPIRES_S) == []
+            if not consumer.assignment():
+                return False  # Its session has lapsed, and with it what there was to commit.
+            with pytest.raises(CommitFailed, match="look whether the broker is up") as told:
+                consumer.commit()
+            assert told.value.code == "_WAIT_COORD"
+        return True
+
+    holds_for_some_span(is_told)
 
 
 def test_what_was_not_committed_is_delivered_again(penstock_broker: Broker, penstock_topic: str, group: str):
@@ -223,8 +259,8 @@ def test_automatic_commits_leave_out_what_the_caller_failed_at(penstock_broker: 
     with pytest.raises(RuntimeError, match="cannot bill"), Consumer(**options) as consumer:
         first: list[Message] = []
         while len(first) < 4:
-            first += consumer.poll(max_records=4 - len(first), timeout=SECONDS_MAX)
-        consumer.poll(max_records=3, timeout=SECONDS_MAX)
+            first += consumer.poll(max_records=4 - len(first), timeout=PATIENCE_S)
+        consumer.poll(max_records=3, timeout=PATIENCE_S)
         raise RuntimeError("cannot bill")
     with Consumer(**options) as consumer:
         assert values(poll_count(consumer, 6)) == numbered(6, start=4)
@@ -234,14 +270,11 @@ def test_members_share_the_partitions_and_a_newcomer_gets_its_part(penstock_brok
     topic = penstock_broker.create_topic(partitions=4)
     options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
     with Consumer(**options) as first:
-        join(first, 4)
+        until_it_has(first, 4)
         with Consumer(**options) as second:
-            for _ in range(300):
-                assert first.poll(timeout=0.05) == second.poll(timeout=0.05) == []
-                if len(first.assignment()) == len(second.assignment()) == 2:
-                    break
+            share(first, second, 2)
             assert sorted(first.assignment() + second.assignment()) == [(topic, partition) for partition in range(4)]
-        join(first, 4)
+        until_it_has(first, 4)
 
 
 def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_broker: Broker, group: str):
@@ -253,11 +286,13 @@ def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_br
         found = poll_count(first, 10)
         with Consumer(**options) as second:
             theirs: list[Message] = []
-            for _ in range(300):
-                first.poll(timeout=0.05)
-                theirs += second.poll(timeout=0.05)
-                if len(first.assignment()) == 1 and len(theirs) == 5:
-                    break
+
+            def is_taken_away() -> bool:
+                first.poll(timeout=EXPIRES_S)
+                theirs.extend(second.poll(timeout=EXPIRES_S))
+                return len(first.assignment()) == 1 and len(theirs) == 5
+
+            until(is_taken_away)
             (lost,) = second.assignment()
             assert {(message.topic, message.partition) for message in theirs} == {lost}
             assert values(theirs) == numbered(5)
@@ -272,28 +307,26 @@ def test_a_member_with_an_instance_comes_back_to_its_partitions(penstock_broker:
     topic = penstock_broker.create_topic(partitions=2)
     options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
     with Consumer(**options, instance="one") as first:
-        join(first, 2)
+        until_it_has(first, 2)
         with Consumer(**options, instance="two") as second:
-            for _ in range(300):
-                assert first.poll(timeout=0.05) == second.poll(timeout=0.05) == []
-                if len(first.assignment()) == len(second.assignment()) == 1:
-                    break
+            share(first, second, 1)
             before = second.assignment()
             kept = first.assignment()
         with Consumer(**options, instance="two") as second:
-            join(second, 1)
+            until_it_has(second, 1)
             assert second.assignment() == before
-            assert first.poll(timeout=0.2) == []
+            assert first.poll(timeout=ASK_S) == []
             assert first.assignment() == kept
 
 
+@pytest.mark.repeats
 def test_a_group_reads_on_while_records_keep_coming(penstock_broker: Broker, penstock_topic: str, group: str):
     with (
         Producer(penstock_broker.bootstrap) as producer,
         Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer,
     ):
-        for value in numbered(30):
-            producer.send(topic=penstock_topic, value=value).result(SECONDS_MAX)
+        for value in numbered(pick(test=12, slow=30)):
+            producer.send(topic=penstock_topic, value=value).result(PATIENCE_S)
             assert values(poll_count(consumer, 1)) == [value]
             consumer.commit()
 
@@ -301,22 +334,27 @@ def test_a_group_reads_on_while_records_keep_coming(penstock_broker: Broker, pen
 # A loop whose records take their time.
 
 
-def test_a_slow_loop_stays_in_its_group(group: str):
+def test_a_slow_loop_stays_in_its_group(penstock_broker: Broker, caplog: pytest.LogCaptureFixture):
     """All records together take longer than max.poll.interval.ms, which no single one does."""
-    hasty = {"max.poll.interval.ms": 1_500, "heartbeat.interval.ms": 200}
-    with broker(group_min_session_timeout_ms=1_000) as node:
-        topic = node.create_topic()
-        write(node, topic, *numbered(14))
-        options = {"group": group, "topics": [topic], "bootstrap": node.bootstrap, "session_seconds": 1, "settings": hasty}
+
+    def stays_in(interval_s: float) -> bool:
+        topic = penstock_broker.create_topic()
+        write(penstock_broker, topic, *numbered(10))
+        hasty = {"max.poll.interval.ms": int(interval_s * 1_000)}
         seen: list[int] = []
-        with Consumer(**options) as consumer:
+        caplog.clear()
+        options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": penstock_broker.bootstrap}
+        with suppress(CommitFailed), Consumer(**options, protocol="consumer", settings=hasty) as consumer:
             for message in consumer:
-                time.sleep(0.15)
+                stays(consumer.assignment, interval_s / 4)
                 seen.append(message.offset)
                 consumer.commit()
-                if len(seen) == 14:
+                if len(seen) == 10:
                     break
-        assert seen == list(range(14)), "what is delivered twice tells of a member that was thrown out and came back"
+        # What is delivered twice tells of a member that was thrown out and came back.
+        return seen == list(range(10)) and "maximum poll interval" not in caplog.text
+
+    holds_for_some_span(stays_in)
 
 
 def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(penstock_broker: Broker, group: str):
@@ -330,7 +368,7 @@ def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(pens
         with Consumer(**options) as second:
             found: list[Message] = []
             while not is_over.is_set():
-                found += second.poll(max_records=10, timeout=0.1)
+                found += second.poll(max_records=10, timeout=ASK_S)
                 if found:
                     second.commit()
                     has_begun.set()
@@ -345,12 +383,11 @@ def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(pens
                 first.commit()
                 if len(ours) == 5:
                     second = thread.submit(take_part)
-                if has_begun.is_set() or len(ours) == 300:
+                if has_begun.wait(ASK_S if len(ours) > 5 else 0):
                     break
-                time.sleep(0.1 if len(ours) > 5 else 0)
         finally:
             is_over.set()
-        theirs = second.result(SECONDS_MAX)
+        theirs = second.result(PATIENCE_S)
     assert theirs, "the newcomer got nothing while the loop was busy"
     for partition in range(2):
         offsets = sorted(message.offset for message in ours + theirs if message.partition == partition)

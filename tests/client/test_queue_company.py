@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from client.queue_side import SECONDS_MAX, SOON, one
+from client.queue_side import one, waiting_for
+from waiting import EXPIRES_S, PATIENCE_S, until, until_async
 
 from penstock.client import AsyncQueue, Draft, Queue
 from penstock.testing import Broker
@@ -18,15 +19,16 @@ def test_threads_share_a_queue_and_none_gets_what_another_has(jobs: Queue):
     done: list[str] = []
 
     def work() -> None:
-        for message in jobs.messages(ahead=5, idle=0.5):
-            with message:
-                done.append(message.id)
+        while len(done) < len(ids):
+            for message in jobs.messages(ahead=5, idle=EXPIRES_S):
+                with message:
+                    done.append(message.id)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(SECONDS_MAX)
+        thread.join()
     assert sorted(done) == sorted(ids)
 
 
@@ -65,11 +67,16 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_ends_a_wait_and_takes_no_message_along(jobs: Queue):
-    timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
-    timer.start()
+def test_an_interrupt_ends_a_wait_and_takes_no_message_along(penstock_broker: Broker, jobs: Queue):
+    def interrupt_main_thread() -> None:
+        until(lambda: waiting_for(penstock_broker, jobs))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt_main_thread)
+    interrupting.start()
     with pytest.raises(KeyboardInterrupt):
-        jobs.receive(1, wait=SECONDS_MAX)
+        jobs.receive(1, wait=PATIENCE_S)
+    interrupting.join()
     jobs.send("hello")
     assert one(jobs).attempt == 1
 
@@ -78,8 +85,8 @@ def test_the_same_for_asyncio(penstock_broker: Broker, jobs: Queue):
     queue = AsyncQueue(jobs.name, url=penstock_broker.http_url)
 
     async def scenario() -> None:
-        waiting = asyncio.create_task(queue.receive(1, wait=SECONDS_MAX))
-        await asyncio.sleep(SOON)
+        waiting = asyncio.create_task(queue.receive(1, wait=PATIENCE_S))
+        await until_async(lambda: waiting_for(penstock_broker, jobs))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -101,7 +108,7 @@ def test_a_queue_of_several_partitions_gives_all_that_was_sent(penstock_broker: 
     ids = queue.send_many([Draft(str(number), key=str(number)) for number in range(30)])
     came: list[str] = []
     while len(came) < 30:
-        messages = queue.receive(30, wait=SECONDS_MAX)
+        messages = queue.receive(30, wait=PATIENCE_S)
         came += [message.id for message in messages]
         queue.ack_many(messages)
     assert sorted(came) == sorted(ids)

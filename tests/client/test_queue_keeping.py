@@ -1,12 +1,13 @@
 """The queue itself, from Python: its dead letters, a look into it, and how it is made, changed, emptied and deleted."""
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from client.queue_side import SECONDS_MAX, one, until
+from client.client_side import write
+from client.queue_side import one
+from waiting import until
 
-from penstock.client import Producer, Queue
+from penstock.client import Queue
 from penstock.client.queues import QueueDiffers, QueueFull, QueueMissing, Refused, list_queues
 from penstock.testing import Broker
 
@@ -73,7 +74,7 @@ def test_a_queue_that_keeps_what_is_done_can_be_rewound(penstock_broker: Broker)
     audit.send("before")
     one(audit).ack()
     since = datetime.now(UTC)
-    time.sleep(0.01)  # The two have different milliseconds.
+    until(lambda: datetime.now(UTC) > since + timedelta(milliseconds=2))  # The two have different milliseconds.
     audit.send_many(["one", "two"])
     audit.ack_many(audit.receive(2))
     assert audit.counts().unfinished == 0
@@ -122,8 +123,7 @@ def test_a_full_queue_refuses_until_there_is_room(penstock_broker: Broker):
 
 
 def test_any_kafka_client_writes_to_a_queue(penstock_broker: Broker, jobs: Queue):
-    with Producer(penstock_broker.bootstrap) as producer:
-        producer.send(topic=jobs.name, key="k", value=b"by the log", headers={"penstock.priority": b"9", "own": b"1"}).result(SECONDS_MAX)
+    write(penstock_broker, jobs.name, b"by the log", key="k", headers={"penstock.priority": b"9", "own": b"1"})
     message = one(jobs)
     assert (message.body, message.key, message.priority, message.headers) == (b"by the log", b"k", 9, {"own": b"1"})
 
@@ -131,8 +131,7 @@ def test_any_kafka_client_writes_to_a_queue(penstock_broker: Broker, jobs: Queue
 @pytest.mark.parametrize("written", [b"9" * 18, b"9" * 5_000, b"-1", b"soon"])
 def test_a_record_whose_notes_make_no_sense_stops_no_worker(penstock_broker: Broker, jobs: Queue, written: bytes):
     notes = {"penstock.source": b"\xff", "penstock.failed-at": written, "penstock.attempts": b'{"count": 1e999, "failures": [[]]}'}
-    with Producer(penstock_broker.bootstrap) as producer:
-        producer.send(topic=jobs.name, value=b"hello", headers=notes).result(SECONDS_MAX)
+    write(penstock_broker, jobs.name, b"hello", headers=notes)
     message = one(jobs)
     assert message.dead_letter is not None
     assert (message.text, message.dead_letter.failed_at, message.dead_letter.attempts) == ("hello", None, ())

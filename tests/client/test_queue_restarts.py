@@ -4,13 +4,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from client.queue_side import waiting_for
 from ports import free_port
+from waiting import PATIENCE_S, until
 
 from penstock.client import Queue, QueueMessage
 from penstock.client.queues import NotAllowed
 from penstock.testing import Broker
 
-SECONDS_MAX = 30.0
 KEY, SECRET = "AKIDTEST", "a-secret-of-some-length"
 
 
@@ -35,17 +36,18 @@ def test_a_waiting_receive_and_a_held_lease_outlive_a_restart(tmp_path: Path, mo
     jobs = Queue("jobs", url=url, heartbeat=False)
     jobs.ensure(backoff=0)
     jobs.send("held")
-    (held,) = jobs.receive(1, lease=SECONDS_MAX)
+    (held,) = jobs.receive(1, lease=PATIENCE_S)
     far = jobs.send("far", delay=3600)
     came: list[QueueMessage] = []
-    waiting = threading.Thread(target=lambda: came.extend(jobs.receive(1, wait=SECONDS_MAX)))
+    waiting = threading.Thread(target=lambda: came.extend(jobs.receive(1, wait=PATIENCE_S)))
     waiting.start()
+    until(lambda: waiting_for(node, jobs))
     node.stop()
     assert "Traceback" not in node.said()
     node = start(directory, port)
     try:
         jobs.send("after the restart")
-        waiting.join(SECONDS_MAX)
+        waiting.join()
         assert [(message.text, message.attempt) for message in came] == [("after the restart", 1)]
         held.ack()  # Its lease was kept with it: nobody else has got it.
         found = jobs.find(far)

@@ -12,6 +12,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from client.client_side import silent_address
 from client.scripted_door import DROP, SILENCE, ScriptedDoor, Step, scripted_door
+from waiting import EXPIRES_S, PATIENCE_S, until_async
 
 from penstock.client.queues import (
     AsyncQueue,
@@ -40,7 +41,7 @@ def converse(scenario: Callable[[ScriptedDoor, AsyncQueue], Awaitable[None]], *s
 
     async def whole() -> ScriptedDoor:
         async with scripted_door(*script) as door, AsyncQueue("emails", url=door.url, **options) as queue:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 await scenario(door, queue)
             return door
 
@@ -71,8 +72,7 @@ def test_a_few_calls_at_once_have_a_connection_each_and_the_others_one_request()
 def test_however_many_wait_a_send_goes_beside_them():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         waiting = [asyncio.create_task(queue.receive(lease=30, wait=20)) for _ in range(WAITING_MAX + 5)]
-        while len(door.asked) < WAITING_MAX:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: len(door.asked) == WAITING_MAX)
         door.script[:] = [SENT]
         assert await queue.send("hello") == "one"
         assert door.connections == WAITING_MAX + 1
@@ -154,7 +154,7 @@ def test_nobody_there_is_told_with_the_address_and_what_to_do():
     with silent_address() as address:
 
         async def scenario() -> None:
-            async with AsyncQueue("emails", url=f"http://{address}", patience=0.2) as queue:
+            async with AsyncQueue("emails", url=f"http://{address}", patience=EXPIRES_S) as queue:
                 with pytest.raises(Unreachable, match=address) as told:
                     await queue.send("hello")
                 assert "PENSTOCK_URL" in told.value.advice
@@ -263,8 +263,7 @@ async def broken_door() -> AsyncIterator[int]:
 def test_a_cancelled_receive_closes_its_connection_and_the_queue_goes_on():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         waiting = asyncio.create_task(queue.receive(lease=30, wait=20))
-        while not door.asked:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: door.asked)
         waiting.cancel()
         await door.gone.wait()
         with pytest.raises(asyncio.CancelledError):
@@ -364,17 +363,17 @@ def test_chunks_are_put_together_and_a_farewell_is_heard():
 
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
         raw = Door(addresses(door.url))
-        reply = await raw.post(raw.address, {"X-Amz-Target": "t"}, b"{}", seconds=5)
+        reply = await raw.post(raw.address, {"X-Amz-Target": "t"}, b"{}", seconds=PATIENCE_S)
         assert (reply.status, reply.body) == (200, b'{"a": 1}')
-        await raw.post(raw.address, {"X-Amz-Target": "t"}, b"{}", seconds=5)
+        await raw.post(raw.address, {"X-Amz-Target": "t"}, b"{}", seconds=PATIENCE_S)
 
     assert converse(scenario, chunked, {}).connections == 2
 
 
 def test_an_answer_that_takes_too_long_is_lost_and_may_have_had_its_effect():
     async def scenario(door: ScriptedDoor, queue: AsyncQueue) -> None:
-        with pytest.raises(Lost, match=r"has not answered for 0.05 s") as told:
-            await Door(addresses(door.url)).post(*addresses(door.url), {"X-Amz-Target": "t"}, b"{}", seconds=0.05)
+        with pytest.raises(Lost, match=f"has not answered for {EXPIRES_S} s") as told:
+            await Door(addresses(door.url)).post(*addresses(door.url), {"X-Amz-Target": "t"}, b"{}", seconds=EXPIRES_S)
         assert told.value.was_sent
 
     converse(scenario, SILENCE)

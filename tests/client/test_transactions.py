@@ -5,13 +5,16 @@ With PENSTOCK_PEER=host:port the tests talk to that broker instead: Apache Kafka
 
 import os
 import threading
-import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from client.client_side import NIMBLE, SECONDS_MAX, numbered, values
+from client.client_side import NIMBLE, holds_for_some_span, numbered, values
 from client.transaction_side import new_topic, read, write
+from waiting import EXPIRES_S, PATIENCE_S, until
 
 from penstock.client import (
+    ClientError,
     Closed,
     Consumer,
     Fenced,
@@ -19,6 +22,7 @@ from penstock.client import (
     NotDelivered,
     Outgoing,
     Producer,
+    Receipt,
     TransactionAborted,
     TransactionFailed,
     read_process_write,
@@ -28,14 +32,13 @@ from penstock.testing import broker
 from penstock.testing.topics import create_topic
 
 ATTENTIVE = {"heartbeat.interval.ms": 100, **NIMBLE}
-IDLE_SECONDS = 0.3  # Of a loop that is begun again until all is done.
 QUICK_ABORTS = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 200}
 
 
 def poll_count(consumer: Consumer, count: int) -> list[Message]:
     found: list[Message] = []
     while len(found) < count:
-        batch = consumer.poll(timeout=SECONDS_MAX)
+        batch = consumer.poll(timeout=PATIENCE_S)
         assert batch, f"only {len(found)} of {count} records came"
         found += batch
     return found
@@ -61,13 +64,20 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, to
         assert values(poll_count(curious, 7))[:6] == numbered(6)
 
 
-def test_nothing_of_an_open_transaction_is_read_before_its_end(bootstrap: str, topic: str, name: str):
-    with Producer(bootstrap, transactional_id=name) as producer, Consumer(topics=[topic], bootstrap=bootstrap) as consumer:
+def test_nothing_of_an_open_transaction_is_read_before_its_end(bootstrap: str, name: str):
+    topic = new_topic(bootstrap, partitions=2)
+    with (
+        Producer(bootstrap, transactional_id=name) as producer,
+        Consumer(topics=[topic], bootstrap=bootstrap, settings=NIMBLE) as consumer,
+    ):
         with producer.transaction():
-            producer.send(topic=topic, value=b"v").result(SECONDS_MAX)
+            producer.send(topic=topic, value=b"v", partition=0).result(PATIENCE_S)
             with Consumer(topics=[topic], bootstrap=bootstrap, isolation="read_uncommitted") as curious:
                 assert values(poll_count(curious, 1)) == [b"v"]
-            assert consumer.poll(timeout=0.3) == []
+            for value in numbered(3):
+                write(bootstrap, topic, [value], partition=1)
+                assert values(poll_count(consumer, 1)) == [value], "it reads both partitions"
+            assert consumer.poll(timeout=EXPIRES_S) == []
         assert values(poll_count(consumer, 1)) == [b"v"]
 
 
@@ -134,7 +144,7 @@ def until_through(producer: Producer, topic: str, value: bytes) -> None:
 def test_closing_in_the_middle_aborts(bootstrap: str, topic: str, name: str):
     producer = Producer(bootstrap, transactional_id=name)
     with pytest.raises(TransactionAborted, match="close it afterwards"), producer.transaction():
-        producer.send(topic=topic, value=b"v").result(SECONDS_MAX)
+        producer.send(topic=topic, value=b"v").result(PATIENCE_S)
         producer.close()
         assert read(bootstrap, topic) == []
         with pytest.raises(Closed):
@@ -176,7 +186,7 @@ def test_what_cannot_be_is_refused_with_a_way_out(bootstrap: str, topic: str, na
 def test_the_next_producer_with_the_same_id_shuts_the_first_one_out(bootstrap: str, topic: str, name: str):
     with Producer(bootstrap, transactional_id=name) as first, Producer(bootstrap, transactional_id=name) as second:
         with pytest.raises(Fenced, match="stop one of them"), first.transaction():
-            first.send(topic=topic, value=b"first").result(SECONDS_MAX)
+            first.send(topic=topic, value=b"first").result(PATIENCE_S)
             second.take_over()
         with pytest.raises(Fenced), first.transaction():
             pass
@@ -190,7 +200,7 @@ def test_taking_over_ends_what_was_left_open(bootstrap: str, topic: str, name: s
     try:
         transaction = left.transaction()
         transaction.__enter__()
-        left.send(topic=topic, value=b"left").result(SECONDS_MAX)
+        left.send(topic=topic, value=b"left").result(PATIENCE_S)
         with Producer(bootstrap, transactional_id=name) as next_one:
             next_one.take_over()
             next_one.take_over()
@@ -209,12 +219,23 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker(bootstrap: s
 
 
 def take_too_long(bootstrap: str, name: str) -> None:
-    topic = new_topic(bootstrap)
-    producer = Producer(bootstrap, transactional_id=name, transaction_seconds=1)
-    with producer, pytest.raises(TransactionFailed, match="took longer than transaction_seconds=") as told, producer.transaction():
-        producer.send(topic=topic, value=b"v").result(SECONDS_MAX)
-        assert read(bootstrap, topic) == [], "the reader goes on by itself, because the broker has ended it"
-    assert "another producer" in str(told.value), "the broker does not say which it was"
+    def is_aborted(span_s: float) -> bool:
+        """The record must be stored before the time is over, for which librdkafka takes no less than a second."""
+        topic, receipts, span_s = new_topic(bootstrap), list[Receipt](), max(1.0, span_s)
+        try:
+            with Producer(bootstrap, transactional_id=f"{name}-{span_s}", transaction_seconds=span_s) as producer, producer.transaction():
+                receipts.append(producer.send(topic=topic, value=b"v"))
+                receipts[0].result(PATIENCE_S)
+                assert read(bootstrap, topic) == [], "the reader goes on by itself, because the broker has ended it"
+        except ClientError as told:
+            if not receipts or receipts[0].exception(0) is not None:
+                return False
+            assert isinstance(told, TransactionFailed) and "took longer than transaction_seconds=" in str(told)
+            assert "another producer" in str(told), "the broker does not say which it was"
+            return True
+        raise AssertionError("the broker let it go on")
+
+    holds_for_some_span(is_aborted)
 
 
 def test_a_time_that_the_broker_does_not_grant_is_refused_by_the_name_of_its_setting(bootstrap: str, name: str):
@@ -265,7 +286,7 @@ def test_rewinding_hands_out_again_what_was_not_committed(bootstrap: str, topic:
         assert values(poll_count(consumer, 6)) == numbered(6, start=4)
         consumer.commit()
         consumer.rewind()
-        assert consumer.poll(timeout=0.3) == []
+        assert consumer.poll(timeout=EXPIRES_S) == []
 
 
 def test_a_partition_lost_in_the_middle_aborts_what_was_made_of_it(bootstrap: str, name: str):
@@ -282,13 +303,15 @@ def test_a_partition_lost_in_the_middle_aborts_what_was_made_of_it(bootstrap: st
             for message in messages:
                 producer.send(topic=bills, value=message.value)
             got: list[Message] = []
-            deadline = time.monotonic() + SECONDS_MAX
-            while len(first.assignment()) > 1 or len(second.assignment()) < 1:
-                assert time.monotonic() < deadline, "the second member never got a partition"
-                got += second.poll(timeout=0.02)
-                assert first.poll(timeout=0.02) == []
+
+            def is_shared() -> bool:
+                got.extend(second.poll(timeout=EXPIRES_S))
+                assert first.poll(timeout=EXPIRES_S) == []
+                return len(first.assignment()) == len(second.assignment()) == 1
+
+            until(is_shared, "the second member got a partition")
         while len(got) < 5:
-            got += second.poll(timeout=SECONDS_MAX)
+            got += second.poll(timeout=PATIENCE_S)
         mine = poll_count(first, 5)
         assert sorted(map(str, values(mine + got))) == sorted(map(str, numbered(10))), "each is delivered again, to whoever has it now"
     assert read(bootstrap, bills) == []
@@ -304,7 +327,7 @@ def test_a_library_that_does_not_come_back_ends_the_producer():
     class Wire:
         library, trouble = Stuck(), ""
 
-    calls = TransactionCalls(Wire(), "stuck", seconds=0.1)  # type: ignore[arg-type]
+    calls = TransactionCalls(Wire(), "stuck", seconds=EXPIRES_S)  # type: ignore[arg-type]
     for _ in range(2):
         with pytest.raises(TransactionFailed, match="does not come back"):
             calls.take_in({("t", 0): 1}, None)
@@ -329,13 +352,11 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, name: str):
     topic, out = loop_topics(bootstrap, partitions=3)
     write(bootstrap, topic, numbered(200))
     is_broken = True
-    seen: set[bytes | None] = set()
 
     def step(message: Message) -> list[Outgoing]:
         if is_broken and message.value == b"00120":
-            producer.flush(SECONDS_MAX)  # librdkafka cannot abort what it has yet to register while the last commit is written out.
+            producer.flush(PATIENCE_S)  # librdkafka cannot abort what it has yet to register while the last commit is written out.
             raise KeyError("a defect")
-        seen.add(message.value)
         return doubled(message)
 
     with (
@@ -345,38 +366,51 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, name: str):
         with pytest.raises(KeyError):
             read_process_write(consumer, producer, step, max_records=30)
         is_broken = False
-        while len(seen) < 200:
-            read_process_write(consumer, producer, step, max_records=30, idle_seconds=IDLE_SECONDS)
+        with Consumer(group=name, topics=[topic], bootstrap=bootstrap) as watching:  # It never polls, and so is no member.
+
+            def is_done() -> bool:
+                read_process_write(consumer, producer, step, max_records=30, idle_seconds=EXPIRES_S)
+                return sum(watching.position(topic, partition) or 0 for partition in range(3)) == 200
+
+            until(is_done)
     assert sorted(map(bytes, read(bootstrap, out))) == sorted(value + half for value in numbered(200) for half in (b"a", b"b"))  # type: ignore[arg-type]
 
 
 def test_loops_of_one_group_share_the_work_and_double_nothing(bootstrap: str, name: str):
     topic, out = loop_topics(bootstrap, partitions=4)
-    write(bootstrap, topic, numbered(2_000))
-    counts = [0, 0]
-    first_is_at_work = threading.Event()
-
-    def slowly(message: Message) -> list[Outgoing]:
-        time.sleep(0.001)
-        first_is_at_work.set()
-        return doubled(message)
+    counts, at_work = [0, 0], [threading.Event(), threading.Event()]
+    all_are_written, written = threading.Event(), 0
 
     def work(number: int) -> None:
+        def step(message: Message) -> list[Outgoing]:
+            at_work[number].set()
+            return doubled(message)
+
         with (
             Producer(bootstrap, transactional_id=f"{name}-{number}") as producer,
             Consumer(group=name, topics=[topic], bootstrap=bootstrap, settings=ATTENTIVE) as consumer,
         ):
-            while sum(counts) < 2_000:
-                counts[number] += read_process_write(consumer, producer, slowly, max_records=50, idle_seconds=IDLE_SECONDS)
+            while not all_are_written.is_set() or sum(counts) < written:
+                counts[number] += read_process_write(consumer, producer, step, max_records=50, idle_seconds=EXPIRES_S)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-        assert first_is_at_work.wait(SECONDS_MAX)
-    for thread in threads:
-        thread.join()
-    assert sum(counts) == 2_000
-    assert sorted(map(bytes, read(bootstrap, out))) == sorted(value + half for value in numbered(2_000) for half in (b"a", b"b"))  # type: ignore[arg-type]
+    def write_until(is_enough: Callable[[], bool]) -> None:
+        nonlocal written
+        while not is_enough():
+            for partition in range(4):
+                write(bootstrap, topic, numbered(5, start=written), partition=partition)
+                written += 5
+
+    with ThreadPoolExecutor(2) as pool:
+        loops = [pool.submit(work, 0)]
+        write_until(at_work[0].is_set)
+        loops.append(pool.submit(work, 1))
+        write_until(at_work[1].is_set)  # The first is busy meanwhile, and gives partitions up.
+        write_until(lambda enough=written + 100: written >= enough)
+        all_are_written.set()
+        for each in loops:
+            each.result()
+    assert sum(counts) == written
+    assert sorted(map(bytes, read(bootstrap, out))) == sorted(value + half for value in numbered(written) for half in (b"a", b"b"))  # type: ignore[arg-type]
 
 
 def test_the_loop_gives_up_where_trying_again_does_not_help(bootstrap: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch):

@@ -5,7 +5,8 @@ Not here: claims.
 
 from uuid import uuid4
 
-from client.client_side import SECONDS_MAX, values, write_to
+from client.client_side import values, write_to
+from waiting import PATIENCE_S
 
 from penstock.client import Consumer
 from penstock.testing.topics import create_topic
@@ -29,7 +30,7 @@ def read(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool = T
     isolation = "read_committed" if committed else "read_uncommitted"
     with Consumer(topics=[topic], bootstrap=bootstrap, isolation=isolation) as consumer:  # type: ignore[arg-type]
         while found.count(b"the end") < partitions:
-            batch = consumer.poll(timeout=SECONDS_MAX)
+            batch = consumer.poll(timeout=PATIENCE_S)
             assert batch, f"the end never came after {found}"
             found += values(batch)
     return [content for content in found if content != b"the end"]

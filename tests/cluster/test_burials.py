@@ -1,10 +1,13 @@
 """A deleted topic is owed a burial by every node that held it."""
 
+import pytest
 from cluster.scene import Scene, topic_id
 
 from penstock.cluster.commands import BuryTopic, CreateTopics, DeleteTopic, NewTopic, UnregisterNode
 from penstock.errors import ErrorCode
 from penstock.vocabulary import NodeId
+
+pytestmark = pytest.mark.invariant("controller.decisions-have-no-side-effect")
 
 
 def test_a_topic_is_forgotten_when_every_node_that_held_it_has_buried_it() -> None:

@@ -32,6 +32,8 @@ from penstock.settings import TopicConfig
 from penstock.vocabulary import NO_NODE, NodeId
 from penstock.wire.configs import Operation
 
+pytestmark = pytest.mark.invariant("controller.queue-ledger-same-leader", "controller.decisions-have-no-side-effect")
+
 QUEUE = {"queue_enabled": "true"}
 
 
@@ -182,6 +184,7 @@ def test_what_makes_a_queue_safe_holds_for_its_ledger() -> None:
 # Leading
 
 
+@pytest.mark.invariant("controller.queue-ledger-change-atomic")
 def test_both_get_the_next_leader_in_one_record() -> None:
     scene = a_queue(1, 2, 3)
     decision = scene.controller.decide(FenceNode(NodeId(1), scene.epoch(1)))
@@ -189,6 +192,7 @@ def test_both_get_the_next_leader_in_one_record() -> None:
     assert [(change.topic_id, change.leader) for change in changed.changes] == [(topic_id(1), 2), (ledger(scene).topic_id, 2)]
 
 
+@pytest.mark.invariant("controller.queue-ledger-change-atomic")
 @pytest.mark.parametrize("per_record", [1, 2, 3])
 def test_no_record_ends_between_the_two(per_record: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafting, "CHANGES_PER_RECORD", per_record)

@@ -25,6 +25,8 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.settings import TopicConfig
 from penstock.wire.configs import Operation
 
+pytestmark = pytest.mark.invariant("node.clean-shutdown-marker")
+
 
 def topic_id(n: int) -> bytes:
     return n.to_bytes(16, "big")
@@ -173,6 +175,7 @@ def test_a_topic_grows_within_the_bound_and_new_partitions_begin_their_own_epoch
 STEPS = ["create", "grow", "tell", "tell node", "delete", "bury", "block", "unclean"]
 
 
+@pytest.mark.invariant("controller.snapshot-replays")
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5)), max_size=40))
 def test_a_snapshot_replays_into_the_same_image(steps: list[tuple[str, int]]) -> None:
     made = controller()

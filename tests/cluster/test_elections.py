@@ -8,6 +8,8 @@ from penstock.cluster.replies import LeaderElected, NotElected
 from penstock.errors import ErrorCode
 from penstock.vocabulary import NO_NODE, NodeId
 
+pytestmark = pytest.mark.invariant("controller.unclean-election-explicit", "controller.decisions-have-no-side-effect")
+
 PREFERRED, UNCLEAN = ElectionKind
 
 

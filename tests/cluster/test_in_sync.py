@@ -12,6 +12,8 @@ from penstock.errors import ErrorCode
 from penstock.vocabulary import LeaderEpoch, NodeId
 from penstock.wire.configs import Operation
 
+pytestmark = pytest.mark.invariant("controller.stale-requests-ignored", "controller.decisions-have-no-side-effect")
+
 
 def scene_of_three(**overrides: str) -> Scene:
     scene = Scene(3)
@@ -141,6 +143,7 @@ def test_the_least_size_is_never_more_than_there_are_replicas() -> None:
     assert scene.shape() == (-1, (), (1,))
 
 
+@pytest.mark.invariant("controller.no-eligible-behind-commit")
 def test_nobody_stays_eligible_when_the_least_size_is_lowered_to_what_is_there() -> None:
     """From then on node 1 commits alone, and node 2 no longer has everything: one decision says both."""
     scene = scene_of_three(min_insync_replicas="2")
@@ -157,6 +160,7 @@ def test_the_eligible_are_kept_when_something_else_is_configured() -> None:
     assert scene.shape() == (1, (1,), (2, 3))
 
 
+@pytest.mark.invariant("controller.no-eligible-behind-commit")
 def test_nobody_stays_eligible_when_what_topics_start_from_changes() -> None:
     scene = Scene(3)
     scene.submit(ConfigureNode(records.EVERY_NODE, (Change("topic.min.insync.replicas", Operation.SET, "2"),)))

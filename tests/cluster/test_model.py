@@ -17,7 +17,21 @@ from penstock.cluster.configuring import topic_configured
 from penstock.cluster.deciding import Decision
 from penstock.cluster.image import PartitionState
 from penstock.errors import ErrorCode, Refusal
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import NO_NODE
+
+pytestmark = pytest.mark.invariant(
+    "controller.eligible-has-everything",
+    "controller.one-leader-per-epoch",
+    "controller.queue-ledger-same-leader",
+    "controller.no-eligible-behind-commit",
+    "controller.stale-requests-ignored",
+    "controller.unclean-stop-and-new-disk",
+    "controller.weak-acks-remembered",
+    "controller.unclean-election-explicit",
+    "controller.reassignment-keeps-copies",
+    "controller.snapshot-replays",
+)
 
 NAMES = st.sampled_from(sorted(PARTITIONS))
 NODE = st.sampled_from(NODES)
@@ -177,14 +191,17 @@ def test_it_holds_in_the_story_that(story: Callable[[World], None]) -> None:
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
+@breaks("controller.eligible-has-everything", "controller.no-eligible-behind-commit")
 def whoever_leaves_stays_eligible(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moving, "effective_min", lambda least, replicas: 99)
 
 
+@breaks("controller.unclean-election-explicit")
 def anyone_who_is_up_may_lead(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(drafting, "Circumstances", lambda nodes, least, _: moving.Circumstances(nodes, least, is_unclean_allowed=True))
 
 
+@breaks("controller.unclean-stop-and-new-disk")
 def an_unclean_stop_is_believed_to_be_clean(patch: pytest.MonkeyPatch) -> None:
     come_back = registering._come_back
 
@@ -194,16 +211,19 @@ def an_unclean_stop_is_believed_to_be_clean(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(registering, "_come_back", broken)
 
 
+@breaks("controller.unclean-stop-and-new-disk")
 def a_new_disk_is_believed_to_be_the_old_one(patch: pytest.MonkeyPatch) -> None:
     come_back = registering._come_back
     patch.setattr(registering, "_come_back", lambda draft, command, *, has_other_disk: come_back(draft, command, has_other_disk=False))
 
 
+@breaks("controller.stale-requests-ignored")
 def the_life_of_a_member_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     check = in_sync._check_member
     patch.setattr(in_sync, "_check_member", lambda draft, state, n, _: check(draft, state, n, draft.nodes[n].node_epoch))
 
 
+@breaks("controller.stale-requests-ignored")
 def the_life_of_the_leader_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     def broken(draft: Any, command: Any) -> Any:
         me, epoch = command.node_id, draft.image.nodes[command.node_id].node_epoch
@@ -214,6 +234,7 @@ def the_life_of_the_leader_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller, "change_in_sync", broken)
 
 
+@breaks("controller.eligible-has-everything")
 def a_fenced_node_may_join(patch: pytest.MonkeyPatch) -> None:
     def broken(draft: Any, state: Any, n: Any, node_epoch: int) -> None:
         if draft.nodes[n].node_epoch != node_epoch:
@@ -222,11 +243,13 @@ def a_fenced_node_may_join(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(in_sync, "_check_member", broken)
 
 
+@breaks("controller.stale-requests-ignored")
 def a_wish_of_yesterday_is_taken(patch: pytest.MonkeyPatch) -> None:
     check = in_sync._check_epochs
     patch.setattr(in_sync, "_check_epochs", lambda state, n, wish: check(state, n, wish._replace(partition_epoch=state.partition_epoch)))
 
 
+@breaks("controller.no-eligible-behind-commit")
 def the_least_size_is_lowered_and_the_eligible_stay(patch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, command: Any) -> Any:
         try:
@@ -247,14 +270,17 @@ def broken_move(patch: pytest.MonkeyPatch, spoil: Callable[[PartitionState, Part
     patch.setattr(drafting, "moved", broken)
 
 
+@breaks("controller.one-leader-per-epoch")
 def a_new_leader_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
     broken_move(patch, lambda before, after: after._replace(leader_epoch=before.leader_epoch))
 
 
+@breaks("controller.one-leader-per-epoch")
 def a_change_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
     broken_move(patch, lambda before, after: after._replace(partition_epoch=before.partition_epoch))
 
 
+@breaks("controller.eligible-has-everything")
 def an_unclean_election_leaves_the_eligible(patch: pytest.MonkeyPatch) -> None:
     def spoil(before: PartitionState, after: PartitionState) -> PartitionState:
         is_unclean = after.leader not in (NO_NODE, *before.in_sync, *before.eligible)
@@ -263,6 +289,7 @@ def an_unclean_election_leaves_the_eligible(patch: pytest.MonkeyPatch) -> None:
     broken_move(patch, spoil)
 
 
+@breaks("controller.reassignment-keeps-copies")
 def a_reassignment_ends_when_the_first_is_in_sync(patch: pytest.MonkeyPatch) -> None:
     def finished(draft: PartitionState) -> PartitionState:
         staying = tuple(n for n in draft.in_sync if n in draft.target)
@@ -271,6 +298,7 @@ def a_reassignment_ends_when_the_first_is_in_sync(patch: pytest.MonkeyPatch) -> 
     patch.setattr(moving, "_finished_if_they_can_be", lambda drafts, _: [finished(draft) for draft in drafts])
 
 
+@breaks("controller.reassignment-keeps-copies")
 def a_reassignment_is_given_up_whoever_has_everything(patch: pytest.MonkeyPatch) -> None:
     def broken(draft: Any, topic: Any, index: int) -> PartitionState:
         state = draft.state(topic, index)
@@ -280,23 +308,28 @@ def a_reassignment_is_given_up_whoever_has_everything(patch: pytest.MonkeyPatch)
     patch.setattr(reassigning, "_given_up", broken)
 
 
+@breaks("controller.weak-acks-remembered")
 def a_stronger_promise_is_believed_to_hold_from_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller, "topic_promises", lambda *_: ())
 
 
+@breaks("controller.one-leader-per-epoch")
 def a_fenced_node_keeps_its_places(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(registering, "_leave_in_sync_sets", lambda draft, n, even_if_last: None)
 
 
+@breaks("controller.one-leader-per-epoch")
 def who_is_back_is_not_elected(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(registering, "_has_live", lambda draft, nodes: True)
 
 
+@breaks("controller.snapshot-replays")
 def a_snapshot_forgets_the_eligible(patch: pytest.MonkeyPatch) -> None:
     placement = records.Placement
     patch.setattr(image.records, "Placement", lambda *state: placement(*state[:5]))
 
 
+@breaks("controller.queue-ledger-same-leader")
 def a_queue_and_its_ledger_move_apart(patch: pytest.MonkeyPatch) -> None:
     moved = moving.moved
     patch.setattr(
@@ -304,6 +337,7 @@ def a_queue_and_its_ledger_move_apart(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+@breaks("controller.queue-ledger-same-leader")
 def a_leader_needs_everything_of_the_data_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moving, "in_sync_in_all", lambda states: states[0].in_sync)
 

@@ -10,6 +10,8 @@ from penstock.cluster.records import BROKER, CONTROLLER
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_NODE, NodeId
 
+pytestmark = pytest.mark.invariant("controller.decisions-have-no-side-effect")
+
 
 def test_a_node_registers_fenced_and_is_let_in_when_it_says_that_it_has_caught_up() -> None:
     scene = Scene(0)
@@ -84,6 +86,7 @@ def test_a_follower_is_fenced_and_the_leader_keeps_its_epoch() -> None:
     assert (scene.partition().leader_epoch, scene.partition().partition_epoch) == (0, 1)
 
 
+@pytest.mark.invariant("controller.eligible-has-everything")
 def test_who_leaves_a_set_below_its_least_size_stays_eligible_and_may_lead_alone() -> None:
     """min.insync 2: nothing is committed by node 1 alone, so node 2 has all there is and may lead without waiting for node 1 (KIP-966)."""
     scene = Scene(3)
@@ -100,6 +103,7 @@ def test_who_leaves_a_set_below_its_least_size_stays_eligible_and_may_lead_alone
     assert scene.partition().last_leader == NO_NODE
 
 
+@pytest.mark.invariant("controller.eligible-has-everything")
 def test_the_last_one_standing_is_waited_for() -> None:
     """min.insync 1: node 1 alone has committed records; nobody else may lead before it is back."""
     scene = Scene(3)
@@ -188,6 +192,7 @@ def test_a_node_alone_goes_on_leading_in_a_new_epoch_only_after_an_unclean_stop(
     assert scene.partition().leader_epoch == 1
 
 
+@pytest.mark.invariant("controller.unclean-stop-and-new-disk")
 @pytest.mark.parametrize(
     ("flush", "was_stopped_cleanly", "eligible"),
     [("ack", False, (2, 1)), ("ack", True, (2, 1)), ("os", True, (2, 1)), ("os", False, (2,)), ("interval", False, (2,))],
@@ -221,6 +226,7 @@ def test_a_lossy_leader_makes_way_for_one_that_has_everything() -> None:
     assert scene.shape() == (2, (2,), ())
 
 
+@pytest.mark.invariant("controller.unclean-stop-and-new-disk")
 def test_a_wiped_disk_has_nothing_and_leads_nothing() -> None:
     scene = Scene(2)
     scene.create("t", 1, 2, min_insync_replicas="2")
@@ -287,6 +293,7 @@ def test_a_controller_without_the_brokers_role_is_never_a_live_broker() -> None:
     assert scene.image.live_brokers() == [1]
 
 
+@pytest.mark.invariant("controller.snapshot-replays")
 def test_logs_of_the_time_before_clusters_replay() -> None:
     image = ClusterImage()
     partition = b'{"replicas":[1],"in_sync":[1],"leader":1,"leader_epoch":0}'

@@ -12,6 +12,8 @@ from penstock.cluster.sessions import SUSPECT_SECONDS, Sessions
 from penstock.settings import TopicConfig
 from penstock.vocabulary import NO_NODE, Instant, NodeId
 
+pytestmark = pytest.mark.invariant("controller.decisions-have-no-side-effect")
+
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 

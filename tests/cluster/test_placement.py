@@ -12,6 +12,8 @@ from penstock.cluster.records import CONTROLLER
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NodeId
 
+pytestmark = pytest.mark.invariant("controller.decisions-have-no-side-effect")
+
 
 def create(scene: Scene, name: str, partitions: int, replication_factor: int = -1, number: int = 0) -> str | None:
     """Why not, or None."""
@@ -87,6 +89,7 @@ def test_the_default_holds_and_is_never_made_smaller_but_for_the_clusters_own_to
     assert len(scene.partition("t").replicas) == 3
 
 
+@pytest.mark.invariant("controller.internal-topics-replicated")
 def test_the_clusters_own_topics_get_their_replicas_on_nodes_that_are_away_too() -> None:
     """They are made once. With fewer they would have fewer for ever, and nobody would say so."""
     scene = Scene(4)

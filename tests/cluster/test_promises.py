@@ -14,6 +14,8 @@ from penstock.settings import TopicConfig
 from penstock.vocabulary import NodeId
 from penstock.wire.configs import Operation
 
+pytestmark = pytest.mark.invariant("controller.weak-acks-remembered", "controller.decisions-have-no-side-effect")
+
 SET, DELETE = Operation.SET, Operation.DELETE
 OS, ACK = {"flush": "os"}, {"flush": "ack"}
 TRUSTED, DISTRUSTED = (2, 1), (1,)  # Whom the partition counts on when node 2 is back.

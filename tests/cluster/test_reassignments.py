@@ -8,6 +8,8 @@ from penstock.cluster.commands import Reassignment, ReassignPartitions
 from penstock.errors import ErrorCode
 from penstock.vocabulary import NO_NODE
 
+pytestmark = pytest.mark.invariant("controller.reassignment-keeps-copies", "controller.decisions-have-no-side-effect")
+
 
 def scene_of_five(**overrides: str) -> Scene:
     scene = Scene(5)

@@ -1,11 +1,14 @@
 """A queue and its ledger in a cluster of nodes: whatever befalls them, they lie together and are led by one node."""
 
+import pytest
 from clusters.scene import TOPIC, Scene
 from clusters.test_moves import files_of, reassign
 
 from penstock.cluster.companions import companion_id
 from penstock.cluster.topic_names import companion_name
 from penstock.vocabulary import TopicId
+
+pytestmark = pytest.mark.invariant("controller.queue-ledger-same-leader", "controller.queue-ledger-change-atomic")
 
 
 class Pair:

@@ -46,6 +46,7 @@ async def write_flush_and_commit(story: Story, producer: TransactionalProducer) 
     await producer.commit()
 
 
+@pytest.mark.invariant("transactions.hanging-only-if-certain")
 def test_what_a_coordinator_that_is_down_may_know_is_not_told_to_hang() -> None:
     with Scene(transaction_replication_factor=1, **ONE) as scene:
         scene.create(partitions=2)

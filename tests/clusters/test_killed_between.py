@@ -19,6 +19,8 @@ from penstock.broker.queues.calls import Draft, Lent, Order, Outcome, QueueRefus
 from penstock.partition.partition import Partition
 from penstock.simulator.knobs import replaced
 
+pytestmark = pytest.mark.invariant("queues.leader-death-atomic")
+
 LONG_MS = 600_000
 APPENDED, COMMITTED = "before its followers have it", "when its followers have it"
 both = pytest.mark.parametrize("moment", [APPENDED, COMMITTED])
@@ -125,6 +127,7 @@ def test_a_lease_that_nobody_was_told_of_lapses(cluster: Scene, moment: str) -> 
     assert again.attempt == (1 if moment == APPENDED else 2)
 
 
+@pytest.mark.invariant("queues.undo-only-undelivered")
 def test_a_worker_whose_node_dies_has_its_messages_alone_when_it_asks_elsewhere() -> None:
     """The leader calls off what the dead node asked for as soon as that is durable. By then the worker has asked for the same again, and
     its second answer has the same leases: messages that were given back under its hands went to others as the same attempt."""

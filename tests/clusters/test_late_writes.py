@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from clusters.scene import CLIENT, TOPIC, Scene
 from clusters.test_transactions import committed_end, coordinator
 
@@ -21,6 +22,8 @@ from penstock.simulator.workloads.line import Line
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
+
+pytestmark = pytest.mark.invariant("transactions.no-append-after-marker")
 
 ID, GROUP = "mover-1", "movers"
 GROUPS = "__consumer_offsets"

@@ -12,6 +12,8 @@ from penstock.broker.queues.leading import QueuePartition
 from penstock.cluster.commands import AddPartitions, MorePartitions
 from penstock.queues.state import LedgerState
 
+pytestmark = pytest.mark.invariant("queues.message-moved-once")
+
 T = TypeVar("T")
 JOBS, DEAD = "jobs", "jobs-dead"
 DAYS_SECONDS = 3 * 24 * 3_600  # Longer than any dedup window.

@@ -7,6 +7,8 @@ from clusters.test_transactions import ONE, Story, committed_end, coordinator, w
 from penstock.broker.transactions import TRANSACTION_STATE
 from penstock.simulator.loop import Stuck
 
+pytestmark = pytest.mark.invariant("transactions.outcome-on-two-disks", "controller.internal-topics-replicated")
+
 WITH_SPARE_CONTROLLERS = (BOTH, BOTH, BOTH, "controller", "controller")  # The cluster decides though two brokers are gone.
 
 

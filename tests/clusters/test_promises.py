@@ -10,6 +10,8 @@ from penstock.cluster.configuring import Change, ConfigureTopic
 from penstock.simulator.clusters.menu import NodePlan
 from penstock.wire.configs import Operation
 
+pytestmark = pytest.mark.invariant("controller.weak-acks-remembered")
+
 
 def test_a_node_that_was_started_to_flush_late_does_not_lead_with_what_it_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands alone with that, so nobody else knows: it has to say so itself."""

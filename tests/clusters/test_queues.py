@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import pytest
 from clusters.scene import Scene
 
 from penstock.broker.queues.calls import Draft, Lent, Order, Outcome, QueueRefusal, Sent, Verb
@@ -68,6 +69,7 @@ def others(cluster: Scene) -> list[int]:
     return [node for node in (1, 2, 3) if node != cluster.leads(QUEUE)]
 
 
+@pytest.mark.invariant("queues.state-survives-failover")
 def test_any_node_sends_lends_and_settles() -> None:
     with Scene() as cluster:
         made(cluster)
@@ -86,6 +88,7 @@ def test_any_node_sends_lends_and_settles() -> None:
         assert [each.outcome for each in at(cluster, one, lambda queues: queues.cancel(QUEUE, [first.id]))] == [Outcome.GONE]
 
 
+@pytest.mark.invariant("queues.state-survives-failover")
 def test_a_failover_keeps_leases_ids_and_what_is_done() -> None:
     with Scene() as cluster:
         made(cluster)
@@ -103,6 +106,7 @@ def test_a_failover_keeps_leases_ids_and_what_is_done() -> None:
         assert at(cluster, died, lambda queues: queues.counts(QUEUE)).finished == 4
 
 
+@pytest.mark.invariant("queues.no-lease-after-hangup")
 def test_a_long_poll_at_another_node_is_served_and_one_that_is_called_off_takes_nothing() -> None:
     with Scene() as cluster:
         made(cluster)
@@ -168,6 +172,7 @@ def _ids(cluster: Scene, index: int) -> list[str]:
     return [each.id for each in peeked if each.partition == index]
 
 
+@pytest.mark.invariant("queues.dead-letter-once")
 def test_dead_letters_reach_a_queue_that_another_node_leads_once_across_a_failover() -> None:
     with Scene() as cluster:
         made(cluster, "dead")

@@ -1,7 +1,11 @@
 """Comparing replicas: what may differ passes, and each way in which they may not is told."""
 
+import pytest
+
 from penstock.simulator.clusters.replicas import StoredBatch, StoredLog, compare
 from penstock.wire.batches import Record, encode_batch, read_header, stamp
+
+pytestmark = pytest.mark.invariant("replication.logs-agree", "replication.in-sync-has-committed")
 
 
 def batch(offset: int, value: bytes, epoch: int = 1) -> StoredBatch:

@@ -16,9 +16,10 @@ from penstock.wire.api_keys import ApiKey
 
 WHERE = TopicPartition(TOPIC, 0)
 MORE_VOTERS = (BOTH, BOTH, BOTH, "controller", "controller")  # Two of the replicas may be down, and there is still somebody who decides.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.invariant("replication.acked-is-kept")]
 
 
+@pytest.mark.invariant("replication.last-replica-leads")
 def test_the_last_replica_standing_keeps_what_was_acknowledged():
     """Both followers fall out, the leader alone acknowledges with min.insync 1, then loses its power.
 
@@ -58,6 +59,7 @@ def test_with_two_in_sync_replicas_demanded_one_alone_takes_nothing():
         cluster.check()
 
 
+@pytest.mark.invariant("replication.old-leader-acks-nothing")
 def test_a_leader_that_sleeps_wakes_as_nobody():
     """A leader is stopped for half a minute while requests wait at its door. Others lead meanwhile and acknowledge.
 
@@ -82,6 +84,7 @@ def test_a_leader_that_sleeps_wakes_as_nobody():
         cluster.check()
 
 
+@pytest.mark.invariant("replication.works-without-controller")
 def test_without_anybody_who_decides_records_are_written_and_read():
     """The whole metadata quorum is stopped; leaders, followers and in-sync sets stay what they were."""
     with Scene(("controller",) * 3 + ("broker",) * 3) as cluster:
@@ -118,6 +121,7 @@ def test_without_anybody_who_decides_a_new_group_is_put_off_soon():
         cluster.until(lambda: cluster.do(find) == ErrorCode.NONE)
 
 
+@pytest.mark.invariant("replication.old-leader-acks-nothing")
 def test_a_leader_that_only_the_controller_does_not_hear_gives_way():
     """Its followers and clients hear it still. Once another leads, it acknowledges nothing more, and clients find the other."""
     with Scene() as cluster:
@@ -135,6 +139,7 @@ def test_a_leader_that_only_the_controller_does_not_hear_gives_way():
         cluster.check()
 
 
+@pytest.mark.invariant("replication.slow-follower-leaves")
 def test_a_follower_that_is_slow_leaves_the_set_and_producers_go_on():
     """One disk takes seconds for each flush. Producers wait for it as long as it is in the set, and not longer."""
     with Scene(replica_lag_ms=1_000) as cluster:
@@ -168,6 +173,7 @@ def test_a_follower_that_was_cut_off_comes_back_into_the_set_though_nothing_is_w
         cluster.check()
 
 
+@pytest.mark.invariant("replication.metadata-images-agree")
 def test_a_lost_voter_does_not_vote_with_an_empty_disk():
     """A voter comes back with an empty disk while the one that has everything is not heard (the third has not).
 
@@ -209,6 +215,7 @@ def test_a_replica_with_a_lost_disk_is_filled_again_before_it_counts():
         cluster.check()
 
 
+@pytest.mark.invariant("replication.truncate-by-epoch")
 @pytest.mark.parametrize("change", range(1, 12))
 def test_a_tail_that_nobody_else_has_is_cut_even_if_the_power_goes_in_the_middle(change: int):
     """A leader writes alone what is never acknowledged, another leads and writes in its place.
@@ -233,6 +240,7 @@ def test_a_tail_that_nobody_else_has_is_cut_even_if_the_power_goes_in_the_middle
         assert list(cluster.read().values())[:2] == [b"common", b"instead"]
 
 
+@pytest.mark.invariant("replication.end-offset-never-back")
 def test_the_end_that_was_told_never_goes_back_though_the_new_leader_knows_less():
     """A follower learns of the watermark with its next fetch. It becomes leader before that (KIP-207)."""
     for seed in range(1, 6):
@@ -251,6 +259,7 @@ def test_the_end_that_was_told_never_goes_back_though_the_new_leader_knows_less(
             cluster.check()
 
 
+@pytest.mark.invariant("replication.in-sync-has-committed")
 def test_a_change_of_the_set_that_is_late_is_not_counted_on():
     """The leader asks to shrink the set, and does not hear what became of it. Until it does, it waits for both sets (KIP-497).
 
@@ -273,6 +282,7 @@ def test_a_change_of_the_set_that_is_late_is_not_counted_on():
             cluster.check()
 
 
+@pytest.mark.invariant("groups.coordinator-failover")
 def test_groups_go_on_with_another_coordinator():
     """Committed offsets are there, and members find the node that coordinates now."""
     with Scene(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0) as cluster:
@@ -295,6 +305,7 @@ def test_groups_go_on_with_another_coordinator():
         cluster.check()
 
 
+@pytest.mark.invariant("replication.slow-follower-leaves")
 def test_a_follower_that_missed_what_retention_took_begins_again_where_the_leader_does():
     with Scene(retention_check_ms=200) as cluster:
         cluster.create(min_insync_replicas=1, segment_bytes=1024, retention_bytes=3000)
@@ -365,6 +376,7 @@ def test_an_unclean_election_is_an_operators_word_and_says_what_may_be_lost():
         cluster.check()
 
 
+@pytest.mark.invariant("replication.last-replica-leads")
 def test_an_empty_disk_does_not_lead_though_it_bears_the_name_of_one_that_had_everything():
     """The replica that was in sync alone loses its disk and comes back. Neither it nor the other, which lacks a record, may lead."""
     with Scene(MORE_VOTERS, replica_lag_ms=500) as cluster:

@@ -12,6 +12,8 @@ from penstock.http.sqs.actions import Do
 from penstock.http.sqs.desk import Call, Desk
 from penstock.http.sqs.errors import PURGE_QUEUE_IN_PROGRESS, QUEUE_DELETED_RECENTLY, SqsError
 
+pytestmark = pytest.mark.invariant("queues.concurrent-settings-merge")
+
 URL = "http://localhost/000000000000/jobs"
 
 

@@ -7,13 +7,15 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
+from compatibility.group_log import PARTITIONS
 from system import harness
 from system.conftest import Broker
 
-# Members that are killed are missed soon, and a group of several settles in one rebalance or two; who takes too long is noticed soon.
+# Fifty logs take longer to make than most tests run.
+FEW = {"offsets.topic.num.partitions": PARTITIONS, "transaction.state.log.num.partitions": PARTITIONS}
+# Most groups have one member, which need not wait for others; who takes too long is noticed soon.
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": 200,
-    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
 
@@ -25,7 +27,8 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if peer:
         yield Broker(peer, None)
         return
-    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=getattr(request.module, "NODE_SETTINGS", SETTINGS)) as node:
+    settings = FEW | getattr(request.module, "NODE_SETTINGS", SETTINGS)
+    with harness.Node(tmp_path_factory.mktemp("node") / "data", settings=settings) as node:
         yield Broker(node.bootstrap, node)
         assert node.is_alive(), f"the node ended with code {node.wait()}"
         assert node.complaints() == []

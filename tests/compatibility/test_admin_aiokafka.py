@@ -12,8 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import InvalidPartitionsError, OffsetOutOfRangeError
 from system.conftest import Broker
 from system.librdkafka import make_topic, unique, watermarks
-
-SECONDS_MAX = 30
+from waiting import PATIENCE_S, until_async
 
 
 @asynccontextmanager
@@ -21,7 +20,7 @@ async def admin(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
     client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await client.start()
     try:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(PATIENCE_S):
             yield client
     finally:
         await client.close()
@@ -44,8 +43,11 @@ def test_settings_of_a_topic_and_a_node_are_told_and_altered(broker: Broker) -> 
             assert (await settings_of(client, ConfigResourceType.BROKER, "1"))["node.id"] == "1"
             (answer,) = await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"segment.ms": "5000"})])
             assert [row[0] for row in answer.resources] == [0]
-            while await settings_of(client, ConfigResourceType.TOPIC, topic, "segment.ms") != {"segment.ms": "5000"}:
-                await asyncio.sleep(0.05)  # Apache Kafka hears of it a little later.
+
+            async def is_changed() -> bool:
+                return await settings_of(client, ConfigResourceType.TOPIC, topic, "segment.ms") == {"segment.ms": "5000"}
+
+            await until_async(is_changed, "Apache Kafka hears of it a little later")
             (answer,) = await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"segment.ms": "0"})])
             assert [row[0] for row in answer.resources] == [40]
 

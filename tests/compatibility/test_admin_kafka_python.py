@@ -5,12 +5,12 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from compatibility.waiting import until
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidPartitionsError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from system.conftest import Broker
 from system.librdkafka import unique
+from waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def settings_of(admin: KafkaAdminClient, kind: str, name: str, chosen: str = "al
 def produce(broker: Broker, topic: str, *values: bytes, partition: int = 0, **config: Any) -> None:
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap, **config)) as producer:
         for answer in [producer.send(topic, value, partition=partition) for value in values]:
-            answer.get(30)
+            answer.get(PATIENCE_S)
 
 
 def test_settings_of_a_topic_are_told_changed_and_reset(admin: KafkaAdminClient) -> None:

@@ -1,8 +1,8 @@
 """A compacted log as clients read it: gaps, empty batches, rewritten compressed batches and delete horizons disturb none of them."""
 
 import asyncio
-import time
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,14 +15,18 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 from system import harness
 from system.conftest import Broker
-from system.librdkafka import unique
+from system.librdkafka import SECONDS_MAX, produce_all, unique
+from tiers import pick
+from waiting import ASK_MS, ASK_S, PATIENCE_S, pause_at_random, until
 
 SETTINGS = {"log.cleaner.backoff.ms": 50, "disk.free.bytes.min": 0}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "600000"}
-SECONDS_MAX = 30.0
-KEYS, ROUNDS = 7, 40
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+KEYS, RECORDS_MAX = 7, 120  # So many keys of each codec, and so many records that compaction may leave.
+KILLS = pick(test=3, slow=6)
 
 Found = list[tuple[int, bytes, bytes | None, int]]  # Offset, key, value, timestamp.
+Last = dict[bytes, tuple[int, bytes | None, int]]  # By key: offset, value, timestamp.
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +45,42 @@ def make_topic(bootstrap: str, **config: str) -> str:
     return name
 
 
-def write(bootstrap: str, topic: str, codec: str, *, rounds: int = ROUNDS) -> dict[bytes, tuple[int, bytes | None, int]]:
+def write(bootstrap: str, topic: str, codecs: Sequence[str], *, rounds: int = 8) -> Last:
     """Every key once a round, in batches of a few; then some keys are deleted. The last record of each: offset, value, timestamp."""
-    last: dict[bytes, tuple[int, bytes | None, int]] = {}
+    last: Last = {}
 
     def delivered(error: object, message: object) -> None:
         assert error is None, error
         last[message.key()] = (message.offset(), message.value(), message.timestamp()[1])  # type: ignore[attr-defined]
 
-    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, "batch.num.messages": 3})
-    for number in range(rounds):
-        for key in range(KEYS):
-            producer.produce(topic, key=b"key-%d" % key, value=b"%d:" % number + b"x" * 150, on_delivery=delivered)
-        producer.poll(0)
-    for key in (1, 4):
-        producer.produce(topic, key=b"key-%d" % key, value=None, on_delivery=delivered)
-    for number in range(60):  # What closes the segment in which those are.
-        producer.produce(topic, key=b"other", value=b"%d" % number + b"y" * 100, on_delivery=delivered)
-    assert producer.flush(SECONDS_MAX) == 0
+    for codec in codecs:
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, "batch.num.messages": 3})
+        for number in range(rounds):
+            for key in range(KEYS):
+                producer.produce(topic, key=key_of(codec, key), value=b"%d:" % number + b"x" * 150, on_delivery=delivered)
+            producer.poll(0)
+        for key in (1, 4):
+            producer.produce(topic, key=key_of(codec, key), value=None, on_delivery=delivered)
+        assert producer.flush(SECONDS_MAX) == 0
+    last |= write_more(bootstrap, topic)
     return last
 
 
+def write_more(bootstrap: str, topic: str) -> Last:
+    """What closes the segment in which the last ones are."""
+    last: Last = {}
+    for message in produce_all(bootstrap, topic, [{"key": b"other", "value": b"%d" % number + b"y" * 100} for number in range(60)]):
+        last[message.key()] = (message.offset(), message.value(), message.timestamp()[1])
+    return last
+
+
+def key_of(codec: str, key: int) -> bytes:
+    return f"{codec}-{key}".encode()
+
+
 def read_by_confluent(bootstrap: str, topic: str) -> Found:
-    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": unique("g"), "enable.partition.eof": True})) as consumer:
+    config = {"bootstrap.servers": bootstrap, "group.id": unique("g"), "enable.partition.eof": True, "fetch.wait.max.ms": 20}
+    with closing(Consumer(config)) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: Found = []
         while True:
@@ -79,11 +96,14 @@ def read_by_kafka_python(bootstrap: str, topic: str) -> Found:
     with closing(KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False)) as consumer:
         consumer.assign([where])
         consumer.seek(where, 0)
-        end, found, deadline = consumer.end_offsets([where])[where], [], time.monotonic() + SECONDS_MAX
-        while consumer.position(where) < end:
-            assert time.monotonic() < deadline
-            for records in consumer.poll(timeout_ms=500).values():
-                found += [(record.offset, record.key, record.value, record.timestamp) for record in records]
+        end, found = consumer.end_offsets([where])[where], []
+
+        def has_come() -> bool:
+            for records in consumer.poll(timeout_ms=ASK_MS).values():
+                found.extend((record.offset, record.key, record.value, record.timestamp) for record in records)
+            return consumer.position(where) >= end
+
+        until(has_come, lambda: f"all before offset {end} comes, not only {len(found)} records")
         return found
 
 
@@ -96,9 +116,9 @@ def read_by_aiokafka(bootstrap: str, topic: str) -> Found:
             consumer.assign([where])
             consumer.seek(where, 0)
             end, found = (await consumer.end_offsets([where]))[where], []
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(PATIENCE_S):
                 while await consumer.position(where) < end:
-                    for records in (await consumer.getmany(where, timeout_ms=500)).values():
+                    for records in (await consumer.getmany(where, timeout_ms=ASK_MS)).values():
                         found += [(record.offset, record.key, record.value, record.timestamp) for record in records]
             return found
         finally:
@@ -110,56 +130,63 @@ def read_by_aiokafka(bootstrap: str, topic: str) -> Found:
 READERS = {"confluent": read_by_confluent, "kafka-python": read_by_kafka_python, "aiokafka": read_by_aiokafka}
 
 
-def compacted(bootstrap: str, topic: str, below: int) -> Found:
+def compacted(bootstrap: str, topic: str) -> Found:
     """What is left once compaction has come so far."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(found := read_by_confluent(bootstrap, topic)) > below:
-        assert time.monotonic() < deadline, f"{len(found)} records are left"
-        time.sleep(0.1)
-    return found
+
+    def few_are_left() -> Found | None:
+        found = read_by_confluent(bootstrap, topic)
+        return found if len(found) < RECORDS_MAX else None
+
+    return until(few_are_left, "few records are left", every_s=ASK_S)
 
 
-def check(found: Found, last: dict[bytes, tuple[int, bytes | None, int]]) -> None:
+def check(found: Found, last: Last) -> None:
     offsets = [offset for offset, *_ in found]
     assert offsets == sorted(set(offsets))
     assert {key: (offset, value, timestamp) for offset, key, value, timestamp in found} == last
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_client_reads_what_compaction_has_left(broker: Broker, codec: str) -> None:
+ONE_CODEC = pytest.mark.slow(stays="tests/compatibility/test_compaction.py::test_every_client_reads_what_compaction_has_left")
+
+
+@pytest.mark.parametrize(
+    ("codecs", "rounds"),
+    [
+        pytest.param(CODECS, 8, id="every codec in one log"),
+        *(pytest.param((codec,), 40, id=codec, marks=ONE_CODEC) for codec in CODECS),
+    ],
+)
+def test_every_client_reads_what_compaction_has_left(broker: Broker, codecs: Sequence[str], rounds: int) -> None:
     topic = make_topic(broker.bootstrap)
-    last = write(broker.bootstrap, topic, codec)
-    check(compacted(broker.bootstrap, topic, below=120), last)
+    last = write(broker.bootstrap, topic, codecs, rounds=rounds)
+    check(compacted(broker.bootstrap, topic), last)
     for name, read in READERS.items():
         found = read(broker.bootstrap, topic)
         check(found, last)
-        assert len(found) < 120, name
+        assert len(found) < RECORDS_MAX, name
 
 
 def test_a_deleted_key_is_gone_when_its_time_has_come(broker: Broker) -> None:
     topic = make_topic(broker.bootstrap, delete_retention_ms="1")
-    write(broker.bootstrap, topic, "none")
-    deadline = time.monotonic() + SECONDS_MAX
-    while b"key-1" in {key for _, key, *_ in read_by_confluent(broker.bootstrap, topic)}:
-        assert time.monotonic() < deadline
+    write(broker.bootstrap, topic, ["none"])
+
+    def is_gone() -> bool:
         write_more(broker.bootstrap, topic)
+        return key_of("none", 1) not in {key for _, key, *_ in read_by_confluent(broker.bootstrap, topic)}
+
+    until(is_gone, "the deleted key is gone", every_s=ASK_S)
     found = {key for _, key, *_ in read_by_kafka_python(broker.bootstrap, topic)}
-    assert b"key-1" not in found and b"key-2" in found
+    assert key_of("none", 1) not in found and key_of("none", 2) in found
 
 
-def write_more(bootstrap: str, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(60):
-        producer.produce(topic, key=b"other", value=b"%d" % number + b"y" * 100)
-    assert producer.flush(SECONDS_MAX) == 0
-
-
+@pytest.mark.repeats
 def test_a_node_that_is_killed_again_and_again_while_it_compacts_keeps_the_last_of_each_key(tmp_path: Path) -> None:
     with harness.Node(tmp_path / "data", settings=SETTINGS | {"log.cleaner.backoff.ms": 10}) as node:
         topic = make_topic(node.bootstrap)
-        for number in range(6):
-            last = write(node.bootstrap, topic, ("none", "lz4")[number % 2], rounds=12)
-            time.sleep(0.02 * number)
+        rng, last = random.Random(KILLS), {}
+        for number in range(KILLS):
+            last |= write(node.bootstrap, topic, [("none", "lz4")[number % 2]], rounds=12)
+            pause_at_random(rng, 0.0, 0.1)
             node.kill()
             node.start()
             found = read_by_confluent(node.bootstrap, topic)

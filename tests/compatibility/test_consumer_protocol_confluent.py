@@ -3,25 +3,26 @@
 With PENSTOCK_PEER=host:port the same is asked of Apache Kafka.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
-from compatibility.workers import eventually
+import waiting
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from system.conftest import Broker
-from system.librdkafka import make_topic, produce_all, unique
+from system.librdkafka import SECONDS_MAX, make_topic, produce_all, unique
+from waiting import PATIENCE_MS
+
+pytestmark = pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-all-assigned")
 
 PARTITIONS = 6
 NODE_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 200,
-    "group.consumer.session.timeout.ms": 3_000,
+    "group.consumer.session.timeout.ms": PATIENCE_MS,
     "group.consumer.assignment.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 100,
-    "group.min.session.timeout.ms": 500,
 }
 
 
@@ -35,7 +36,7 @@ class Reader:
         self.errors: list[str] = []
         protocol = {"group.protocol": "consumer"}
         if config.get("group.protocol") == "classic":
-            protocol = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 200}  # type: ignore[dict-item]
+            protocol = {"session.timeout.ms": PATIENCE_MS, "heartbeat.interval.ms": 200}  # type: ignore[dict-item]
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
@@ -57,7 +58,7 @@ class Reader:
 
     def committed(self, topic: str) -> list[int]:
         wanted = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        return [one.offset for one in self._consumer.committed(wanted, timeout=10)]
+        return [one.offset for one in self._consumer.committed(wanted, timeout=SECONDS_MAX)]
 
     def close(self) -> None:
         self._consumer.close()
@@ -87,7 +88,7 @@ def until(claim: Callable[[], bool], what: str, *readers: Reader) -> None:
             reader.poll()
         return claim()
 
-    eventually(polled, what, 40)
+    waiting.until(polled, what)
 
 
 def all_of(topic: str, count: int = PARTITIONS) -> set[tuple[str, int]]:
@@ -151,7 +152,7 @@ def test_a_topic_that_grows_is_shared_out_anew(broker: Broker) -> None:
     with reading(broker, group, topic) as one, reading(broker, group, topic) as two:
         until(lambda: shared(topic, one, two, count=2), "each has one", one, two)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(SECONDS_MAX)
         until(lambda: shared(topic, one, two, count=6), "each has three", one, two)
 
 
@@ -183,10 +184,13 @@ def test_the_group_is_told_of_as_one_of_the_new_kind(broker: Broker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     with reading(broker, group, topic) as one:
         until(lambda: one.owned == all_of(topic), "a lone member has everything", one)
-        listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(10).valid
-        told = [(row.state, row.type) for row in listed if row.group_id == group]
-        assert told == [(ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)]
-        described = admin.describe_consumer_groups([group])[group].result(10)
+
+        def listed() -> list[tuple[ConsumerGroupState, ConsumerGroupType]]:
+            rows = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(SECONDS_MAX).valid
+            return [(row.state, row.type) for row in rows if row.group_id == group]
+
+        until(lambda: listed() == [(ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)], "it is listed as stable", one)
+        described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
         assert (described.state, described.type, described.partition_assignor) == (
             ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER, "uniform",
         )  # fmt: skip
@@ -194,6 +198,7 @@ def test_the_group_is_told_of_as_one_of_the_new_kind(broker: Broker) -> None:
         assert {(each.topic, each.partition) for each in member.assignment.topic_partitions} == all_of(topic)
 
 
+@pytest.mark.invariant("groups.conversion-keeps-offsets")
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_running_classic_group_is_upgraded_and_goes_back(broker: Broker, strategy: str) -> None:
     """Members of both protocols share the topic while consumers are exchanged one by one; nothing is read twice and nothing is missed."""
@@ -222,6 +227,6 @@ def test_an_upgraded_group_goes_on_when_its_classic_members_leave(broker: Broker
         until(lambda: shared(topic, classic, new), "members of both protocols share", classic, new)
         old.close()
         until(lambda: new.owned == all_of(topic), "the new one has everything", new)
-        time.sleep(0.5)
-        new.poll()
+        produce_all(broker.bootstrap, topic, [{"value": b"after"}])
+        until(lambda: new.values == [b"after"], "it reads on", new)
         assert new.errors == []

@@ -1,18 +1,18 @@
 """Committed offsets with three client libraries: committed, fetched, sought, reset, and administered."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicPartition
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, admin, consumer, make_topic, poll_records, produce_all, unique
+from waiting import ASK_MS, ASK_S, PATIENCE_MS, PATIENCE_S, until
 
 COUNT = 20
 
@@ -25,11 +25,11 @@ def topic(broker: Broker) -> str:
 
 
 def rebalanced(reader: Consumer) -> list[TopicPartition]:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not reader.assignment():
-        assert time.monotonic() < deadline
-        reader.poll(0.1)
-    return list(reader.assignment())
+    def assignment() -> list[TopicPartition]:
+        reader.poll(ASK_S)
+        return list(reader.assignment())
+
+    return until(assignment, "it has partitions")
 
 
 # confluent-kafka
@@ -69,10 +69,12 @@ def test_confluent_begins_at_the_end_when_told_so(broker: Broker, topic: str) ->
     with consumer(broker.bootstrap, group_id=unique("group"), auto_offset_reset="latest") as reader:
         reader.subscribe([topic])
         rebalanced(reader)
-        deadline = time.monotonic() + SECONDS_MAX
-        while (message := reader.poll(0.3)) is None:
-            assert time.monotonic() < deadline
+
+        def written() -> Message | None:
             produce_all(broker.bootstrap, topic, [{"value": b"new", "partition": 0}])
+            return reader.poll(ASK_S)
+
+        message = until(written, "what is written now is read")
         assert message.error() is None
         assert message.value() == b"new"
 
@@ -80,12 +82,8 @@ def test_confluent_begins_at_the_end_when_told_so(broker: Broker, topic: str) ->
 def test_confluent_without_a_commit_and_a_reset_is_told(broker: Broker, topic: str) -> None:
     with consumer(broker.bootstrap, group_id=unique("group"), auto_offset_reset="error") as reader:
         reader.subscribe([topic])
-        deadline, codes = time.monotonic() + SECONDS_MAX, []
-        while not codes and time.monotonic() < deadline:
-            message = reader.poll(0.2)
-            if message is not None and message.error() is not None:
-                codes.append(message.error().code())
-        assert codes == [KafkaError._AUTO_OFFSET_RESET]
+        message = until(lambda: reader.poll(ASK_S), "it is told")
+        assert message.error() is not None and message.error().code() == KafkaError._AUTO_OFFSET_RESET
 
 
 def test_confluent_is_refused_what_it_may_not_commit(broker: Broker, topic: str) -> None:
@@ -128,16 +126,18 @@ def test_confluent_administers_groups(broker: Broker, topic: str) -> None:
 
 
 def python_consumer(broker: Broker, group: str, **config: Any) -> KafkaConsumer:
-    defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 1_000}
+    defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "session_timeout_ms": PATIENCE_MS}
     return KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, **(defaults | config))
 
 
 def python_read(client: KafkaConsumer, count: int) -> list[Any]:
     found: list[Any] = []
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"only {len(found)} of {count} records came"
-        found += [one for batch in client.poll(200, max_records=count - len(found)).values() for one in batch]
+
+    def have_come() -> bool:
+        found.extend(one for batch in client.poll(PATIENCE_MS, max_records=count - len(found)).values() for one in batch)
+        return len(found) >= count
+
+    until(have_come, lambda: f"{count} records come, not only {len(found)}")
     return found
 
 
@@ -163,10 +163,7 @@ def test_kafka_python_commits_fetches_and_seeks(broker: Broker, topic: str) -> N
 def test_kafka_python_begins_at_the_end_when_told_so(broker: Broker, topic: str) -> None:
     with python_consumer(broker, unique("group"), auto_offset_reset="latest") as client:
         client.subscribe([topic])
-        deadline = time.monotonic() + SECONDS_MAX
-        while not client.assignment():
-            assert time.monotonic() < deadline
-            client.poll(100)
+        until(lambda: client.poll(ASK_MS) or client.assignment(), "it has partitions")
         assert client.position(PythonPartition(topic, 0)) == COUNT
 
 
@@ -197,8 +194,9 @@ def test_aiokafka_commits_fetches_and_seeks(broker: Broker, topic: str) -> None:
 
     async def one_life(count: int) -> list[int]:
         client = AIOKafkaConsumer(
-            topic, bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest"
-        )
+            topic, bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
+            session_timeout_ms=PATIENCE_MS,
+        )  # fmt: skip
         await client.start()
         try:
             read = [(await client.getone()).offset for _ in range(count)]
@@ -213,7 +211,7 @@ def test_aiokafka_commits_fetches_and_seeks(broker: Broker, topic: str) -> None:
             await client.stop()
 
     async def scenario() -> None:
-        async with asyncio.timeout(SECONDS_MAX * 2):
+        async with asyncio.timeout(PATIENCE_S):
             assert await one_life(7) == list(range(7))
             assert await one_life(COUNT - 7) == list(range(7, COUNT))
 

@@ -3,25 +3,28 @@
 With PENSTOCK_PEER=host:port the same is asked of Apache Kafka, but for what kills the node.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from announced import needs_announced
-from compatibility.workers import eventually
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, admin, make_topic, produce_all, silence, unique
+from waiting import ASK_S, PATIENCE_MS, until
+
+pytestmark = pytest.mark.invariant("share.assignment-even", "share.one-holder")
 
 NODE_SETTINGS = {
     "group.share.heartbeat.interval.ms": 200,
-    "group.share.record.lock.duration.ms": 1_500,
+    "group.share.record.lock.duration.ms": PATIENCE_MS,
     "group.share.min.record.lock.duration.ms": 1_000,
-    "group.share.session.timeout.ms": 10_000,
+    "group.share.max.record.lock.duration.ms": PATIENCE_MS,
+    "group.share.session.timeout.ms": PATIENCE_MS,
 }
+SHORT_LOCK_MS = 1_000  # The least that Apache Kafka can be told.
 
 Open = Callable[..., ShareConsumer]
 
@@ -41,16 +44,20 @@ def consumers() -> Iterator[Open]:
         yield opened
 
 
-def group_of(broker: Broker, **configs: str) -> str:
+def group_of(broker: Broker, **configs: object) -> str:
     """The name of a new group that begins with the first record."""
     needs_announced(broker.bootstrap, "share groups")
     name = unique("share")
-    told = {"share.auto.offset.reset": "earliest"} | {key.replace("_", "."): value for key, value in configs.items()}
+    configure(broker, name, share_auto_offset_reset="earliest", **configs)
+    return name
+
+
+def configure(broker: Broker, group: str, **configs: object) -> None:
+    told = {key.replace("_", "."): str(value) for key, value in configs.items()}
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in told.items()]
-    resource = ConfigResource(ResourceType.GROUP, name, incremental_configs=entries)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
     for future in admin(broker.bootstrap).incremental_alter_configs([resource]).values():
         future.result(SECONDS_MAX)
-    return name
 
 
 def written(broker: Broker, count: int, partitions: int = 1) -> str:
@@ -59,14 +66,22 @@ def written(broker: Broker, count: int, partitions: int = 1) -> str:
     return topic
 
 
-def polled(consumer: ShareConsumer, count: int, seconds: float = 15.0) -> list[Message]:
+def polled(consumer: ShareConsumer, count: int) -> list[Message]:
     """So many messages, however many polls that takes; in implicit mode each poll accepts what the one before it gave."""
     found: list[Message] = []
-    deadline = time.monotonic() + seconds
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} came within {seconds} s"
-        found += _whole(consumer.poll(0.5))
+
+    def have_come() -> bool:
+        found.extend(_whole(consumer.poll(ASK_S)))
+        return len(found) >= count
+
+    until(have_come, lambda: f"{count} messages come, not only {len(found)}")
     return found
+
+
+def check_that_only_new_ones_come(broker: Broker, consumer: ShareConsumer, topic: str, partitions: int = 1) -> None:
+    """What is written now is all that comes: what came before is done with."""
+    produce_all(broker.bootstrap, topic, [{"value": b"new", "partition": each} for each in range(partitions)])
+    assert [message.value() for message in polled(consumer, partitions)] == [b"new"] * partitions
 
 
 def _whole(messages: Any) -> list[Message]:
@@ -79,32 +94,35 @@ def test_what_was_polled_is_accepted_by_the_next_poll(broker: Broker, consumers:
     topic, group = written(broker, 100, 3), group_of(broker)
     consumer = consumers(broker, topic, group)
     assert sorted(int(message.value()) for message in polled(consumer, 100)) == list(range(100))
-    assert not list(consumer.poll(0.5))
+    assert not list(consumer.poll(ASK_S))
     consumer.close()
-    other = consumers(broker, topic, group)
-    assert not _whole(other.poll(1.0))
+    check_that_only_new_ones_come(broker, consumers(broker, topic, group), topic, 3)
 
 
 def test_two_consumers_share_one_partition_and_no_record_comes_twice(broker: Broker, consumers: Open) -> None:
     topic, group = make_topic(broker.bootstrap, unique("shared")), group_of(broker)
     pair = [consumers(broker, topic, group) for _ in range(2)]
-    for consumer in pair:
-        consumer.poll(0.5)
     seen: list[list[int]] = [[], []]
-    for round_ in range(20):
-        values = [{"value": b"%d" % each} for each in range(10 * round_, 10 * round_ + 10)]
-        produce_all(broker.bootstrap, topic, values)
+    written = 0
+
+    def poll_both() -> None:
         for consumer, mine in zip(pair, seen, strict=True):
-            mine += [int(message.value()) for message in _whole(consumer.poll(0.05))]
-    eventually(lambda: _more(pair, seen) == 200, "all records come")
-    assert sorted(seen[0] + seen[1]) == list(range(200))
-    assert all(seen), "both had some"
+            mine += [int(message.value()) for message in _whole(consumer.poll(0.02))]
 
+    def have_both_some() -> bool:
+        nonlocal written
+        produce_all(broker.bootstrap, topic, [{"value": b"%d" % each} for each in range(written, written + 10)])
+        written += 10
+        poll_both()
+        return written >= 200 and all(seen)
 
-def _more(pair: list[ShareConsumer], seen: list[list[int]]) -> int:
-    for consumer, mine in zip(pair, seen, strict=True):
-        mine += [int(message.value()) for message in _whole(consumer.poll(0.05))]
-    return sum(map(len, seen))
+    def have_all_come() -> bool:
+        poll_both()
+        return sum(map(len, seen)) >= written
+
+    until(have_both_some, "both have some")
+    until(have_all_come, "all records come")
+    assert sorted(seen[0] + seen[1]) == list(range(written))
 
 
 def test_each_record_is_settled_as_its_worker_says(broker: Broker, consumers: Open) -> None:
@@ -114,41 +132,42 @@ def test_each_record_is_settled_as_its_worker_says(broker: Broker, consumers: Op
     assert [message.delivery_count() for message in first] == [1, 1, 1]
     for message, kind in zip(first, (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT), strict=True):
         consumer.acknowledge(message, kind)
-    assert list(consumer.commit_sync(10.0).values()) == [None]
+    assert list(consumer.commit_sync(SECONDS_MAX).values()) == [None]
     (again,) = polled(consumer, 1)
     assert (again.value(), again.delivery_count()) == (b"1", 2)
     consumer.acknowledge(again)
-    assert list(consumer.commit_sync(10.0).values()) == [None]
-    assert not _whole(consumer.poll(0.5))
+    assert list(consumer.commit_sync(SECONDS_MAX).values()) == [None]
+    check_that_only_new_ones_come(broker, consumer, topic)
 
 
 def test_a_record_that_fails_too_often_is_given_up(broker: Broker, consumers: Open) -> None:
-    topic, group = written(broker, 1), group_of(broker, share_delivery_count_limit="2")
+    topic, group = written(broker, 1), group_of(broker, share_delivery_count_limit=2)
     consumer = consumers(broker, topic, group, "explicit")
     for count in (1, 2):
         (message,) = polled(consumer, 1)
         assert message.delivery_count() == count
         consumer.acknowledge(message, AcknowledgeType.RELEASE)
-        consumer.commit_sync(10.0)
-    assert not _whole(consumer.poll(0.7))
+        consumer.commit_sync(SECONDS_MAX)
+    check_that_only_new_ones_come(broker, consumer, topic)
 
 
 def test_what_a_worker_that_hangs_has_another_gets(broker: Broker, consumers: Open) -> None:
-    topic, group = written(broker, 1), group_of(broker)
+    topic, group = written(broker, 1), group_of(broker, share_record_lock_duration_ms=SHORT_LOCK_MS)
     slow, other = consumers(broker, topic, group, "explicit"), consumers(broker, topic, group, "explicit")
     (held,) = polled(slow, 1)
+    configure(broker, group, share_record_lock_duration_ms=PATIENCE_MS)  # The other one does not hang.
     (lapsed,) = polled(other, 1)
     assert (lapsed.value(), lapsed.delivery_count()) == (held.value(), 2)
     slow.acknowledge(held)
-    (outcome,) = slow.commit_sync(10.0).values()
+    (outcome,) = slow.commit_sync(SECONDS_MAX).values()
     assert outcome is not None
     assert "INVALID_RECORD_STATE" in str(outcome)
     other.acknowledge(lapsed)
-    assert list(other.commit_sync(10.0).values()) == [None]
+    assert list(other.commit_sync(SECONDS_MAX).values()) == [None]
 
 
 def test_what_a_worker_holds_when_it_closes_goes_to_others_at_once(broker: Broker, consumers: Open) -> None:
-    topic, group = written(broker, 2), group_of(broker, share_record_lock_duration_ms="60000")
+    topic, group = written(broker, 2), group_of(broker)
     one, other = consumers(broker, topic, group, "explicit"), consumers(broker, topic, group, "explicit")
     held = polled(one, 2)
     one.acknowledge(held[0])
@@ -161,19 +180,19 @@ def test_what_a_worker_holds_when_it_closes_goes_to_others_at_once(broker: Broke
 def test_acknowledgements_outlive_a_kill_of_the_node(broker: Broker, consumers: Open) -> None:
     if broker.node is None:
         pytest.skip("only a node of our own is killed")
-    topic, group = written(broker, 10), group_of(broker, share_record_lock_duration_ms="30000")
+    topic, group = written(broker, 10), group_of(broker)
     consumer = consumers(broker, topic, group, "explicit")
     held = polled(consumer, 10)
     for message in held[:5]:
         consumer.acknowledge(message)
     for message in held[5:]:
         consumer.acknowledge(message, AcknowledgeType.RELEASE)
-    assert list(consumer.commit_sync(10.0).values()) == [None]
+    assert list(consumer.commit_sync(SECONDS_MAX).values()) == [None]
     broker.node.kill()
     broker.node.start()
-    again = polled(consumer, 5, seconds=30.0)
+    again = polled(consumer, 5)
     assert sorted(int(message.value()) for message in again) == list(range(5, 10))
     assert {message.delivery_count() for message in again} == {2}
     for message in again:
         consumer.acknowledge(message)
-    assert all(outcome is None for outcome in consumer.commit_sync(10.0).values())
+    assert all(outcome is None for outcome in consumer.commit_sync(SECONDS_MAX).values())

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaError
-from compatibility.transaction_scenarios import PATIENCE_SECONDS, QUIET_SECONDS, Place, TransactionScenarios, Writer
+from compatibility.transaction_scenarios import Place, Reader, TransactionScenarios, Writer
+from waiting import ASK_MS, PATIENCE_MS, PATIENCE_S
 
 T = TypeVar("T")
 
@@ -17,9 +18,9 @@ class Loop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float = PATIENCE_SECONDS) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         async def in_time() -> T:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(PATIENCE_S):
                 return await work
 
         return self._loop.run_until_complete(in_time())
@@ -29,7 +30,7 @@ class Loop:
 
 
 class AiokafkaWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> None:
         self._loop = Loop()
         self._sent: list[Any] = []
         self._loop.run(self._start(bootstrap, transactional_id, timeout_ms))
@@ -79,7 +80,7 @@ class AiokafkaMember:
     async def _start(self, bootstrap: str, group: str, topic: str) -> None:
         self._library = AIOKafkaConsumer(
             topic, bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
-            isolation_level="read_committed",
+            isolation_level="read_committed", session_timeout_ms=PATIENCE_MS,
         )  # fmt: skip
         await self._library.start()
 
@@ -91,36 +92,35 @@ class AiokafkaMember:
         self._loop.close()
 
 
+class AiokafkaReader(Reader):
+    def __init__(self, bootstrap: str, topic: str, isolation: str, partitions: int) -> None:
+        self._loop = Loop()
+        self._loop.run(self._start(bootstrap, topic, isolation, partitions))
+
+    async def _start(self, bootstrap: str, topic: str, isolation: str, partitions: int) -> None:
+        self._library = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest")
+        await self._library.start()
+        self._library.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+
+    def poll(self) -> list[str]:
+        found = self._loop.run(self._library.getmany(timeout_ms=ASK_MS))
+        return [message.value.decode() for messages in found.values() for message in messages]
+
+    def close(self) -> None:
+        self._loop.run(self._library.stop())
+        self._loop.close()
+
+
 class TestAiokafka(TransactionScenarios):
     FENCED: ClassVar = (KafkaError,)
     REFUSED: ClassVar = (KafkaError,)
     OUT_OF_TURN: ClassVar = (IllegalOperation, AssertionError)
 
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Writer:
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer:
         return AiokafkaWriter(bootstrap, transactional_id, timeout_ms)
 
-    def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
-        async def all_of_it() -> list[str]:
-            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest")
-            await consumer.start()
-            try:
-                consumer.assign([TopicPartition(topic, 0)])
-                found: list[str] = []
-                while len(found) < count:
-                    quiet_ms = int(1000 * (QUIET_SECONDS if found else PATIENCE_SECONDS))
-                    batch = await consumer.getmany(timeout_ms=quiet_ms, max_records=count - len(found))
-                    if not batch:
-                        break
-                    found += [message.value.decode() for messages in batch.values() for message in messages]
-                return found
-            finally:
-                await consumer.stop()
-
-        loop = Loop()
-        try:
-            return loop.run(all_of_it())
-        finally:
-            loop.close()
+    def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader:
+        return AiokafkaReader(bootstrap, topic, isolation, partitions)
 
     def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:
         member = AiokafkaMember(bootstrap, group, topic)

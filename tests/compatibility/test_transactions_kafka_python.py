@@ -8,26 +8,24 @@ from typing import Any, ClassVar
 import pytest
 from announced import needs_announced
 from compatibility.transaction_scenarios import (
-    PATIENCE_SECONDS,
-    QUIET_SECONDS,
     Place,
+    Reader,
     TransactionScenarios,
     Writer,
     eventually_visible,
     new_topic,
-    unique,
     visible,
 )
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import AbortTransactionSpec
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.structs import OffsetAndMetadata
-
-PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
+from system.librdkafka import unique
+from waiting import ASK_MS, ASK_S, PATIENCE_MS, PATIENCE_S, until
 
 
 class KafkaPythonWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> None:
         self.name = transactional_id
         self._library = KafkaProducer(
             bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_block_ms=PATIENCE_MS
@@ -36,7 +34,7 @@ class KafkaPythonWriter(Writer):
         try:
             self._library.init_transactions()
         except BaseException:
-            self._library.close(timeout=1)
+            self._library.close(timeout=ASK_S)
             raise
 
     def begin(self) -> None:
@@ -47,7 +45,7 @@ class KafkaPythonWriter(Writer):
         self._sent.append(self._library.send(topic, value.encode(), partition=partition))
 
     def flush(self) -> None:
-        self._library.flush(PATIENCE_SECONDS)
+        self._library.flush(PATIENCE_S)
         for future in self._sent:
             future.get(0)
 
@@ -62,7 +60,20 @@ class KafkaPythonWriter(Writer):
         self._library.abort_transaction()
 
     def close(self) -> None:
-        self._library.close(timeout=1)
+        self._library.close(timeout=ASK_S)
+
+
+class KafkaPythonReader(Reader):
+    def __init__(self, bootstrap: str, topic: str, isolation: str, partitions: int) -> None:
+        self._library = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
+        self._library.assign([TopicPartition(topic, partition) for partition in range(partitions)])
+        self._library.seek_to_beginning()
+
+    def poll(self) -> list[str]:
+        return [message.value.decode() for messages in self._library.poll(ASK_MS).values() for message in messages]
+
+    def close(self) -> None:
+        self._library.close()
 
 
 class TestKafkaPython(TransactionScenarios):
@@ -70,26 +81,16 @@ class TestKafkaPython(TransactionScenarios):
     REFUSED: ClassVar = (KafkaError,)
     OUT_OF_TURN: ClassVar = (KafkaError,)
 
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Writer:
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer:
         return KafkaPythonWriter(bootstrap, transactional_id, timeout_ms)
 
-    def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
-        consumer.assign([TopicPartition(topic, 0)])
-        consumer.seek_to_beginning()
-        with closing(consumer):
-            found: list[str] = []
-            while len(found) < count:
-                batch = consumer.poll(int(1000 * (QUIET_SECONDS if found else PATIENCE_SECONDS)), max_records=count - len(found))
-                if not batch:
-                    break
-                found += [message.value.decode() for messages in batch.values() for message in messages]
-            return found
+    def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader:
+        return KafkaPythonReader(bootstrap, topic, isolation, partitions)
 
     def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:
         consumer = KafkaConsumer(
             topic, bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
-            isolation_level="read_committed", consumer_timeout_ms=PATIENCE_MS,
+            isolation_level="read_committed", consumer_timeout_ms=PATIENCE_MS, session_timeout_ms=PATIENCE_MS,
         )  # fmt: skip
         found: list[str] = []
         while len(found) < count:
@@ -122,15 +123,13 @@ def listed(admin: KafkaAdminClient, **filters: Any) -> dict[str, str]:
 
 
 def wait_for_state(admin: KafkaAdminClient, name: str, state: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (found := admin.describe_transactions([name])[name].state.value) != state:
-        assert time.monotonic() < deadline, f"{found} instead of {state}"
+    until(lambda: admin.describe_transactions([name])[name].state.value == state, state)
 
 
 def test_a_transaction_is_described_through_its_life(broker: Any, admin: KafkaAdminClient, writer: KafkaPythonWriter) -> None:
     topic = new_topic(broker.bootstrap, partitions=2)
     told = admin.describe_transactions([writer.name])[writer.name]
-    assert (told.state.value, told.transaction_timeout_ms, told.topic_partitions) == ("Empty", 60_000, set())
+    assert (told.state.value, told.transaction_timeout_ms, told.topic_partitions) == ("Empty", PATIENCE_MS, set())
     began = int(time.time() * 1000)
     writer.begin()
     for partition in range(2):

@@ -4,36 +4,27 @@ A second pair of eyes (librdkafka) looks at what is visible afterwards, so that 
 Not here: what only one library can do.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import pytest
 from announced import needs_announced
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from system.conftest import Broker
+from system.librdkafka import consumer, make_topic, topic_list, unique
+from waiting import EXPIRES_MS, PATIENCE_MS, PATIENCE_S, POLL_S, stays, until
 
-PATIENCE_SECONDS = 40.0
-QUIET_SECONDS = 0.7  # After the first record: no more will come.
 NIMBLE = {"fetch.wait.max.ms": 20}  # How long librdkafka waits before it tells of an end.
 
 Place = tuple[str, int]
 
 
-def unique(name: str) -> str:
-    return f"{name}-{uuid4().hex[:8]}"
-
-
 def new_topic(bootstrap: str, partitions: int = 1) -> str:
-    topic = unique("transactions")
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while topic not in admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < deadline, f"{topic} never came"
+    topic = make_topic(bootstrap, unique("transactions"), partitions)
+    until(lambda: topic in topic_list(bootstrap), f"{topic} is there")
     return topic
 
 
@@ -41,18 +32,19 @@ def write(bootstrap: str, topic: str, *contents: str, partition: int = 0) -> Non
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for content in contents:
         producer.produce(topic, content, partition=partition)
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def visible(bootstrap: str, topic: str, partitions: int = 1, *, isolation: str = "read_committed") -> list[str]:
     """What a reader finds now, up to where it must wait."""
     config = {"bootstrap.servers": bootstrap, "group.id": "-", "enable.partition.eof": True, "isolation.level": isolation}
     consumer = Consumer(config | NIMBLE)
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+    # By its number: librdkafka asks for the beginning half a second later, while it does not know who leads.
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found, ends = [], 0
     try:
         while ends < partitions:
-            message = consumer.poll(PATIENCE_SECONDS)
+            message = consumer.poll(PATIENCE_S)
             assert message is not None, f"after {found} neither a record nor an end came"
             error = message.error()
             assert error is None or error.code() == KafkaError._PARTITION_EOF, error
@@ -63,11 +55,17 @@ def visible(bootstrap: str, topic: str, partitions: int = 1, *, isolation: str =
     return found
 
 
+def end_of(bootstrap: str, topic: str) -> int:
+    """The offset after the last record or marker."""
+    with consumer(bootstrap, isolation_level="read_uncommitted") as reader:
+        return int(reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)[1])
+
+
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int:
     """What the group has committed for sure; below 0 where nothing is."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=PATIENCE_SECONDS)
+        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=PATIENCE_S)
         assert found.error is None, found.error
         return int(found.offset)
     finally:
@@ -76,10 +74,13 @@ def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> int
 
 def eventually_visible(bootstrap: str, topic: str, wanted: Sequence[str]) -> None:
     """The marker of a transaction follows the answer to its end."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (found := visible(bootstrap, topic)) != list(wanted):
-        assert time.monotonic() < deadline, f"{found} instead of {wanted}"
-        time.sleep(0.05)
+    found: list[list[str]] = []
+
+    def is_visible() -> bool:
+        found[:] = [visible(bootstrap, topic)]
+        return found == [list(wanted)]
+
+    until(is_visible, lambda: f"{wanted} instead of {found}", every_s=4 * POLL_S)
 
 
 class Writer(ABC):
@@ -109,6 +110,17 @@ class Writer(ABC):
     def close(self) -> None: ...
 
 
+class Reader(ABC):
+    """A library's own consumer of all partitions of a topic, from their beginning on."""
+
+    @abstractmethod
+    def poll(self) -> list[str]:
+        """What it is given now, in order; nothing when nothing comes for a moment."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
 class TransactionScenarios(ABC):
     """Subclassed as `Test…` by each library's file."""
 
@@ -117,11 +129,10 @@ class TransactionScenarios(ABC):
     OUT_OF_TURN: ClassVar[tuple[type[Exception], ...]]  # What it raises when it is misused, before it asks anybody.
 
     @abstractmethod
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> Writer: ...
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer: ...
 
     @abstractmethod
-    def read(self, bootstrap: str, topic: str, count: int, isolation: str) -> list[str]:
-        """The first `count` records that the library's own consumer is given, or fewer when no more come for a while."""
+    def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader: ...
 
     @abstractmethod
     def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:
@@ -149,12 +160,14 @@ class TransactionScenarios(ABC):
                 writer.send(topic, f"{number}{part}")
             writer.flush()
             (writer.commit if is_kept else writer.abort)()
-        kept = [f"{number}{part}" for number in (0, 2, 4) for part in "abc"]
-        everything = [f"{number}{part}" for number in range(5) for part in "abc"]
+        write(bootstrap, topic, "end")
+        kept = [*(f"{number}{part}" for number in (0, 2, 4) for part in "abc"), "end"]
+        everything = [*(f"{number}{part}" for number in range(5) for part in "abc"), "end"]
         eventually_visible(bootstrap, topic, kept)
         assert visible(bootstrap, topic, isolation="read_uncommitted") == everything
-        assert self.read(bootstrap, topic, 10, "read_committed") == kept
-        assert self.read(bootstrap, topic, 15, "read_uncommitted") == everything
+        for isolation, expected in (("read_committed", kept), ("read_uncommitted", everything)):
+            with closing(self.reader(bootstrap, topic, isolation)) as reader:
+                assert read_up_to("end", reader) == expected
 
     def test_one_transaction_spans_partitions_and_topics(self, bootstrap: str, writer: Writer) -> None:
         wide, narrow = new_topic(bootstrap, partitions=4), new_topic(bootstrap)
@@ -170,7 +183,7 @@ class TransactionScenarios(ABC):
         assert sorted(visible(bootstrap, wide, 4)) == sorted(f"True {partition} {number}" for partition in range(4) for number in range(50))
 
     def test_readers_of_committed_records_wait_before_an_open_transaction(self, bootstrap: str, writer: Writer) -> None:
-        topic = new_topic(bootstrap)
+        topic = new_topic(bootstrap, partitions=2)
         write(bootstrap, topic, "before")
         writer.begin()
         writer.send(topic, "inside")
@@ -178,8 +191,14 @@ class TransactionScenarios(ABC):
         write(bootstrap, topic, "after")
         assert visible(bootstrap, topic) == ["before"]
         assert visible(bootstrap, topic, isolation="read_uncommitted") == ["before", "inside", "after"]
-        assert self.read(bootstrap, topic, 2, "read_committed") == ["before"]
-        writer.commit()
+        with closing(self.reader(bootstrap, topic, "read_committed", partitions=2)) as reader:
+            found = read_up_to("before", reader)
+            for number in range(3):  # The reader goes on meanwhile.
+                write(bootstrap, topic, f"beside {number}", partition=1)
+                found += read_up_to(f"beside {number}", reader)
+            assert found == ["before", "beside 0", "beside 1", "beside 2"]
+            writer.commit()
+            assert read_up_to("after", reader) == ["inside", "after"]
         eventually_visible(bootstrap, topic, ["before", "inside", "after"])
 
     def test_transactions_side_by_side_end_each_for_itself(self, bootstrap: str, writer: Writer) -> None:
@@ -193,7 +212,7 @@ class TransactionScenarios(ABC):
                     each.send(topic, f"{name} {number}")
                     each.flush()
             writer.commit()
-            time.sleep(0.2)
+            until(lambda: end_of(bootstrap, topic) == 7, "the marker of its end follows six records")
             assert visible(bootstrap, topic)[1:] == [], "the other one is open from its first record on"
             other.abort()
             eventually_visible(bootstrap, topic, ["kept 0", "kept 1", "kept 2"])
@@ -245,10 +264,13 @@ class TransactionScenarios(ABC):
         _, member = self.member(bootstrap, group, source, 4)
         try:
             writer.take_in({(source, 0): 6}, member)
-            (told,) = curious.committed([TopicPartition(source, 0)], timeout=PATIENCE_SECONDS)
-            assert told.offset == 2, "one who does not care is told what holds"
-            assert unstable(bootstrap, group, source), "one who does has to wait"
-            writer.commit()
+            with ThreadPoolExecutor(1) as thread:
+                patient = thread.submit(committed, bootstrap, group, source)
+                (told,) = curious.committed([TopicPartition(source, 0)], timeout=PATIENCE_S)
+                assert told.offset == 2, "one who does not care is told what holds"
+                stays(lambda: not patient.done())
+                writer.commit()
+                assert patient.result() == 6, "one who does has to wait"
         finally:
             self.leave(member)
             curious.close()
@@ -278,12 +300,14 @@ class TransactionScenarios(ABC):
             first.close()
 
     def test_a_transaction_that_takes_too_long_is_aborted(self, bootstrap: str) -> None:
+        """After a second: librdkafka takes no shorter time."""
         topic = new_topic(bootstrap)
-        writer = self.open(bootstrap, unique("slow"), timeout_ms=1_000)
+        writer = self.open(bootstrap, unique("slow"), timeout_ms=20 * EXPIRES_MS)
         try:
             writer.begin()
             writer.send(topic, "slow")
-            writer.flush()
+            with suppress(self.REFUSED):  # It may take too long already.
+                writer.flush()
             write(bootstrap, topic, "after")
             eventually_visible(bootstrap, topic, ["after"])
             with pytest.raises(self.REFUSED):
@@ -312,14 +336,13 @@ class TransactionScenarios(ABC):
         writer.flush()
 
 
-def unstable(bootstrap: str, group: str, topic: str) -> bool:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
-    try:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=QUIET_SECONDS)
-        return found.error is not None
-    except Exception as failure:
-        error = failure.args[0]
-        assert error.code() in (KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT), error
-        return True
-    finally:
-        consumer.close()
+def read_up_to(last: str, reader: Reader) -> list[str]:
+    """What the reader is given from now on, up to this record."""
+    found: list[str] = []
+
+    def has_come() -> bool:
+        found.extend(reader.poll())
+        return last in found
+
+    until(has_come, lambda: f"{last} comes after {found}")
+    return found

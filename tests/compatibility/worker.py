@@ -1,18 +1,37 @@
-"""A process of group members, to be stopped in order (SIGTERM) or killed. Run as `python worker.py '<options as JSON>'`.
+"""A process of group members, to be stopped in order (SIGTERM) or killed: a fork of this program, which has the libraries already.
 
 Each member reads its topic, tells of what it has read, and commits that. What happens is told as lines of JSON: {"who", "what", …}.
 The same for three libraries, so that the same claims can be made of each. Nothing here knows of any node's insides.
 """
 
 import asyncio
+import gc
 import json
 import signal
+import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1]))
+from waiting import ASK_MS, ASK_S, PATIENCE_MS
+from warm import leave, serve
+
+HEARTBEAT_MS = 100  # How soon a member hears of a rebalance.
 LOCK = threading.Lock()
 STOPPING = threading.Event()
+INTERRUPTIBLE = threading.Event()  # Set while the main thread is in a call that a signal may end.
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop(*_: Any) -> None:
+    STOPPING.set()
+    if INTERRUPTIBLE.is_set():
+        raise Stopped
 
 
 def tell(who: int, what: str, **more: Any) -> None:
@@ -31,9 +50,9 @@ def run_confluent(who: int, options: dict[str, Any]) -> None:
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "session.timeout.ms": options["session_ms"],
-        "heartbeat.interval.ms": options["session_ms"] // 6,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
         "partition.assignment.strategy": options["strategy"],
-        "socket.timeout.ms": 5_000,
+        "socket.timeout.ms": PATIENCE_MS,
         "reconnect.backoff.max.ms": 500,
         "error_cb": lambda error: fatal.append(error.str()) if error.fatal() else None,
     }
@@ -48,7 +67,7 @@ def run_confluent(who: int, options: dict[str, Any]) -> None:
     try:
         while not STOPPING.is_set():
             try:
-                read = consumer.consume(200, 0.1)
+                read = consumer.consume(200, ASK_S)
             except KafkaException as failure:
                 tell(who, "failed", error=failure.args[0].name())
                 return
@@ -69,6 +88,10 @@ def run_confluent(who: int, options: dict[str, Any]) -> None:
 
 
 def run_kafka_python(who: int, options: dict[str, Any]) -> None:
+    """One that is alone polls until something comes, and is interrupted when it shall stop. One among others polls for short times.
+
+    A poll that ends while the library joins makes it join again later, and such a member may cause a rebalance that no other asked for.
+    """
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -88,14 +111,17 @@ def run_kafka_python(who: int, options: dict[str, Any]) -> None:
     more = {"group_instance_id": options["instance_ids"][who]} if options["instance_ids"] else {}
     consumer = KafkaConsumer(
         bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
-        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=options["session_ms"] // 6, max_poll_interval_ms=30_000,
+        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=PATIENCE_MS,
         partition_assignment_strategy=[assignor], reconnect_backoff_max_ms=500, **more,
     )  # fmt: skip
     consumer.subscribe([options["topic"]], listener=Listener())
+    is_alone = options["members"] == 1
     try:
         while not STOPPING.is_set():
             try:
-                read = consumer.poll(timeout_ms=100, max_records=200)
+                read = poll_interruptibly(consumer) if is_alone else consumer.poll(timeout_ms=ASK_MS, max_records=200)
+            except Stopped:
+                return
             except KafkaError as failure:
                 tell(who, "failed", error=type(failure).__name__)
                 return
@@ -109,6 +135,16 @@ def run_kafka_python(who: int, options: dict[str, Any]) -> None:
                     tell(who, "uncommitted", error=type(failure).__name__)
     finally:
         consumer.close()
+
+
+def poll_interruptibly(consumer: Any) -> Any:
+    INTERRUPTIBLE.set()
+    try:
+        if STOPPING.is_set():
+            raise Stopped
+        return consumer.poll(timeout_ms=PATIENCE_MS, max_records=200)
+    finally:
+        INTERRUPTIBLE.clear()
 
 
 async def run_aiokafka(who: int, options: dict[str, Any]) -> None:
@@ -126,7 +162,7 @@ async def run_aiokafka(who: int, options: dict[str, Any]) -> None:
     more = {"group_instance_id": options["instance_ids"][who]} if options["instance_ids"] else {}
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
-        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=options["session_ms"] // 6,
+        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS,
         partition_assignment_strategy=(RangePartitionAssignor,), metadata_max_age_ms=5_000, **more,
     )  # fmt: skip
     consumer.subscribe([options["topic"]], listener=Listener())
@@ -134,7 +170,7 @@ async def run_aiokafka(who: int, options: dict[str, Any]) -> None:
     try:
         while not STOPPING.is_set():
             try:
-                read = await consumer.getmany(timeout_ms=100, max_records=200)
+                read = await consumer.getmany(timeout_ms=ASK_MS, max_records=200)
             except KafkaError as failure:
                 tell(who, "failed", error=type(failure).__name__)
                 return
@@ -156,18 +192,27 @@ async def run_all_aiokafka(options: dict[str, Any]) -> None:
 
 def main() -> None:
     options = json.loads(sys.argv[1])
-    signal.signal(signal.SIGTERM, lambda *_: STOPPING.set())
+    signal.signal(signal.SIGTERM, stop)
     if options["library"] == "aiokafka":
         asyncio.run(run_all_aiokafka(options))
         return
     run = {"confluent": run_confluent, "kafka-python": run_kafka_python}[options["library"]]
+    if options["members"] == 1:
+        run(0, options)
+        return
     threads = [threading.Thread(target=run, args=(who, options)) for who in range(options["members"])]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
-        for thread in threads:
-            thread.join(0.2)  # In pieces, so that the signal is heard.
+    for thread in threads:
+        thread.join()
 
 
 if __name__ == "__main__":
+    import aiokafka  # noqa: F401
+    import confluent_kafka  # noqa: F401
+    import kafka  # noqa: F401
+
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
     main()
+    leave(0)

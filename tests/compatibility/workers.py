@@ -1,23 +1,31 @@
 """Processes of group members and what they have told so far; see worker.py for what one does."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from waiting import PATIENCE_MS, PATIENCE_S
+from warm import Warm
+
 PROGRAM = Path(__file__).with_name("worker.py")
 LIBRARIES = ("confluent", "kafka-python", "aiokafka")
-PATIENCE_SECONDS = 40.0
+# Of members that are killed. One that lives and is too slow for it joins again.
+MORTAL_SESSION_MS = 500
+
+
+@cache
+def ready() -> Warm:
+    return Warm(str(PROGRAM))
 
 
 class Worker:
-    """One process with one or more members of a group, all of one library."""
+    """One process with one or more members of a group, all of one library. Their session does not lapse unless it is told to."""
 
     def __init__(
         self,
@@ -28,7 +36,7 @@ class Worker:
         *,
         members: int = 1,
         strategy: str = "range",
-        session_ms: int = 2_000,
+        session_ms: int = PATIENCE_MS,
         instance_ids: Iterable[str] = (),
     ) -> None:
         options = {
@@ -39,8 +47,11 @@ class Worker:
         self.events: list[dict[str, Any]] = []
         self._owned: list[set[int]] = [set() for _ in range(members)]
         self._lock = threading.Lock()
-        self._process = subprocess.Popen([sys.executable, str(PROGRAM), json.dumps(options)], stdout=subprocess.PIPE, text=True)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        said, says = os.pipe()
+        with open(os.devnull, "rb") as nothing, open(says, "wb") as output:
+            streams = [nothing.fileno(), output.fileno(), 2]
+            self._process = ready().start([json.dumps(options)], streams, os.environ, str(PROGRAM.parent))
+        self._listener = threading.Thread(target=self._listen, args=(said,), daemon=True)
         self._listener.start()
 
     def __enter__(self) -> Self:
@@ -51,17 +62,20 @@ class Worker:
             self.kill()
         self._listener.join()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            event = json.loads(line)
-            with self._lock:
-                self.events.append(event)
-                owned = self._owned[event["who"]]
-                if event["what"] == "assigned":
-                    owned |= set(event["partitions"])
-                elif event["what"] in ("revoked", "lost"):
-                    owned -= set(event["partitions"])
+    def _listen(self, said: int) -> None:
+        with open(said) as lines:
+            for line in lines:
+                if line.endswith("\n"):  # One that was killed may have told half of something.
+                    self._note(json.loads(line))
+
+    def _note(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            self.events.append(event)
+            owned = self._owned[event["who"]]
+            if event["what"] == "assigned":
+                owned |= set(event["partitions"])
+            elif event["what"] in ("revoked", "lost"):
+                owned -= set(event["partitions"])
 
     def owned(self, who: int = 0) -> set[int]:
         with self._lock:
@@ -85,26 +99,13 @@ class Worker:
     def kill(self) -> None:
         """kill -9: the group has to find out by itself."""
         self._process.kill()
-        self._process.wait()
+        self._process.wait(PATIENCE_S)
 
     def stop(self) -> None:
         """In order: the member says good-bye, unless it is static."""
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(PATIENCE_SECONDS)
+        self._process.wait(PATIENCE_S)
         self._listener.join()
-
-    def pause(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
-
-def eventually(claim: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not claim():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 def share(workers: Iterable[Worker], partitions: int) -> bool:

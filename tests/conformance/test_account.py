@@ -9,6 +9,7 @@ from conformance.account import Outcome, Row, as_page, as_table, count_line
 from conformance.claims import claim, outcome
 from conformance.players import OURS, Say
 from conformance.workshop import need
+from waiting import PATIENCE_S
 
 
 class Pretender:
@@ -27,7 +28,7 @@ class Pretender:
         producer = Producer({"bootstrap.servers": bootstrap})
         for codec in ("none", "gzip"):
             producer.produce(f"{prefix}codec.{codec}", b"as it is")
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         yield from self._says
 
 

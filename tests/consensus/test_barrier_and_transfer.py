@@ -1,11 +1,14 @@
 """Questions that need a fresh answer, and leaders that wish to go."""
 
+import pytest
 from consensus.scene import Scene
 
 from penstock.consensus.effects import Done, Reason, Refused
 from penstock.consensus.events import AskBarrier
 from penstock.consensus.messages import Append
 from penstock.consensus.roles import RoleName
+
+pytestmark = pytest.mark.invariant("consensus.barrier-reads-current")
 
 
 def leading(voters: int = 3) -> Scene:

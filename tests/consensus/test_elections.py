@@ -1,5 +1,6 @@
 """Who leads, and when a vote counts."""
 
+import pytest
 from consensus.scene import Scene
 
 from penstock.consensus.effects import Done, Reason, Refused
@@ -8,6 +9,8 @@ from penstock.consensus.messages import Append, VoteReply, VoteRequest
 from penstock.consensus.nouns import Term
 from penstock.consensus.roles import RoleName
 from penstock.vocabulary import Offset
+
+pytestmark = pytest.mark.invariant("consensus.one-vote-per-term")
 
 
 def test_one_node_elects_itself_at_once_and_commits_with_its_own_flush_alone() -> None:

@@ -1,11 +1,14 @@
 """Entries on their way: what is cut, what is not, and how much travels at once."""
 
+import pytest
 from consensus.scene import Scene
 
 from penstock.consensus.effects import Done, PersistEntries, Reason, Refused
 from penstock.consensus.events import Propose, Received
 from penstock.consensus.messages import Append, AppendReply
 from penstock.consensus.options import Options
+
+pytestmark = pytest.mark.invariant("consensus.committed-on-majority")
 
 
 def leading(voters: int = 3, **options: object) -> Scene:

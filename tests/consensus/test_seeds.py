@@ -13,6 +13,17 @@ import pytest
 from penstock.simulator.cores.plan import AMBUSHES, FAULTS
 from penstock.simulator.cores.run import run_seed
 
+pytestmark = pytest.mark.invariant(
+    "consensus.one-vote-per-term",
+    "consensus.leader-completeness",
+    "consensus.committed-on-majority",
+    "consensus.one-voter-change",
+    "consensus.lost-disk-no-vote",
+    "consensus.barrier-reads-current",
+    "consensus.stable-leadership",
+    "consensus.recovers-in-time",
+)
+
 CHUNK = 100
 IN_SUITE = 600
 IN_SOAK = 100_000

@@ -30,6 +30,15 @@ BY_SCENE_ALONE = (
 )
 
 
+@pytest.mark.invariant(
+    "consensus.one-vote-per-term",
+    "consensus.leader-completeness",
+    "consensus.committed-on-majority",
+    "consensus.one-voter-change",
+    "consensus.lost-disk-no-vote",
+    "consensus.barrier-reads-current",
+    "consensus.stable-leadership",
+)
 @pytest.mark.parametrize("variant", SCENARIOS)
 def test_the_core_passes_the_scene(variant: str) -> None:
     SCENARIOS[variant]()

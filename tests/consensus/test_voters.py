@@ -12,6 +12,8 @@ from penstock.consensus.voters import Voters, VotersHistory
 from penstock.errors import BrokenPromise
 from penstock.vocabulary import NodeId, Offset
 
+pytestmark = pytest.mark.invariant("consensus.one-voter-change")
+
 
 def leading(voters: int = 3, *, spares: int = 0, directories_are_known: bool = True) -> Scene:
     scene = Scene(voters, spares=spares, directories_are_known=directories_are_known)

@@ -14,11 +14,13 @@ from penstock.groups.pending_image import PendingImage, Place
 from penstock.groups.pending_records import PENDING_KIND, OffsetPending, PendingDropped
 from penstock.groups.records import OffsetCommitted
 from penstock.groups.views import OffsetView
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import ProducerId
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
 
+@breaks("groups.transactional-offsets-atomic")
 def ends_whichever_transaction_is_open() -> Patches:
     right = pending.end_pending
 
@@ -30,14 +32,17 @@ def ends_whichever_transaction_is_open() -> Patches:
     return [(pending, "end_pending", wrong)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def takes_offsets_on_an_old_answer() -> Patches:
     return [(Guard, "fault_of", lambda self, epoch, number: ErrorCode.NONE)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def takes_guards_of_another_life() -> Patches:
     return [(Guards, "holds", lambda self, producer_id, guard: True)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def voids_a_guard_with_any_end() -> Patches:
     def fault_of(self: Guard, epoch: int, number: int) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE if self._ended_epoch >= 0 else ErrorCode.NONE
@@ -45,6 +50,7 @@ def voids_a_guard_with_any_end() -> Patches:
     return [(Guard, "fault_of", fault_of)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def takes_more_of_whatever_is_pending() -> Patches:
     def is_open(sessions: Sessions, image: PendingImage, producer_id: ProducerId, producer_epoch: int) -> bool:
         held = image.of_producer(producer_id)
@@ -53,11 +59,13 @@ def takes_more_of_whatever_is_pending() -> Patches:
     return [(pending, "is_open", is_open)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def commits_what_was_aborted() -> Patches:
     right = pending.end_pending
     return [(pending, "end_pending", lambda command, draft: right(replace(command, is_commit=True), draft))]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def commits_a_part_of_it() -> Patches:
     right = pending._committed
 
@@ -67,6 +75,7 @@ def commits_a_part_of_it() -> Patches:
     return [(pending, "_committed", wrong)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def ends_one_group_of_several() -> Patches:
     right = PendingImage.of_producer
 
@@ -78,6 +87,7 @@ def ends_one_group_of_several() -> Patches:
     return [(PendingImage, "of_producer", wrong)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def lets_an_earlier_offset_hold_against_a_plain_commit() -> Patches:
     return [(committing, "dropped", _drops_nothing_for(committing.dropped))]
 
@@ -91,10 +101,12 @@ def _drops_nothing_for(right: Callable[[Iterable[OffsetPending]], Iterator[Pendi
     return wrong
 
 
+@breaks("groups.transactional-offsets-atomic")
 def lets_an_earlier_transaction_hold_against_a_later_one() -> Patches:
     return [(pending, "_older", lambda image, each: iter(()))]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def takes_from_later_transactions_too() -> Patches:
     def all_others(image: PendingImage, each: OffsetPending) -> Iterator[OffsetPending]:
         others = image.at(each.group, each.topic, each.partition).values()
@@ -103,6 +115,7 @@ def takes_from_later_transactions_too() -> Patches:
     return [(pending, "_older", all_others)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def counts_the_order_anew_after_a_restart() -> Patches:
     right = GroupsImage.replay_stored
 
@@ -113,10 +126,12 @@ def counts_the_order_anew_after_a_restart() -> Patches:
     return [(GroupsImage, "replay_stored", wrong)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def leaves_what_is_pending_when_a_group_or_topic_goes() -> Patches:
     return [(PendingImage, "of_group", lambda self, group: iter(())), (PendingImage, "for_topic", lambda self, topic, ids: iter(()))]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def forgets_what_is_pending_in_a_restart() -> Patches:
     right = GroupsImage.replay_stored
 
@@ -127,15 +142,18 @@ def forgets_what_is_pending_in_a_restart() -> Patches:
     return [(GroupsImage, "replay_stored", wrong)]
 
 
+@breaks("groups.transactional-offsets-atomic")
 def leaves_what_is_pending_out_of_a_snapshot() -> Patches:
     return [(PendingImage, "snapshot_pieces", lambda self: iter(()))]
 
 
+@breaks("groups.stable-offsets-wait")
 def calls_everything_stable() -> Patches:
     right = OffsetView.of
     return [(OffsetView, "of", lambda topic, number, committed, held: right(topic, number, committed))]
 
 
+@breaks("groups.pending-memory-counted")
 def does_not_count_what_goes() -> Patches:
     right = PendingImage._remove
 

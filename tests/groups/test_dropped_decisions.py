@@ -1,11 +1,14 @@
 """A decision whose records could not be stored is as if it had never been taken: nothing is lost but time."""
 
+import pytest
 from groups.scene import SESSION_MS, Scene, settled
 
 from penstock.errors import ErrorCode
 from penstock.groups.bounds import EMPTY_AGAIN_MS
 from penstock.groups.commands import CommitOffsets, LeaveGroup, Leaving, NewOffset
 from penstock.groups.states import GroupState
+
+pytestmark = pytest.mark.invariant("groups.unstored-decision-void")
 
 
 def test_an_assignment_that_could_not_be_stored_can_be_sent_again() -> None:

@@ -11,6 +11,8 @@ from penstock.groups.states import GroupState
 from penstock.simulator.knobs import replaced
 from penstock.wire.consumer_protocol import read_subscription
 
+pytestmark = pytest.mark.invariant("groups.committed-offset-changes")
+
 DAY = 24 * 3_600
 CHECK = 600
 RETENTION = 7 * DAY

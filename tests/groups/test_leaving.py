@@ -1,5 +1,6 @@
 """Good-byes, one or many."""
 
+import pytest
 from groups.scene import Scene, settled
 
 from penstock.errors import ErrorCode
@@ -35,6 +36,7 @@ def test_a_member_that_leaves_while_its_join_is_parked_is_told_so() -> None:
     assert (scene.joined(token).error, scene.joined(token).member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
+@pytest.mark.invariant("groups.parked-requests-answered-once")
 def test_a_member_that_leaves_while_its_sync_is_parked_is_told_so() -> None:
     scene = Scene()
     leader, follower = settled(scene)

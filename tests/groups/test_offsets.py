@@ -11,6 +11,8 @@ from penstock.groups.states import GroupState
 from penstock.groups.views import OffsetView
 from penstock.vocabulary import TopicId
 
+pytestmark = pytest.mark.invariant("groups.committed-offset-changes")
+
 
 def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
     """What a consumer of these topics sends: version, topics, no user data."""

@@ -13,6 +13,8 @@ from penstock.groups.views import OffsetView, OpenTransaction
 from penstock.settings import DAY_MS
 from penstock.vocabulary import TopicId
 
+pytestmark = pytest.mark.invariant("groups.transactional-offsets-atomic")
+
 OK = ErrorCode.NONE
 FIRST, SECOND = TopicId(b"the first of it "), TopicId(b"the second of it")
 RETENTION_SECONDS = 7 * DAY_MS / 1000
@@ -44,6 +46,7 @@ def test_nothing_is_left_of_an_aborted_transaction() -> None:
         scene.restart()
 
 
+@pytest.mark.invariant("groups.stable-offsets-wait")
 def test_whoever_wants_stable_offsets_hears_which_ones_are_not() -> None:
     scene = PendingScene()
     scene.commit(NewOffset("t", 0, 1), NewOffset("t", 1, 2))

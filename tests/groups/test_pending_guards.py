@@ -11,6 +11,8 @@ from penstock.groups.commands import NewOffset
 from penstock.groups.pending_records import NO_NUMBER
 from penstock.groups.replies import PendingEnded
 
+pytestmark = pytest.mark.invariant("groups.transactional-offsets-atomic")
+
 OK = ErrorCode.NONE
 OFFSET = NewOffset("t", 0, 1)
 LARGE = tuple(NewOffset("t", n, 1) for n in range(2 * ENDED_AT_ONCE + 1))

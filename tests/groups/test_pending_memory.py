@@ -7,6 +7,8 @@ from penstock.errors import ErrorCode
 from penstock.groups.commands import NewOffset
 from penstock.groups.replies import PendingEnded
 
+pytestmark = pytest.mark.invariant("groups.pending-memory-counted")
+
 OK, FULL = ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

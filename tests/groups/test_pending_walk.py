@@ -22,6 +22,7 @@ def _small_pieces() -> Iterator[None]:
         yield
 
 
+@pytest.mark.invariant("groups.transactional-offsets-atomic", "groups.stable-offsets-wait")
 def test_producers_find_nothing_that_does_not_hold_and_meet_everything_on_the_way() -> None:
     seen: dict[str, int] = {}
     for seed in range(SEEDS):
@@ -49,6 +50,7 @@ def test_producers_for_long() -> None:
             pytest.fail(f"seed {seed}: {found}")
 
 
+@pytest.mark.invariant("groups.transactional-offsets-atomic")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_broken_coordinator_is_caught(variant: str) -> None:
     with replaced(VARIANTS[variant]()), pytest.raises((Violation, BrokenPromise)):

@@ -12,6 +12,7 @@ SEEDS = 40
 STEPS = 600
 
 
+@pytest.mark.invariant("groups.classic-generation", "groups.parked-requests-answered-once", "groups.committed-offset-changes")
 def test_a_crowd_finds_nothing_that_does_not_hold_and_meets_everything_on_the_way() -> None:
     seen: dict[str, int] = {}
     for seed in range(SEEDS):
@@ -44,6 +45,7 @@ def test_a_large_crowd_for_long() -> None:
             pytest.fail(f"seed {seed}: {found}")
 
 
+@pytest.mark.invariant("groups.classic-generation")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_broken_coordinator_is_caught(variant: str) -> None:
     with replaced(VARIANTS[variant]()), pytest.raises((Violation, BrokenPromise)):

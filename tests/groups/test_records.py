@@ -56,6 +56,7 @@ def test_an_offset_that_was_stored_without_its_topics_id_is_of_any_topic_of_that
     assert list(image.committed_for("t", TopicId(b"whichever it was"))) == [("g", 3)]
 
 
+@pytest.mark.invariant("groups.last-record-is-state")
 @given(st.lists(anything, max_size=30), st.randoms(use_true_random=False))
 def test_the_last_record_of_each_key_in_any_order_is_the_whole_truth(written: list[records.Record], dice: random.Random) -> None:
     """This is what lets compaction drop the others."""
@@ -85,6 +86,7 @@ def test_a_snapshot_replays_into_the_same_image(written: list[records.Record]) -
     assert (copy.saved, copy.offsets) == (image.saved, image.offsets)
 
 
+@pytest.mark.invariant("groups.last-record-is-state")
 def test_pieces_of_a_snapshot_and_what_was_replayed_since_the_first_give_the_same_image() -> None:
     dice = random.Random(1)
     image = GroupsImage()

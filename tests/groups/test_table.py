@@ -188,6 +188,7 @@ def test_a_commit_by_nobody_in_particular_is_for_empty_groups(state: GroupState,
     assert scene.commit(OFFSET) == [error]
 
 
+@pytest.mark.invariant("groups.committed-offset-changes")
 @pytest.mark.parametrize("state", [GroupState.PREPARING, GroupState.COMPLETING, GroupState.STABLE])
 def test_another_generation_is_illegal(state: GroupState) -> None:
     scene, leader, _ = STATES[state]()

@@ -1,5 +1,6 @@
 """What happens when nobody speaks: sessions, joins, syncs and delays end."""
 
+import pytest
 from groups.scene import DELAY_MS, REBALANCE_MS, SESSION_MS, Scene, settled
 
 from penstock.errors import ErrorCode
@@ -7,9 +8,12 @@ from penstock.groups.bounds import NEW_MEMBER_JOIN_MS
 from penstock.groups.commands import Leaving, NewOffset
 from penstock.groups.states import GroupState
 
+pytestmark = pytest.mark.invariant("groups.parked-requests-answered-once")
+
 SESSION, REBALANCE, DELAY = SESSION_MS / 1000, REBALANCE_MS / 1000, DELAY_MS / 1000
 
 
+@pytest.mark.invariant("groups.silent-member-removed")
 def test_a_silent_member_lapses_after_its_session_and_the_others_rebalance() -> None:
     scene = Scene()
     leader, follower = settled(scene)
@@ -22,6 +26,7 @@ def test_a_silent_member_lapses_after_its_session_and_the_others_rebalance() -> 
     assert scene.joined(scene.join(follower)).leader == follower
 
 
+@pytest.mark.invariant("groups.silent-member-removed")
 def test_a_group_whose_members_all_lapse_is_empty_and_says_so_in_the_log() -> None:
     scene = Scene()
     settled(scene)

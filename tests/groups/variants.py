@@ -11,11 +11,13 @@ from penstock.groups.group import Group, Member
 from penstock.groups.image import Committed, GroupsImage
 from penstock.groups.records import GroupSaved
 from penstock.groups.replies import JoinReply, SyncReply
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import Instant
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
 
+@breaks("groups.classic-generation")
 def tells_everybody_that_they_lead() -> Patches:
     right = phases.current_generation
 
@@ -29,6 +31,7 @@ def tells_everybody_that_they_lead() -> Patches:
     return [(phases, "current_generation", wrong), (joining, "current_generation", wrong)]
 
 
+@breaks("groups.parked-requests-answered-once")
 def forgets_whoever_waits_when_its_member_goes() -> Patches:
     def drop(group: Group, member_id: str, draft: Draft) -> None:
         for parked in (group.joining, group.syncing):
@@ -39,6 +42,7 @@ def forgets_whoever_waits_when_its_member_goes() -> Patches:
     return [(phases, "drop", drop), (leaving, "drop", drop)]
 
 
+@breaks("groups.parked-requests-answered-once")
 def answers_a_parked_sync_again_in_the_next_rebalance() -> Patches:
     def answer_syncs(group: Group, draft: Draft, reply: Callable[[Member], SyncReply]) -> None:
         for member_id, token in group.syncing.items():
@@ -58,6 +62,7 @@ def _adopt_whatever_waits() -> Callable[[Group, GroupSaved], None]:
     return adopt
 
 
+@breaks("groups.committed-offset-changes")
 def takes_commits_of_an_old_generation() -> Patches:
     def fault(group: Group | None, command: CommitOffsets) -> ErrorCode:
         return ErrorCode.NONE
@@ -65,6 +70,7 @@ def takes_commits_of_an_old_generation() -> Patches:
     return [(committing, "_fault_of_commit", fault)]
 
 
+@breaks("groups.committed-offset-changes")
 def loses_an_offset_now_and_then() -> Patches:
     right = GroupsImage._put
 
@@ -75,6 +81,7 @@ def loses_an_offset_now_and_then() -> Patches:
     return [(GroupsImage, "_put", put)]
 
 
+@breaks("groups.parked-requests-answered-once")
 def does_not_look_again_when_a_pending_member_lapses() -> Patches:
     right = phases.somebody_went
 
@@ -85,6 +92,7 @@ def does_not_look_again_when_a_pending_member_lapses() -> Patches:
     return [(phases, "somebody_went", somebody_went), (leaving, "somebody_went", somebody_went)]
 
 
+@breaks("groups.parked-requests-answered-once")
 def lets_parked_joins_lapse() -> Patches:
     right = Draft.park_join
 
@@ -96,6 +104,7 @@ def lets_parked_joins_lapse() -> Patches:
     return [(Draft, "park_join", park_join)]
 
 
+@breaks("groups.classic-generation")
 def renames_static_members_without_a_record() -> Patches:
     def rename(group: Group, command: JoinGroup, old_member_id: str, draft: Draft) -> None:
         draft.keep_alive(group, group.rename_static(old_member_id, command.fresh_member_id))
@@ -110,6 +119,7 @@ def renames_static_members_without_a_record() -> Patches:
     return [(joining, "_rename_quietly", rename)]
 
 
+@breaks("groups.classic-generation")
 def does_not_fence_the_first_holder_of_an_instance_id() -> Patches:
     def fault_of(self: Group, member_id: str, instance_id: str | None) -> ErrorCode:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
@@ -127,6 +137,7 @@ def does_not_fence_the_first_holder_of_an_instance_id() -> Patches:
     return [(Group, "fault_of", fault_of), (joining, "_take_static_place", add_beside), (Group, "remove", remove)]
 
 
+@breaks("groups.classic-generation")
 def forgets_the_generation_in_a_restart() -> Patches:
     right = Group.loaded.__func__
 
@@ -138,6 +149,7 @@ def forgets_the_generation_in_a_restart() -> Patches:
     return [(Group, "loaded", classmethod(loaded))]
 
 
+@breaks("groups.parked-requests-answered-once")
 def does_not_set_the_alarm_for_a_join() -> Patches:
     def end_join_in(self: Draft, group: Group, ms: int) -> None:
         group.join_ends = self.after(ms)
@@ -145,6 +157,7 @@ def does_not_set_the_alarm_for_a_join() -> Patches:
     return [(Draft, "end_join_in", end_join_in)]
 
 
+@breaks("groups.silent-member-removed", "groups.parked-requests-answered-once")
 def lets_a_lapsed_group_be_without_a_word() -> Patches:
     return [(coordinator.GroupCoordinator, "_lapse_group", lambda self, name, draft: None)]
 

@@ -1,13 +1,12 @@
 """The OpenAPI document: it is served, it holds together, and what the node answers has the shapes that it prints."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-from http_talk import Http, with_http
+from http_talk import Http, on_node
 from members import commit, coordinated, member, stable
-from serving import Serving
+from serving import VirtualServing, virtually
 
 from penstock.http.api.openapi import document, statuses_of
 from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
@@ -39,16 +38,16 @@ def test_every_part_of_a_path_is_a_parameter() -> None:
             assert told == re.findall(r"\{(\w+)\}", path)
 
 
-def test_the_node_serves_the_document(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_the_node_serves_the_document() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         served = await http.get(f"{PREFIX}/openapi.json")
         assert served.json["openapi"] == "3.1.0"
         assert set(served.json["paths"]) == set(DOCUMENT["paths"])
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_what_is_answered_has_the_shape_that_is_documented(tmp_path: Path) -> None:
+def test_what_is_answered_has_the_shape_that_is_documented() -> None:
     """Every route once, well and badly asked."""
     asked = {
         ("POST", "/topics"): {"name": "new"},
@@ -57,7 +56,7 @@ def test_what_is_answered_has_the_shape_that_is_documented(tmp_path: Path) -> No
         ("POST", "/groups/{group}/offsets"): {"to": "earliest"},
     }
 
-    async def story(serving: Serving, http: Http) -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders", 2)
@@ -73,7 +72,7 @@ def test_what_is_answered_has_the_shape_that_is_documented(tmp_path: Path) -> No
                 expected = route.answer if answer.status == route.status else named("Error")
                 assert fault_in(answer.json, expected, COMPONENTS) is None, (route, answer.text)
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
 SAMPLE = shape(

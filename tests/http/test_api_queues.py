@@ -1,11 +1,8 @@
 """Work queues over the admin REST API: listed with their counts, and shown with settings, partitions and redrives."""
 
-import asyncio
-from pathlib import Path
-
 import pytest
-from http_talk import Http, with_http
-from serving import Serving
+from http_talk import Http, on_node
+from serving import VirtualServing, virtually
 
 from penstock.broker.queues.calls import Draft, Order, Redrive, Verb
 from penstock.http.api import queues as queues_api
@@ -13,8 +10,8 @@ from penstock.http.api import queues as queues_api
 API = "/api/v1"
 
 
-def test_queues_are_listed_with_their_messages_by_state(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_queues_are_listed_with_their_messages_by_state() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         queues = serving.node.queues
         await (await serving.line()).create("no-queue")
         await queues.create("emails", {"queue.dead.letter": "emails-dead", "queue.fifo": "true"}, partitions=2)
@@ -35,19 +32,18 @@ def test_queues_are_listed_with_their_messages_by_state(tmp_path: Path) -> None:
         page = (await http.get(f"{API}/queues?limit=1")).json
         assert ([each["name"] for each in page["queues"]], page["next"]) == (["emails"], "emails")
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_one_queue_is_shown_with_settings_partitions_and_redrives(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_one_queue_is_shown_with_settings_partitions_and_redrives() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         queues = serving.node.queues
         await queues.create("dead", {"queue.lease.ms": "5000"}, partitions=2)
         await queues.create("jobs", {})
         await queues.send("dead", [Draft(b"0", key=b"0"), Draft(b"1", key=b"1")])
         task = await queues.redrive("dead", Redrive(target="jobs"))
-        async with asyncio.timeout(10):
-            while (shown := (await http.get(f"{API}/queues/dead")).json)["redrives"][0]["status"] == "running":
-                pass
+        while (shown := (await http.get(f"{API}/queues/dead")).json)["redrives"][0]["status"] == "running":
+            pass
         (redrive,) = shown["redrives"]
         assert (redrive["handle"], redrive["status"], redrive["target"], redrive["moved"]) == (task.handle, "completed", "jobs", 2)
         assert shown["settings"]["queue.lease.ms"] == "5000"
@@ -57,13 +53,13 @@ def test_one_queue_is_shown_with_settings_partitions_and_redrives(tmp_path: Path
             missing = await http.get(f"{API}/queues/{name}")
             assert (missing.status, missing.json["error"]) == (404, "unknown_topic_or_partition")
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_what_cannot_be_counted_is_listed_without_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_counted_is_listed_without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues_api, "COUNTED_MAX", 1)
 
-    async def story(serving: Serving, http: Http) -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         for name in ("a", "b", "c"):
             await serving.node.queues.create(name, {})
         ledger = serving.node.ledgers.find(serving.node.image.topics["a"].topic_id, 0)
@@ -75,4 +71,4 @@ def test_what_cannot_be_counted_is_listed_without_counts(tmp_path: Path, monkeyp
         shown = (await http.get(f"{API}/queues/a")).json
         assert (shown["ready"], shown["partitions"][0]["ready"], shown["redrives"]) == (None, None, None)
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))

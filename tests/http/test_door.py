@@ -1,16 +1,21 @@
-"""The HTTP server's own bounds: what a rude peer cannot do to it. Spoken to over a plain socket, with a small app behind."""
+"""The HTTP server's own bounds: what a rude peer cannot do to it. With a small app behind it, in virtual time and on real sockets."""
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
+from serving import virtually
+from waiting import PATIENCE_S
 
 from penstock.errors import BrokenPromise
-from penstock.http import bounds, patience
-from penstock.http import door as doors
-from penstock.http.bounds import Message, Receive, Scope, Send, bounded
-from penstock.http.door import HEAD_BYTES_MAX, HttpDoor
+from penstock.http import bounds
+from penstock.http.bounds import App, Message, Receive, Scope, Send, bounded
+from penstock.http.door import HEAD_BYTES_MAX, HEAD_SECONDS, HttpDoor
+from penstock.http.patience import STALLED_SECONDS_MAX
+from penstock.simulator.env import SimEnv
+from penstock.simulator.network import SimSocket
+from penstock.simulator.world import World
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]
 
@@ -26,20 +31,29 @@ async def echo_size(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def talk(conversation: Talk, app=None) -> bytes:
+def at_port(conversation: Talk, app: App | None = None) -> Callable[[World, SimEnv], Coroutine[None, None, bytes]]:
+    """Returns a scenario for `virtually`."""
+    return lambda world, env: talk_at(SimSocket(("127.0.0.1", 8080)), conversation, app)  # type: ignore[arg-type]
+
+
+def talk_on_real_sockets(conversation: Talk) -> bytes:
     async def run() -> bytes:
-        listening = socket.create_server(("127.0.0.1", 0))
-        door = HttpDoor(app or bounded(echo_size, body_bytes_max=1000))
-        door.open(listening)
-        reader, writer = await asyncio.open_connection(*listening.getsockname())
-        try:
-            async with asyncio.timeout(10):
-                return await conversation(reader, writer)
-        finally:
-            writer.close()
-            await door.close()
+        async with asyncio.timeout(PATIENCE_S):
+            return await talk_at(socket.create_server(("127.0.0.1", 0)), conversation)
 
     return asyncio.run(run())
+
+
+async def talk_at(listening: socket.socket, conversation: Talk, app: App | None = None) -> bytes:
+    door, address = HttpDoor(app or bounded(echo_size, body_bytes_max=1000)), listening.getsockname()
+    door.open(listening)
+    await asyncio.sleep(0)  # Until it listens.
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        return await conversation(reader, writer)
+    finally:
+        writer.close()
+        await door.close()
 
 
 def saying(*pieces: bytes) -> Talk:
@@ -53,18 +67,19 @@ def saying(*pieces: bytes) -> Talk:
 
 
 def test_a_body_within_the_bound_is_taken():
-    assert talk(saying(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")).endswith(b"5")
+    assert virtually(at_port(saying(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"))).endswith(b"5")
 
 
 def test_a_body_that_announces_too_much_is_refused_before_it_is_sent():
-    answer = talk(saying(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"))
-    assert b" 413 " in answer
-    assert b"at most 1000 bytes" in answer
+    conversation = saying(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+    for answer in (virtually(at_port(conversation)), talk_on_real_sockets(conversation)):
+        assert b" 413 " in answer
+        assert b"at most 1000 bytes" in answer
 
 
 def test_a_chunked_body_is_counted_as_it_comes():
     chunk = b"400\r\n" + b"x" * 0x400 + b"\r\n"
-    assert b" 413 " in talk(saying(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, chunk))
+    assert b" 413 " in virtually(at_port(saying(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, chunk)))
 
 
 def test_all_bodies_together_have_a_bound(monkeypatch: pytest.MonkeyPatch):
@@ -73,7 +88,7 @@ def test_all_bodies_together_have_a_bound(monkeypatch: pytest.MonkeyPatch):
 
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(head + b"x" * 900)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
         other_reader, other_writer = await asyncio.open_connection(*writer.get_extra_info("peername"))
         other_writer.write(head + b"x" * 900)
         answers = await other_reader.read()
@@ -83,36 +98,50 @@ def test_all_bodies_together_have_a_bound(monkeypatch: pytest.MonkeyPatch):
         other_writer.close()
         return answers + await reader.readuntil(b"\r\n\r\n1000")
 
-    answers = talk(conversation)
+    answers = virtually(at_port(conversation))
     assert b" 503 " in answers and b"at once" in answers and answers.count(b" 200 ") == 2
 
 
 def test_an_endless_head_is_cut_off():
     line = b"X-Padding: " + b"x" * 1000 + b"\r\n"
-    assert b" 400 " in talk(saying(b"GET / HTTP/1.1\r\n", *[line] * (HEAD_BYTES_MAX // 1000 + 2)))
+    assert b" 400 " in virtually(at_port(saying(b"GET / HTTP/1.1\r\n", *[line] * (HEAD_BYTES_MAX // 1000 + 2))))
 
 
-@pytest.mark.parametrize("beginning", [b"", b"GET / HT"])
-def test_a_head_that_does_not_come_in_time_ends_the_connection(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "HEAD_SECONDS", 0.2)
-    assert talk(saying(beginning)) == b""
+@pytest.mark.parametrize("beginning", [b"", b"\r\n", b"GET / HT"])
+def test_a_head_that_does_not_come_in_time_ends_the_connection(beginning: bytes):
+    assert virtually(at_port(until_ended(beginning, after_s=HEAD_SECONDS))) == b""
 
 
-@pytest.mark.parametrize("beginning", [b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell", b"\r\n"])
-def test_a_body_that_does_not_come_in_time_ends_the_connection(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(patience, "STALLED_SECONDS_MAX", 0.2)
+def test_a_body_that_does_not_come_in_time_ends_the_connection():
+    beginning = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell"
+    assert virtually(at_port(until_ended(beginning, after_s=STALLED_SECONDS_MAX))) == b""
+
+
+def test_an_empty_line_after_a_request_does_not_keep_the_connection():
+    assert virtually(at_port(until_ended(b"\r\n", after_s=STALLED_SECONDS_MAX, first=b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))) == b""
+
+
+def until_ended(beginning: bytes, *, after_s: float, first: bytes = b"") -> Talk:
+    """After the `first` request, if there is one, says no more than the beginning. The connection must end `after_s` later, or within
+    the two looks at it that come then."""
 
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        if first:
+            writer.write(first)
+            assert (await reader.readuntil(b"\r\n\r\n0")).startswith(b"HTTP/1.1 200 ")
+        begun_at = asyncio.get_running_loop().time()
         try:
             return await saying(beginning)(reader, writer)
         except ConnectionError:
             return b""
+        finally:
+            assert after_s - 0.1 < asyncio.get_running_loop().time() - begun_at < after_s + 2
 
-    assert talk(conversation) == b""
+    return conversation
 
 
 def test_bytes_that_are_not_http_are_answered_and_the_connection_closed():
-    assert b" 400 " in talk(saying(b"\x00\x00\x00\x20\x00\x12\x00\x04 this is Kafka\r\n\r\n"))
+    assert b" 400 " in virtually(at_port(saying(b"\x00\x00\x00\x20\x00\x12\x00\x04 this is Kafka\r\n\r\n")))
 
 
 def test_a_connection_serves_one_request_after_another():
@@ -124,7 +153,8 @@ def test_a_connection_serves_one_request_after_another():
         writer.write(request)
         return first + await reader.readuntil(b"\r\n\r\n")
 
-    assert talk(twice).count(b"200 OK") == 2
+    assert virtually(at_port(twice)).count(b"200 OK") == 2
+    assert talk_on_real_sockets(twice).count(b"200 OK") == 2
 
 
 def test_a_broken_promise_in_a_handler_reaches_the_loop():
@@ -135,5 +165,5 @@ def test_a_broken_promise_in_a_handler_reaches_the_loop():
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
         raise BrokenPromise("an offset went backwards")
 
-    talk(saying(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), bounded(breaks))
+    virtually(at_port(saying(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), bounded(breaks)))
     assert [str(broken) for broken in told] == ["an offset went backwards"]

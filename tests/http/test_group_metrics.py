@@ -1,11 +1,9 @@
 """Lag and groups in /metrics, with names of other people's making, and the bound on how many there are."""
 
-from pathlib import Path
-
 import pytest
-from http_talk import Http, with_http
+from http_talk import Http, on_node
 from members import commit, coordinated, member, stable
-from serving import Serving, batch
+from serving import VirtualServing, batch, virtually
 
 from penstock.http import group_gauges
 
@@ -19,8 +17,8 @@ async def metrics(http: Http) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_a_group_shows_its_lag_in_records_seconds_and_seconds_to_loss(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_a_group_shows_its_lag_in_records_seconds_and_seconds_to_loss() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         serving.env.wall_stopped_ms = NOW_MS
         line = await serving.line()
         await coordinated(line)
@@ -38,11 +36,11 @@ def test_a_group_shows_its_lag_in_records_seconds_and_seconds_to_loss(tmp_path: 
         assert found["penstock_group_lag_left_out"] == 0
         assert found['penstock_topic_end_offset{topic="orders"}'] == 2
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_members_and_states_are_counted(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_members_and_states_are_counted() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders")
@@ -54,14 +52,15 @@ def test_members_and_states_are_counted(tmp_path: Path) -> None:
         assert found['penstock_groups{state="Stable"}'] == 1
         assert found['penstock_groups{state="Empty"}'] == 1
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_too_many_series_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.invariant("node.observation-bounded")
+def test_too_many_series_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OFFSETS_MAX", "GROUPS_MAX", "TOPICS_MAX"):
         monkeypatch.setattr(group_gauges, name, 2)
 
-    async def story(serving: Serving, http: Http) -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders", 3)
@@ -75,11 +74,11 @@ def test_too_many_series_are_left_out_and_counted(tmp_path: Path, monkeypatch: p
         assert sum(name.startswith("penstock_topic_end_offset{") for name in found) == 2
         assert found["penstock_topics_left_out"] == 1
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_a_name_cannot_forge_a_series(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_a_name_cannot_forge_a_series() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders")
@@ -88,11 +87,11 @@ def test_a_name_cannot_forge_a_series(tmp_path: Path) -> None:
         assert found["penstock_ready"] == 1
         assert found['penstock_group_lag{group="x\\"} 9\\npenstock_ready 0",topic="orders",partition="0"}'] == 0
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_metrics_are_there_before_the_first_group(tmp_path: Path) -> None:
-    async def story(serving: Serving, http: Http) -> None:
+def test_metrics_are_there_before_the_first_group() -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         assert (await metrics(http))['penstock_groups{state="Stable"}'] == 0
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))

@@ -1,19 +1,31 @@
-"""Peers that are waited for: who send nothing, or too little, of a request, who do not take their answers, and crowds of them."""
+"""Peers that are waited for: who send nothing, or too little, of a request, who do not take their answers, and crowds of them.
+
+In virtual time, with the bounds that the product has.
+"""
 
 import asyncio
 import tracemalloc
 
 import pytest
-from queue_http_talk import HEAD, PAGE, Talk, ask, talk, until
+from queue_http_talk import HEAD, PAGE, Talk, ask, on_http_port
+from serving import virtually
+from waiting import until_async
 
 from penstock.http import door as doors
 from penstock.http import patience
+from penstock.http.door import IDLE_SECONDS
 from penstock.http.gathering import PIECES_MAX
-from penstock.http.sqs import room
-from penstock.http.sqs.room import BODY_BYTES_MAX, MIDDLE_BYTES, SMALL_BYTES
+from penstock.http.patience import STALLED_SECONDS_WHEN_CROWDED
+from penstock.http.sqs.room import BODY_BYTES_MAX, MIDDLE_BYTES, SENDING_SECONDS_WHEN_CROWDED, SMALL_BYTES
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 MIB = 1 << 20
+STALLED_S = 60.0  # What the door of these tests grants a peer.
+A_LOOK_S = 1.0  # Between two looks at all connections.
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def begun(size: int, *, announced: int) -> bytes:
@@ -26,78 +38,75 @@ def begun(size: int, *, announced: int) -> bytes:
 @pytest.mark.parametrize("sent", [0, 5, 100_000], ids=["nothing", "little", "much"])
 def test_a_body_that_does_not_come_is_not_waited_for(sent: int):
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max = 0.3
         talk.say(begun(sent, announced=200_000))
+        begun_at = now()
         head, body = await talk.hear()
+        assert STALLED_S < now() - begun_at < STALLED_S + 2 * A_LOOK_S
         assert head.startswith(b"HTTP/1.1 408 ") and b"connection: close" in head and b"RequestTimeout" in body
         assert await talk.is_ended()
         assert (talk.door.stalled, talk.door.room.bytes_taken) == (1, 0)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_body_that_trickles_is_not_waited_for_either():
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max = 1.0
         talk.say(begun(MIB, announced=MIB + 10_000))
         for _ in range(200):
             if talk.door.stalled:
                 break
             talk.say(b"x")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(1)
         assert talk.door.stalled == 1, "a byte now and then is no progress"
         head, _ = await talk.hear()
         assert head.startswith(b"HTTP/1.1 408 ")
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
-def test_a_large_body_has_time_for_each_of_its_mebibytes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "TICKS_OF_A_LOOK", 1)
-
+def test_a_large_body_has_time_for_each_of_its_mebibytes():
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max = 0.8
         talk.say(begun(0, announced=5 * MIB))
         for _ in range(5):
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(STALLED_S - 2 * A_LOOK_S)
             talk.say(b"x" * MIB)
         assert (await talk.hear())[1] == b"%d" % (5 * MIB)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_body_that_nobody_wants_is_not_waited_for_long():
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max = 0.3
+        talk.door.stalled_seconds_max = IDLE_SECONDS / 6
         talk.say(b"POST /page HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
         await talk.hear()
-        assert await talk.is_ended()
+        async with asyncio.timeout(IDLE_SECONDS / 6 + 2 * A_LOOK_S):
+            assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_who_was_answered_before_its_body_came_is_not_waited_for_when_it_has():
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max, talk.door.asks_for_keys = 0.3, True
+        talk.door.stalled_seconds_max, talk.door.asks_for_keys = IDLE_SECONDS / 6, True
         talk.say(begun(0, announced=5))
         assert (await talk.hear())[0].startswith(b"HTTP/1.1 400 ")
         talk.say(b"12345")
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(IDLE_SECONDS / 2)
         talk.say(ask(b"1", b"Authorization: x"))
         assert ((await talk.hear())[1], talk.door.stalled) == (b"1", 0)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_one_who_waits_for_the_node_is_not_cut_off():
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max = 0.3
         talk.say(ask(b"wait") + ask(b"behind it"))
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(10 * STALLED_S)
         talk.door.let_on.set()
         assert [(await talk.hear())[1] for _ in range(2)] == [b"4", b"9"]
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_small_requests_find_room_whatever_others_take():
@@ -106,27 +115,25 @@ def test_small_requests_find_room_whatever_others_take():
         for each in stalled:
             each.say(begun(BODY_BYTES_MAX - 1, announced=BODY_BYTES_MAX))
             await each.writer.drain()
-        await until(lambda: talk.door.room.bytes_taken > 5 * BODY_BYTES_MAX)
-        await asyncio.sleep(0.5)
+        await until_async(lambda: talk.door.room.bytes_taken > 5 * BODY_BYTES_MAX)
+        await asyncio.sleep(A_LOOK_S)
         for size in (10, SMALL_BYTES, MIDDLE_BYTES):
             talk.say(ask(b"x" * size))
             assert (await talk.hear())[1] == b"%d" % size
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
-def test_who_sends_slowly_makes_room_for_others(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(room, "SENDING_SECONDS_WHEN_CROWDED", 0.5)
-
+def test_who_sends_slowly_makes_room_for_others():
     async def story(talk: Talk) -> None:
         stalled = [await talk.another() for _ in range(5)]
-        for each in stalled:
+        for number, each in enumerate(stalled, 1):
             each.say(begun(BODY_BYTES_MAX - 1, announced=BODY_BYTES_MAX))
-        await until(lambda: talk.door.room.bytes_taken == 5 * (BODY_BYTES_MAX - 1))
-        await asyncio.sleep(0.6)
+            await until_async(lambda number=number: talk.door.room.bytes_taken == number * (BODY_BYTES_MAX - 1))
+        await asyncio.sleep(SENDING_SECONDS_WHEN_CROWDED)
         later = await talk.another()
         later.say(begun(BODY_BYTES_MAX - 1, announced=BODY_BYTES_MAX))
-        await until(lambda: talk.door.room.bytes_taken == 6 * (BODY_BYTES_MAX - 1))
+        await until_async(lambda: talk.door.room.bytes_taken == 6 * (BODY_BYTES_MAX - 1))
         talk.say(ask(b"x" * BODY_BYTES_MAX))
         assert (await talk.hear())[1] == b"%d" % BODY_BYTES_MAX
         head, body = await stalled[0].hear()
@@ -135,18 +142,18 @@ def test_who_sends_slowly_makes_room_for_others(monkeypatch: pytest.MonkeyPatch)
         later.say(b"x")
         assert (await later.hear())[1] == b"%d" % BODY_BYTES_MAX, "who has just begun is left alone"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_requests_in_line_take_room_however_small_they_are():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + ask(b"x" * 100) * 20)
-        await until(lambda: talk.door.room.bytes_taken == 2_000)
+        await until_async(lambda: talk.door.room.bytes_taken == 2_000)
         talk.door.let_on.set()
         assert [(await talk.hear())[1] for _ in range(21)] == [b"4"] + [b"100"] * 20
-        await until(lambda: talk.door.room.bytes_taken == 0)
+        await until_async(lambda: talk.door.room.bytes_taken == 0)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_who_may_not_come_in_is_told_before_its_body_comes():
@@ -158,7 +165,7 @@ def test_who_may_not_come_in_is_told_before_its_body_comes():
         talk.say(b"x" * (BODY_BYTES_MAX - 1_000_000) + ask(b"12", b"Authorization: known"))
         assert (await talk.hear())[1] == b"2", "the connection goes on behind it"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_refused_body_that_never_ends_is_cut_off():
@@ -172,25 +179,25 @@ def test_a_refused_body_that_never_ends_is_cut_off():
                 talk.say(chunk)
                 await talk.writer.drain()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_small_chunks_take_no_more_memory_than_their_bytes():
     async def story(talk: Talk) -> None:
-        count = 60_000
+        count = 30_000
         talk.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         tracemalloc.start()
         for _ in range(100):
             talk.say(b"2\r\nab\r\n" * (count // 100))
             await talk.writer.drain()
-        await until(lambda: talk.door.room.bytes_taken == 2 * count)
+        await until_async(lambda: talk.door.room.bytes_taken == 2 * count)
         taken, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert taken < 2 * count + MIB // 2
         talk.say(b"0\r\n\r\n")
         assert (await talk.hear())[1] == b"%d" % (2 * count)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_body_has_a_bound_on_its_pieces():
@@ -198,7 +205,7 @@ def test_a_body_has_a_bound_on_its_pieces():
         talk.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * (PIECES_MAX + 1))
         assert (await talk.hear())[0].startswith(b"HTTP/1.1 413 ") and await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 # Crowds
@@ -209,7 +216,7 @@ def test_a_crowd_that_is_at_work_is_told_so_and_the_nodes_health_can_be_asked_af
 
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
-        await until(lambda: talk.door.asked == [b"wait"])
+        await until_async(lambda: talk.door.asked == [b"wait"])
         for question in (ask(b"x"), PAGE):
             late = await talk.another()
             late.say(question)
@@ -223,7 +230,7 @@ def test_a_crowd_that_is_at_work_is_told_so_and_the_nodes_health_can_be_asked_af
         talk.say(ask(b"x"))
         assert (await talk.hear())[1] == b"1", "who was there before is served"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize("beginning", [b"", b"POST / HT", begun(1, announced=48), begun(100_000, announced=200_000), PAGE])
@@ -234,7 +241,7 @@ def test_who_is_waited_for_longest_makes_place_for_who_comes(beginning: bytes, m
         talk.say(ask(b"x"))
         await talk.hear()
         talk.say(ask(b"wait"))  # At work, and so not waited for.
-        await until(lambda: len(talk.door.asked) == 2)
+        await until_async(lambda: len(talk.door.asked) == 2)
         crowd = []
         for _ in range(30):
             each = await talk.another()
@@ -242,7 +249,8 @@ def test_who_is_waited_for_longest_makes_place_for_who_comes(beginning: bytes, m
             await each.writer.drain()
             crowd.append(each)
             await asyncio.sleep(0.002)
-        await crowd[0].end()
+        async with asyncio.timeout(A_LOOK_S):  # No other bound would end it so soon.
+            await crowd[0].end()
         late = await talk.another()
         late.say(ask(b"12345"))
         assert (await late.hear())[1] == b"5"
@@ -251,7 +259,7 @@ def test_who_is_waited_for_longest_makes_place_for_who_comes(beginning: bytes, m
         talk.door.let_on.set()
         assert (await talk.hear())[1] == b"4"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_more_than_a_few_too_many_are_not_let_in(monkeypatch: pytest.MonkeyPatch):
@@ -260,10 +268,11 @@ def test_more_than_a_few_too_many_are_not_let_in(monkeypatch: pytest.MonkeyPatch
 
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
-        await until(lambda: bool(talk.door.asked))
-        assert await (await talk.another()).is_ended()
+        await until_async(lambda: bool(talk.door.asked))
+        async with asyncio.timeout(A_LOOK_S):
+            assert await (await talk.another()).is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 # Answers
@@ -272,46 +281,43 @@ def test_more_than_a_few_too_many_are_not_let_in(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("size", [100_000, 8 * MIB])
 def test_who_does_not_take_its_answer_is_cut_off_and_holds_nothing(size: int):
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max, talk.door.answer_bytes = 0.5, size
-        slow = await talk.another(receive_bytes=4096)
+        talk.door.answer_bytes = size
+        slow = await talk.another()
         slow.writer.transport.pause_reading()
         for _ in range(80):
             slow.say(ask(b"x"))
-        await until(lambda: talk.door.stalled > 0)
-        await until(lambda: talk.door.replies.bytes_taken == talk.door.reply_room.bytes_taken == talk.door.room.bytes_taken == 0)
+        await until_async(lambda: talk.door.stalled > 0)
+        await until_async(lambda: talk.door.replies.bytes_taken == talk.door.reply_room.bytes_taken == talk.door.room.bytes_taken == 0)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize("said", [b"x", b"wait"], ids=["at once", "after a long poll"])
-def test_who_takes_its_answer_slowly_but_takes_it_is_waited_for(said: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "TICKS_OF_A_LOOK", 1)
-
+def test_who_takes_its_answer_slowly_but_takes_it_is_waited_for(said: bytes):
     async def story(talk: Talk) -> None:
-        talk.door.stalled_seconds_max, talk.door.answer_bytes = 0.8, 8 * MIB
+        talk.door.answer_bytes = 8 * MIB
         talk.say(ask(said))
         if said == b"wait":
-            await asyncio.sleep(0.5)  # It is looked at meanwhile.
+            await asyncio.sleep(2 * STALLED_S)  # It is looked at meanwhile.
             talk.door.let_on.set()
         for _ in range(8):
             await talk.reader.readexactly(MIB)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(STALLED_S - 2 * A_LOOK_S)
         assert talk.door.stalled == 0
 
-    talk(story, receive_bytes=4096)
+    virtually(on_http_port(story))
 
 
-def test_while_answers_fill_their_room_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(patience, "STALLED_SECONDS_WHEN_CROWDED", 0.3)
-
+def test_while_answers_fill_their_room_nobody_is_waited_for_long():
     async def story(talk: Talk) -> None:
         talk.door.answer_bytes = 8 * MIB
-        slow = await talk.another(receive_bytes=4096)
+        slow = await talk.another()
         slow.writer.transport.pause_reading()
         slow.say(ask(b"x"))
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(4 * STALLED_SECONDS_WHEN_CROWDED)
         assert talk.door.stalled == 0
         talk.door.replies.bytes_max = 10 * MIB
-        await until(lambda: talk.door.stalled == 1)
+        await asyncio.sleep(2 * A_LOOK_S)
+        assert talk.door.stalled == 1
 
-    talk(story)
+    virtually(on_http_port(story))

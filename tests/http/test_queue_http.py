@@ -1,13 +1,15 @@
-"""The straight way of queue requests through HTTP, spoken over a plain socket: what uvicorn promises of a connection holds there too."""
+"""The straight way of queue requests through HTTP, in virtual time: what uvicorn promises of a connection holds there too."""
 
 import asyncio
 import re
 
 import pytest
-from queue_http_talk import HEAD, PAGE, Talk, ask, talk, until
+from queue_http_talk import HEAD, PAGE, Talk, ask, on_http_port
+from serving import virtually
+from waiting import until_async
 
 from penstock.errors import BrokenPromise
-from penstock.http import door as doors
+from penstock.http.door import GRACE_SECONDS, IDLE_SECONDS
 from penstock.http.sqs import room
 from penstock.http.sqs.room import SMALL_BYTES
 
@@ -15,13 +17,13 @@ from penstock.http.sqs.room import SMALL_BYTES
 def test_requests_that_come_at_once_are_answered_in_their_order_whichever_way_they_go():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + PAGE + ask(b"12345") + ask(b"1") + PAGE + ask(b""))
-        await until(lambda: talk.door.asked == [b"wait"])
+        await until_async(lambda: talk.door.asked == [b"wait"])
         talk.door.let_on.set()
         assert [(await talk.hear())[1] for _ in range(6)] == [b"4", b"page", b"5", b"1", b"page", b"0"]
         talk.say(ask(b"12"))
         assert (await talk.hear())[1] == b"2", "the connection goes on"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks():
@@ -34,7 +36,7 @@ def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks():
         assert [(await talk.hear())[1] for _ in range(2)] == [b"10", b"11"]
         assert talk.door.asked == [b"some bytes", b"hello world"]
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize(
@@ -50,12 +52,12 @@ def test_nobody_can_tell_whether_a_request_came_whole(request_: bytes):
                 talk.say(piece)
                 await talk.writer.drain()
                 await asyncio.sleep(0)
-            await until(lambda: bool(talk.door.asked))
+            await until_async(lambda: bool(talk.door.asked))
             talk.say(ask(b"last", b"Connection: close"))
             answers = await talk.reader.read()
             found.extend((re.sub(rb"date: .*", b"", answers), talk.door.asked, talk.door.room.bytes_taken))
 
-        talk(story)
+        virtually(on_http_port(story))
         return found
 
     assert heard([request_]) == heard([bytes([byte]) for byte in request_])
@@ -64,11 +66,11 @@ def test_nobody_can_tell_whether_a_request_came_whole(request_: bytes):
 def test_a_request_that_was_begun_is_done_though_its_client_is_gone():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"x"))
-        talk.writer.transport.abort()
-        await until(lambda: talk.door.asked == [b"x"])
-        await until(lambda: talk.door.room.bytes_taken == 0)
+        talk.writer.close()
+        await until_async(lambda: talk.door.asked == [b"x"])
+        await until_async(lambda: talk.door.room.bytes_taken == 0)
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_would_be_too_much():
@@ -82,7 +84,7 @@ def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_w
         assert head.startswith(b"HTTP/1.1 413 ") and b"connection: close" in head
         assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize(
@@ -96,95 +98,95 @@ def test_a_connection_ends_where_the_client_wants_no_more_of_it(request_: bytes)
         assert b"connection: close" in head and body == b"1"
         assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
-def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "IDLE_SECONDS", 0.3)
-
+def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"x"))
         await talk.hear()
         talk.say(ask(b"wait"))
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(3 * IDLE_SECONDS)
         talk.door.let_on.set()
         assert (await talk.hear())[1] == b"4"
+        idle_since = asyncio.get_running_loop().time()
         assert await talk.is_ended()
+        assert IDLE_SECONDS - 1 < asyncio.get_running_loop().time() - idle_since < IDLE_SECONDS + 1
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_begins():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + ask(b"never begun"))
-        await until(lambda: bool(talk.door.asked))
+        await until_async(lambda: bool(talk.door.asked))
         talk.writer.close()
-        await until(lambda: talk.door.room.bytes_taken == 0)
+        await until_async(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize("behind", [ask(b"never begun"), PAGE, ask(b"x") * 9 + PAGE, HEAD + b"Content-Length: 9\r\n\r\n1234"])
 def test_a_long_poll_ends_when_its_client_goes_also_where_requests_came_later(behind: bytes):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
-        await until(lambda: bool(talk.door.asked))
+        await until_async(lambda: bool(talk.door.asked))
         talk.say(behind)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
         talk.writer.close()
-        await until(lambda: talk.door.polls == 0)
-        await until(lambda: talk.door.room.bytes_taken == 0)
+        await until_async(lambda: talk.door.polls == 0)
+        await until_async(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize("last", [ask(b"12345"), ask(b"wait12345"), PAGE], ids=["queue", "poll", "page"])
 def test_who_ends_its_side_after_its_requests_is_answered_and_then_the_connection_ends(last: bytes):
     async def story(talk: Talk) -> None:
-        talk.door.delay_s = 0.05
+        talk.door.delay_s = 1.0
         talk.say(ask(b"1") + PAGE + last)
         talk.writer.write_eof()
         answers = [(await talk.hear())[1] for _ in range(3)]
         assert answers == [b"1", b"page", {ask(b"12345"): b"5", PAGE: b"page"}.get(last, b"{}")]
         assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_long_poll_ends_with_nothing_when_its_client_ends_its_side():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
-        await until(lambda: talk.door.polls == 1)
+        await until_async(lambda: talk.door.polls == 1)
         talk.writer.write_eof()
         head, body = await talk.hear()
         assert head.startswith(b"HTTP/1.1 200 ") and body == b"{}" and await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_half_a_request_at_the_end_does_not_keep_those_before_it_from_being_answered():
     async def story(talk: Talk) -> None:
-        talk.door.delay_s = 0.05
+        talk.door.delay_s = 1.0
         talk.say(ask(b"1") + HEAD + b"Content-Length: 9\r\n\r\n1234")
         talk.writer.write_eof()
         assert (await talk.hear())[1] == b"1" and await talk.is_ended()
         assert talk.door.asked == [b"1"]
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_the_room_of_a_body_that_never_ends_comes_back_with_its_client():
     async def story(talk: Talk) -> None:
         begun = b"x" * (SMALL_BYTES + 5)
         talk.say(HEAD + b"Content-Length: 100000\r\n\r\n" + begun)
-        await until(lambda: talk.door.room.bytes_taken == len(begun))
+        await until_async(lambda: talk.door.room.bytes_taken == len(begun))
         talk.writer.close()
-        await until(lambda: talk.door.room.bytes_taken == 0)
+        await until_async(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == []
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on(monkeypatch: pytest.MonkeyPatch):
@@ -196,7 +198,7 @@ def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on
         assert head.startswith(b"HTTP/1.1 403 ") and b"RequestThrottled" in body
         assert (await talk.hear())[1] == b"50000"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_a_large_answer_is_held_until_the_client_has_taken_it():
@@ -206,41 +208,39 @@ def test_a_large_answer_is_held_until_the_client_has_taken_it():
         await talk.reader.readexactly(1)
         assert talk.door.reply_room.bytes_taken == size + 1, "as it is sent"
         talk.say(ask(b"next"))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
         assert talk.door.asked == [b"x"], "the next one waits"
         await talk.reader.readexactly(size)
-        await until(lambda: talk.door.asked == [b"x", b"next"])
+        await until_async(lambda: talk.door.asked == [b"x", b"next"])
         await talk.reader.readexactly(size)
-        await until(lambda: talk.door.reply_room.bytes_taken == 0)
+        await until_async(lambda: talk.door.reply_room.bytes_taken == 0)
 
-    talk(story, receive_bytes=4096)
+    virtually(on_http_port(story))
 
 
 def test_an_answer_under_way_is_given_when_the_server_stops():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
-        await until(lambda: bool(talk.door.asked))
+        await until_async(lambda: bool(talk.door.asked))
         closing = asyncio.create_task(talk.server.close())
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(GRACE_SECONDS / 2)
         talk.door.let_on.set()
         head, body = await talk.hear()
         assert b"connection: close" in head and body == b"4"
         await closing
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
-def test_who_is_not_answered_in_the_grace_hears_that_the_node_stops(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doors, "GRACE_SECONDS", 0.2)
-
+def test_who_is_not_answered_in_the_grace_hears_that_the_node_stops():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
-        await until(lambda: bool(talk.door.asked))
+        await until_async(lambda: bool(talk.door.asked))
         await talk.server.close()
         head, body = await talk.hear()
         assert head.startswith(b"HTTP/1.1 503 ") and b"stopping" in body
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 @pytest.mark.parametrize("failure", [BrokenPromise("an offset went backwards"), OSError("the password is swordfish")])
@@ -255,7 +255,7 @@ def test_a_failure_is_logged_and_a_broken_promise_reaches_the_loop(failure: Exce
         assert head.startswith(b"HTTP/1.1 500 ") and b"InternalFailure" in body and str(failure).encode() not in body
         assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
     assert told == ([failure] if isinstance(failure, BrokenPromise) else [])
     assert any(record.exc_info is not None and record.exc_info[1] is failure for record in caplog.records)
 
@@ -281,7 +281,7 @@ def test_an_offer_to_go_on_in_another_protocol_is_ignored_and_nothing_is_lost(cu
         talk.say(HEAD + b"Content-Length: 2\r\n\r\nhi")
         assert (await talk.hear())[1] == b"2", "the connection is as good as before"
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_an_offer_of_a_client_that_wants_no_more_is_answered_and_the_connection_ends():
@@ -291,7 +291,7 @@ def test_an_offer_of_a_client_that_wants_no_more_is_answered_and_the_connection_
         assert (b"connection: close" in head, body) == (True, b"5")
         assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))
 
 
 def test_nobody_is_connected_to_others():
@@ -300,4 +300,4 @@ def test_nobody_is_connected_to_others():
         assert b" 400 " in (await talk.hear())[0]
         assert await talk.is_ended()
 
-    talk(story)
+    virtually(on_http_port(story))

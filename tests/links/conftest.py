@@ -4,8 +4,7 @@ import inspect
 
 import pytest
 from loops import on_both_loops, run_coroutine
-
-SECONDS_MAX = 30.0
+from waiting import PATIENCE_S
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -15,4 +14,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    return run_coroutine(pyfuncitem, SECONDS_MAX)
+    return run_coroutine(pyfuncitem, PATIENCE_S)

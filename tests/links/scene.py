@@ -69,7 +69,7 @@ class Table:
         self.world.run_for(0.01)
         return self.parties[node]
 
-    def ask(self, asker: NodeId, asked: NodeId, body: bytes, *, kind: Kind = Kind.SUBMIT, timeout_s: float = 10.0) -> bytes:
+    def ask(self, asker: NodeId, asked: NodeId, body: bytes, *, kind: Kind = Kind.SUBMIT, timeout_s: float = 30.0) -> bytes:
         links = self.parties[asker].links
 
         async def work(env: SimEnv) -> bytes:
@@ -95,7 +95,7 @@ class Table:
 
         async def life(env: SimEnv) -> None:
             await asyncio.get_running_loop().create_connection(lambda: stranger, *self.addresses[called])
-            await asyncio.sleep(1e9)
+            await asyncio.get_running_loop().create_future()
 
         self.world.start(caller, life)
         self.world.run_for(settle_s)
@@ -143,10 +143,3 @@ class Stranger(asyncio.Protocol):
             messages.append(self.received[at + LENGTH.size : end])
             at = end
         return messages
-
-
-async def until(claim: Callable[[], bool], within_s: float = 10.0) -> None:
-    """For real sockets: waits until it holds."""
-    async with asyncio.timeout(within_s):
-        while not claim():
-            await asyncio.sleep(0.005)

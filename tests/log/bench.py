@@ -4,16 +4,18 @@ The owner's state is the list of base offsets it has seen, so that a test can te
 """
 
 import asyncio
+import pickle
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.env import Disk
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.log import Log
 from penstock.log.open_files import OpenFiles
 from penstock.simulator.disk import PowerCut, SimDisk
+from penstock.simulator.platter import Platter
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.batches import BatchHeader, Record, decode_records, encode_batch, read_header
 
@@ -35,6 +37,55 @@ async def live_until(moment: int, disk: SimDisk, life: Coroutine[Any, Any, None]
     disk.crash_at(moment)
     with suppress(PowerCut):
         await life
+
+
+class Moment(NamedTuple):
+    """What `crash_at` would leave of a life at one operation, which is not carried out."""
+
+    operation: str  # And its path; "" is the end of the life.
+    held: bytes
+
+    def revive(self, seed: int) -> "tuple[RecordingDisk, Any]":
+        """A disk in this state, with chances of its own, and what its owner remembered."""
+        platter, memory = pickle.loads(self.held)
+        return RecordingDisk(seed, platter), memory
+
+
+class Outcomes:
+    """What power cuts left on the disk, and what was promised by then. Each is looked at once: most cuts leave what another one left."""
+
+    def __init__(self) -> None:
+        self._seen: set[object] = set()
+        self.cuts = 0
+
+    def is_new(self, disk: SimDisk, *promised: object) -> bool:
+        self.cuts += 1
+        before = len(self._seen)
+        folders = tuple(disk.exists(path) for path in ("topics", "topics/ab", DIRECTORY))
+        self._seen.add((folders, tuple((path, disk.snapshot(path)) for path in disk.files()), promised))
+        return len(self._seen) > before
+
+
+class RecordingDisk(SimDisk):
+    """A disk that can be had again as it was at every operation of a life, so that a life is not lived once for each of them."""
+
+    def __init__(self, seed: int = 0, held: Platter | None = None) -> None:
+        super().__init__(seed, tell=lambda operation, path, _: self._keep(f"{operation} {path}"))
+        self._platter = held or self._platter
+        self._memory: Callable[[], object] | None = None
+        self._moments: list[Moment] = []
+
+    async def record(self, life: Coroutine[Any, Any, None], memory: Callable[[], object]) -> list[Moment]:
+        """Every operation of the life and its end; `memory` is what its owner remembers then."""
+        self._memory, self._moments = memory, []
+        await life
+        self._keep("")
+        self._memory = None
+        return self._moments
+
+    def _keep(self, operation: str) -> None:
+        if self._memory is not None:
+            self._moments.append(Moment(operation, pickle.dumps((self._platter, self._memory()))))
 
 
 class StillEnv:

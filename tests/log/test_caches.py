@@ -92,6 +92,7 @@ def swap(disk: SimDisk, path: str) -> None:
 HARMS: list[Harm] = [lose, empty, shorten, halve, lengthen, fill_with_zeros, swap]
 
 
+@pytest.mark.invariant("log.caches-are-optional")
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 @pytest.mark.parametrize("victims", [(CHECKPOINT,), (PREVIOUS,), (CHECKPOINT, PREVIOUS), (INDEX,), (INDEX, CHECKPOINT, PREVIOUS)], ids=str)
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -111,6 +112,7 @@ def test_a_cache_that_is_missing_damaged_or_foreign_changes_nothing(harm: Harm, 
     run(story())
 
 
+@pytest.mark.invariant("log.caches-are-optional")
 @pytest.mark.parametrize("victim", [CHECKPOINT, INDEX])
 def test_a_cache_with_any_byte_flipped_changes_nothing(victim: str) -> None:
     async def story() -> None:
@@ -153,6 +155,7 @@ def test_an_index_of_an_earlier_life_of_its_segment_is_not_believed() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.small-files-atomic")
 def test_the_older_checkpoint_serves_when_the_newer_one_cannot_be_read() -> None:
     async def story() -> None:
         disk = SimDisk()
@@ -219,6 +222,7 @@ def test_a_file_of_a_newer_format_is_refused_by_name(module: object) -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.small-files-atomic")
 def test_a_checkpoint_that_was_written_outlives_the_power() -> None:
     async def story() -> None:
         disk = SimDisk()

@@ -13,6 +13,8 @@ from penstock.log.segment import SegmentName
 from penstock.simulator.disk import SimDisk
 from penstock.wire.compression import Codec
 
+pytestmark = pytest.mark.invariant("log.compaction-keeps-last")
+
 
 def test_of_each_key_only_the_last_record_is_left_below_the_active_segment() -> None:
     async def story() -> None:

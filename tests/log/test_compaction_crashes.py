@@ -6,10 +6,12 @@ Tombstones that were not due stay too, deleted keys never come back, and no offs
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from log.bench import FIRST_MS, live_until, run
+from log.bench import FIRST_MS, Moment, Outcomes, RecordingDisk, run
 from log.compacting import SMALL, Keyed
 
 from penstock.errors import DiskFailed
@@ -31,6 +33,26 @@ class Life:
         self.start_max = 0
         self.written = 0
         self.may_lack: list[bytes] = []
+        self.ended_at = ""
+
+    def __repr__(self) -> str:
+        return f"<a life that ended at {self.ended_at}>"
+
+    @classmethod
+    def at(cls, moment: Moment, seed: int) -> "Life":
+        disk, memory = moment.revive(seed)
+        life = cls(disk)
+        life.ended_at = f"operation {seed}, {moment.operation or 'its end'}"
+        life.flushed_end, life.start_max, life.written, life.may_lack = memory[:4]
+        life.bench.ledger, life.bench.config, life.bench.env.wall = memory[4:]
+        return life
+
+    def memory(self) -> tuple[object, ...]:
+        bench = self.bench
+        return self.flushed_end, self.start_max, self.written, self.may_lack, bench.ledger, bench.config, bench.env.wall
+
+    def is_new(self, outcomes: Outcomes) -> bool:
+        return outcomes.is_new(self.disk, self.flushed_end, self.start_max, tuple(self.may_lack), self.bench.env.wall)
 
     async def live(self) -> None:
         await self.bench.open()
@@ -95,43 +117,54 @@ class Life:
         await self.check()
 
 
-def operations_of(live: Callable[[Life], Coroutine[Any, Any, None]]) -> int:
-    disk = SimDisk()
-    run(live(Life(disk)))
-    return disk.operations
+@cache
+def moments_of(live: Callable[[Life], Coroutine[Any, Any, None]]) -> list[Moment]:
+    async def recorded() -> list[Moment]:
+        disk = RecordingDisk()
+        life = Life(disk)
+        return await disk.record(live(life), life.memory)
+
+    return run(recorded())
 
 
-LIFE = operations_of(Life.live)
+@pytest.mark.invariant("log.compaction-keeps-last")
+def test_a_power_cut_at_any_operation_leaves_the_last_value_of_every_key() -> None:
+    async def story() -> None:
+        for loss in (*Loss, None):
+            for number, moment in enumerate(moments):
+                life = Life.at(moment, number)
+                life.disk.power_cut(loss)
+                if life.is_new(outcomes):
+                    await starts_and_goes_on(life)
+
+    moments, outcomes = moments_of(Life.live), Outcomes()
+    run(story())
+    assert outcomes.cuts > 6 * 200
 
 
-@pytest.mark.parametrize("loss", [*Loss, None], ids=lambda loss: loss.name if loss else "drawn")
-def test_a_power_cut_at_any_operation_leaves_the_last_value_of_every_key(loss: Loss | None) -> None:
-    assert LIFE > 200
-    for moment in range(1, LIFE + 2):
-        run(cut_at(moment, SimDisk(seed=moment), loss))
-
-
-async def cut_at(moment: int, disk: SimDisk, loss: Loss | None) -> None:
-    life = Life(disk)
-    await live_until(moment, disk, life.live())
-    disk.power_cut(loss)
+async def starts_and_goes_on(life: Life) -> None:
     await life.bench.open()
     await life.check()
     await life.go_on()
 
 
+@pytest.mark.invariant("log.compaction-keeps-last")
 def test_a_kill_and_then_a_power_cut_at_any_operation_of_the_next_start_leave_it_too() -> None:
     """The process is killed in the middle of a swap, so names are in the kernel's memory alone; then the machine goes while it starts."""
-    for moment in range(1, LIFE + 2):
-        run(killed_then_cut(moment, Loss.SECTORS if moment % 2 else None))
+
+    async def story() -> None:
+        for number, moment in enumerate(moments):
+            life = Life.at(moment, number)
+            life.disk.kill()
+            if life.is_new(outcomes):
+                await starts_with_cuts(life, None if number % 2 else Loss.SECTORS)
+
+    moments, outcomes = moments_of(Life.live), Outcomes()
+    run(story())
 
 
-async def killed_then_cut(moment: int, loss: Loss | None) -> None:
-    disk = SimDisk(seed=moment)
-    life = Life(disk)
-    await live_until(moment, disk, life.live())
-    disk.kill()
-    interruptions = 0
+async def starts_with_cuts(life: Life, loss: Loss | None) -> None:
+    disk, interruptions = life.disk, 0
     while True:
         disk.crash_at(interruptions + 1)
         try:
@@ -144,56 +177,47 @@ async def killed_then_cut(moment: int, loss: Loss | None) -> None:
     await life.check()
 
 
+@pytest.mark.invariant("log.compaction-keeps-last", "log.compaction-swap-atomic")
 def test_a_kill_in_the_middle_of_a_swap_and_a_power_cut_in_the_next_start_leave_it_too() -> None:
     """The new name is in the kernel's memory alone when the next process finds it. It must not remove the old files on its word."""
-    swaps = moments_of_swaps()
+    moments = moments_of(Life.live)
+    swaps = [after for before, after in pairwise(moments) if before.operation.startswith("rename") and "-" in before.operation]
     assert len(swaps) > 5
-    for moment in swaps:
+    for number, moment in enumerate(swaps):
         for operation in range(1, 9):
             for loss in (Loss.SECTORS, Loss.ALL):
-                run(killed_in_a_swap(moment, operation, loss))
+                run(killed_in_a_swap(Life.at(moment, number * 100 + operation), operation, loss))
 
 
-def moments_of_swaps() -> list[int]:
-    """Right after a copy got its final name."""
-    told: list[str] = []
-    disk = SimDisk(tell=lambda operation, path, size: told.append(f"{operation} {path}"))
-    run(Life(disk).live())
-    return [number + 2 for number, line in enumerate(told) if line.startswith("rename") and "-" in line]
-
-
-async def killed_in_a_swap(moment: int, operation: int, loss: Loss) -> None:
-    disk = SimDisk(seed=moment * 100 + operation)
-    life = Life(disk)
-    await live_until(moment, disk, life.live())
-    disk.kill()
-    disk.crash_at(operation)
+async def killed_in_a_swap(life: Life, operation: int, loss: Loss) -> None:
+    """A copy got its final name just before."""
+    life.disk.kill()
+    life.disk.crash_at(operation)
     with suppress(PowerCut):
         await life.bench.open()
-    disk.power_cut(loss)
+    life.disk.power_cut(loss)
     await life.bench.open()
     await life.check()
 
 
+@pytest.mark.invariant("log.compaction-keeps-last")
 @pytest.mark.parametrize("gone", [("checkpoint",), ("checkpoint.previous",), ("checkpoint", "checkpoint.previous")])
 def test_a_power_cut_at_any_operation_and_the_loss_of_caches_leave_it_too(gone: tuple[str, ...]) -> None:
-    for moment in range(1, LIFE + 2, 2):
-        run(cut_without_caches(moment, gone))
+    async def story() -> None:
+        for number, moment in enumerate(moments[::2]):
+            life = Life.at(moment, number)
+            life.disk.power_cut()
+            for name in gone:
+                if life.disk.exists(f"{life.bench.directory}/{name}"):
+                    life.disk.lose(f"{life.bench.directory}/{name}")
+            if life.is_new(outcomes):
+                await starts_and_goes_on(life)
+
+    moments, outcomes = moments_of(Life.live), Outcomes()
+    run(story())
 
 
-async def cut_without_caches(moment: int, gone: tuple[str, ...]) -> None:
-    disk = SimDisk(seed=moment)
-    life = Life(disk)
-    await live_until(moment, disk, life.live())
-    disk.power_cut()
-    for name in gone:
-        if disk.exists(f"{life.bench.directory}/{name}"):
-            disk.lose(f"{life.bench.directory}/{name}")
-    await life.bench.open()
-    await life.check()
-    await life.go_on()
-
-
+@pytest.mark.invariant("log.compaction-keeps-last")
 def test_a_failed_flush_at_any_operation_loses_nothing() -> None:
     """The log goes offline, and the next process on the same machine, and the one after a power cut, find everything."""
     for number in range(1, 60):
@@ -221,46 +245,46 @@ async def failed_flush(number: int) -> None:
     await life.check()
 
 
+@pytest.mark.invariant("log.compaction-keeps-last")
 def test_a_deleted_key_never_comes_back_however_often_a_round_is_broken_off() -> None:
     """Its value stands in one group, its tombstone in a later one. Both rounds that could take them are cut short, at any operation."""
-    first = 1
-    while run(deleted_key(first, 0)):
-        second = 1
-        while run(deleted_key(first, second)):
-            second += 1
-        first += 1
-    assert first > 10
+    assert run(deleted_key()) > 10
 
 
-async def deleted_key(first: int, second: int) -> bool:
-    """Whether both rounds were cut short, or the only one that was to be."""
-    disk = SimDisk(seed=first * 1_000 + second)
-    life = Life(disk)
+async def deleted_key() -> int:
+    """How many moments there are to break the first round off."""
+    life = Life(RecordingDisk())
     await life.bench.open()
     life.bench.put((b"key-0", b"deleted"))
     await life.write(8)
     life.bench.put((b"key-0", None))
     await life.write(8)
-    was_cut = await broken_off(life, first)
-    if second:
+    firsts = await round_of(life)
+    for first, moment in enumerate(firsts):
+        life = Life.at(moment, first)
+        await go_again(life, first)
+        await life.check()
         life.bench.env.wall += SMALL.delete_retention_ms
-        was_cut = await broken_off(life, second) and was_cut
-        life.may_lack.append(b"key-0")
-    await life.check()
-    return was_cut
+        for second, later in enumerate(await round_of(life)):
+            life = Life.at(later, first * 1_000 + second)
+            await go_again(life, second)
+            life.may_lack.append(b"key-0")
+            await life.check()
+    return len(firsts)
 
 
-async def broken_off(life: Life, moment: int) -> bool:
-    await life.bench.checkpoint()
-    life.disk.crash_at(moment)
-    was_cut = False
-    try:
+async def round_of(life: Life) -> list[Moment]:
+    async def compact() -> None:
         await life.bench.compact(stay_seconds=KEPT_SECONDS)
-    except PowerCut:
-        was_cut = True
-    life.disk.power_cut(Loss.NONE if moment % 2 else Loss.SUFFIX)
+
+    await life.bench.checkpoint()
+    assert isinstance(life.disk, RecordingDisk)
+    return await life.disk.record(compact(), life.memory)
+
+
+async def go_again(life: Life, number: int) -> None:
+    life.disk.power_cut(Loss.SUFFIX if number % 2 else Loss.NONE)
     await life.bench.open()
-    return was_cut
 
 
 async def live_with_retention(life: Life) -> None:
@@ -280,17 +304,21 @@ async def live_with_retention(life: Life) -> None:
     await life.bench.close()
 
 
+@pytest.mark.invariant("log.compaction-keeps-last")
 def test_a_power_cut_during_compaction_with_retention_takes_only_what_was_old() -> None:
-    for moment in range(1, operations_of(live_with_retention) + 2):
-        for loss in (Loss.SECTORS, None):
-            run(cut_with_retention(moment, loss))
+    async def story() -> None:
+        for number, moment in enumerate(moments):
+            for loss in (Loss.SECTORS, None):
+                life = Life.at(moment, number)
+                life.disk.power_cut(loss)
+                if life.is_new(outcomes):
+                    await starts_where_retention_came(life)
+
+    moments, outcomes = moments_of(live_with_retention), Outcomes()
+    run(story())
 
 
-async def cut_with_retention(moment: int, loss: Loss | None) -> None:
-    disk = SimDisk(seed=moment)
-    life = Life(disk)
-    await live_until(moment, disk, live_with_retention(life))
-    disk.power_cut(loss)
+async def starts_where_retention_came(life: Life) -> None:
     await life.bench.open()
     log = life.bench.log
     assert log.failure is None
@@ -313,17 +341,21 @@ async def live_and_be_cut(life: Life) -> None:
     await life.bench.log.flush()
 
 
+@pytest.mark.invariant("log.compaction-keeps-last")
 @pytest.mark.parametrize("loss", [*Loss, None], ids=lambda loss: loss.name if loss else "drawn")
 def test_a_power_cut_while_a_compacted_log_is_cut_leaves_either_log(loss: Loss | None) -> None:
-    for moment in range(1, operations_of(live_and_be_cut) + 2):
-        run(cut_while_cutting(moment, loss))
+    async def story() -> None:
+        for number, moment in enumerate(moments):
+            life = Life.at(moment, number)
+            life.disk.power_cut(loss)
+            if life.is_new(outcomes):
+                await starts_cut_or_whole(life, loss)
+
+    moments, outcomes = moments_of(live_and_be_cut), Outcomes()
+    run(story())
 
 
-async def cut_while_cutting(moment: int, loss: Loss | None) -> None:
-    disk = SimDisk(seed=moment)
-    life = Life(disk)
-    await live_until(moment, disk, live_and_be_cut(life))
-    disk.power_cut(loss)
+async def starts_cut_or_whole(life: Life, loss: Loss | None) -> None:
     await life.bench.open()
     log = life.bench.log
     assert log.failure is None
@@ -334,7 +366,7 @@ async def cut_while_cutting(moment: int, loss: Loss | None) -> None:
     for number in range(12):
         life.bench.put((b"key-%d" % (number % 3), b"again %d" % number + VALUE), epoch=5)
     await log.flush()
-    disk.power_cut(loss)
+    life.disk.power_cut(loss)
     await life.bench.open()
     assert (life.bench.log.failure, life.bench.log.end_offset) == (None, end + 12)
     found = {record.key: record.offset for record in await life.bench.records()}

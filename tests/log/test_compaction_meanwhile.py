@@ -17,6 +17,7 @@ from penstock.simulator.platter import Loss
 # Damage and failures
 
 
+@pytest.mark.invariant("log.compaction-copies-no-damage")
 def test_a_damaged_batch_ends_the_round_and_is_never_copied() -> None:
     async def story() -> None:
         for position in (5, 30, 100):
@@ -34,6 +35,7 @@ def test_a_damaged_batch_ends_the_round_and_is_never_copied() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.compaction-swap-atomic")
 @pytest.mark.parametrize("what", ["write", "flush of the copy", "flush of the names"])
 def test_a_failed_write_or_flush_takes_the_log_offline_and_loses_nothing(what: str) -> None:
     async def story() -> None:

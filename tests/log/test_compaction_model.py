@@ -1,13 +1,16 @@
 """Any sequence of what a compacted log can do and suffer, against a dictionary: the last record of each key is there, and no other's."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log.bench import DIRECTORY, run
+from log.bench import DIRECTORY
 from log.compacting import SMALL, Keyed
+from tiers import pick
 
 from penstock.errors import DiskFailed
 from penstock.log.compaction import MapTooSmall
@@ -16,11 +19,20 @@ from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.platter import Loss
 from penstock.wire.compression import Codec
 
+pytestmark = pytest.mark.invariant("log.compaction-keeps-last")
+
 RETENTION_MS = SMALL.delete_retention_ms
 LOSSES = st.sampled_from([*Loss, None])
 
 
 class CompactedLogAgainstADictionary(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.Runner()  # One for all steps: to make one costs more than most of them.
+
+    def teardown(self) -> None:
+        self.loop.close()
+
     @initialize(seed=st.integers(0, 2**32), segment_bytes=st.sampled_from([250, 700, 3_000]), cold=st.sampled_from([0.0, 0.4]))
     def begin(self, seed: int, segment_bytes: int, cold: float) -> None:
         self.disk = SimDisk(seed, DiskFaults(cold_read=cold))
@@ -28,7 +40,7 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
         self.deleted_ms: dict[bytes, int] = {}  # When a key was last deleted.
         self.sequence = 0
         self.committed = 0  # No leader ever cuts below this.
-        run(self.bench.open(files_max=3))
+        self.loop.run(self.bench.open(files_max=3))
 
     @rule(
         batches=st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=3), min_size=1, max_size=8),
@@ -48,11 +60,11 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        run(self.bench.log.flush())
+        self.loop.run(self.bench.log.flush())
 
     @rule()
     def checkpoint(self) -> None:
-        run(self.bench.checkpoint())
+        self.loop.run(self.bench.checkpoint())
 
     @rule(milliseconds=st.sampled_from([1, 400, RETENTION_MS]))
     def wait(self, milliseconds: int) -> None:
@@ -62,17 +74,19 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
     def compact(self, slots: int, part: float, stay: float) -> None:
         end = self.committed = self.bench.log.end_offset
         try:
-            run(self.bench.compact(end_offset_max=int(end * part) if part < 0.9 else end, keys_bytes=slots * 24, stay_seconds=stay))
+            self.loop.run(
+                self.bench.compact(end_offset_max=int(end * part) if part < 0.9 else end, keys_bytes=slots * 24, stay_seconds=stay)
+            )
         except MapTooSmall:
             assert slots == 4, "a batch has three records"
 
     @rule(moment=st.integers(1, 25), loss=LOSSES)
     def cut_the_power_during_compaction(self, moment: int, loss: Loss | None) -> None:
-        run(self.bench.log.flush())
+        self.loop.run(self.bench.log.flush())
         self.committed = self.bench.log.end_offset
         self.disk.crash_at(moment)
         with suppress(PowerCut):
-            run(self.bench.compact(stay_seconds=60))
+            self.loop.run(self.bench.compact(stay_seconds=60))
         self.disk.power_cut(loss)
         self.recover()
 
@@ -80,15 +94,15 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
     def cut_off_the_end(self, part: float) -> None:
         """Nothing below what compaction went by: that was committed."""
         log = self.bench.log
-        run(log.truncate_to(int(self.committed + part * (log.end_offset - self.committed))))
+        self.loop.run(log.truncate_to(int(self.committed + part * (log.end_offset - self.committed))))
         log.owner_is_rebuilt()
         self.bench.forget_from(log.end_offset)
         self.bench.last_of_producers = {}
 
     @rule(is_clean=st.booleans())
     def restart_in_order(self, is_clean: bool) -> None:
-        run(self.bench.close())
-        run(self.bench.open(is_clean=is_clean, files_max=3))
+        self.loop.run(self.bench.close())
+        self.loop.run(self.bench.open(is_clean=is_clean, files_max=3))
 
     @rule(loss=LOSSES)
     def power_cut(self, loss: Loss | None) -> None:
@@ -116,11 +130,11 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
             countdown[0] -= 1
             return countdown[0] == 0 and path.startswith(DIRECTORY)
 
-        run(self.bench.log.flush())
+        self.loop.run(self.bench.log.flush())
         self.committed = self.bench.log.end_offset
         self.disk.fail_next_flush_where(concerns)
         try:
-            run(self.bench.compact(stay_seconds=60))
+            self.loop.run(self.bench.compact(stay_seconds=60))
         except DiskFailed:
             assert self.bench.log.failure
         self.disk.pacify()
@@ -131,7 +145,7 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
 
     def recover(self) -> None:
         flushed_end = self.bench.log.flushed_end
-        run(self.bench.open(files_max=3))
+        self.loop.run(self.bench.open(files_max=3))
         assert self.bench.log.failure is None
         assert self.bench.log.end_offset >= flushed_end
         self.bench.forget_from(self.bench.log.end_offset)
@@ -142,8 +156,8 @@ class CompactedLogAgainstADictionary(RuleBasedStateMachine):
             return
         assert self.bench.log.failure is None
         now_ms = self.bench.env.wall
-        run(self.bench.check(may_lack=[key for key, at in self.deleted_ms.items() if now_ms - at >= RETENTION_MS]))
+        self.loop.run(self.bench.check(may_lack=[key for key, at in self.deleted_ms.items() if now_ms - at >= RETENTION_MS]))
 
 
-CompactedLogAgainstADictionary.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-TestCompactedLogAgainstADictionary = CompactedLogAgainstADictionary.TestCase
+CompactedLogAgainstADictionary.TestCase.settings = settings(max_examples=pick(test=25, slow=60), stateful_step_count=25)
+TestCompactedLogAgainstADictionary = pytest.mark.repeats(CompactedLogAgainstADictionary.TestCase)

@@ -53,6 +53,7 @@ def test_an_index_that_nobody_needs_is_swept_at_the_next_start() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.compaction-copies-no-damage")
 def test_rot_in_a_compacted_segment_is_never_taken_for_a_torn_write() -> None:
     async def story() -> None:
         disk = SimDisk()

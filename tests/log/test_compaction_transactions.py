@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from log.bench import FIRST_MS, headers_in, records_in, run
 from partition.held import Held
+from tiers import pick
 
 from penstock.errors import DiskFailed
 from penstock.log.compacted_log import Account
@@ -15,6 +16,7 @@ from penstock.log.decided import Decided
 from penstock.partition.aborted import AbortedIndex
 from penstock.partition.joining import join
 from penstock.partition.partition import Partition
+from penstock.simulator.defects import breaks
 from penstock.simulator.disk import PowerCut, SimDisk
 from penstock.wire.batches import BatchHeader, Record
 from penstock.wire.compression import Codec
@@ -350,20 +352,23 @@ def walk(seed: int) -> None:
     run(story())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.invariant("transactions.compaction-keeps-committed")
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=15, slow=40)))
 def test_what_a_reader_sees_is_what_was_committed_whatever_compaction_and_restarts_do(seed: int) -> None:
     walk(seed)
 
 
-DEFECTS: dict[str, tuple[type, str, object]] = {
+DEFECTS: dict[str, tuple[type, str, object]] = breaks("transactions.compaction-keeps-committed")({
     "takes aborted ones for committed": (Decided, "is_aborted", lambda self, header: False),
     "takes committed ones for aborted": (Decided, "is_aborted", lambda self, header: header.producer_id == 8),
     "drops markers too early": (Decided, "ends_something", lambda self, header: False),
     "forgets what was aborted": (AbortedIndex, "forget_below", lambda self, offset: AbortedIndex.__init__(self)),
     "sees past open transactions": (Partition, "last_stable_offset", property(lambda self: self.high_watermark)),
-}
+})
 
 
+@pytest.mark.invariant("transactions.compaction-keeps-committed")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_walk_finds_what_was_planted(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, name, planted = DEFECTS[defect]
@@ -376,6 +381,7 @@ def test_the_walk_finds_what_was_planted(defect: str, monkeypatch: pytest.Monkey
     raise RuntimeError(f"nobody noticed a log that {defect}")
 
 
+@pytest.mark.invariant("transactions.compaction-keeps-committed")
 def test_a_power_cut_in_the_middle_of_a_round_loses_nothing_that_was_committed() -> None:
     async def life(disk: SimDisk) -> Held:
         held = await led(disk)

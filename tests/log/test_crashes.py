@@ -3,8 +3,10 @@
 Covers rows 3, 7, 9, 10, 22 and 28 of the crash-safety checklist.
 """
 
+from functools import cache
+
 import pytest
-from log.bench import DIRECTORY, FIRST_MS, SMALL, Bench, bases_in, live_until, run
+from log.bench import DIRECTORY, FIRST_MS, SMALL, Bench, Moment, Outcomes, RecordingDisk, bases_in, run
 
 from penstock.log.config import DAY_MS
 from penstock.simulator.disk import PowerCut, SimDisk
@@ -22,6 +24,24 @@ class Life:
         self.written: dict[int, bytes] = {}  # By base offset.
         self.flushed_end = 0
         self.start_max = 0  # The log may start here, if retention got that far.
+        self.ended_at = ""
+
+    def __repr__(self) -> str:
+        return f"<a life that ended at {self.ended_at}>"
+
+    @classmethod
+    def at(cls, moment: Moment, seed: int) -> "Life":
+        disk, memory = moment.revive(seed)
+        life = cls(disk)
+        life.ended_at = f"operation {seed}, {moment.operation or 'its end'}"
+        life.written, life.flushed_end, life.start_max = memory
+        return life
+
+    def memory(self) -> tuple[object, ...]:
+        return self.written, self.flushed_end, self.start_max
+
+    def is_new(self, outcomes: Outcomes) -> bool:
+        return outcomes.is_new(self.disk, self.flushed_end, self.start_max)
 
     async def live(self) -> None:
         await self.bench.open()
@@ -76,40 +96,44 @@ class Life:
         await self.check()
 
 
-def operations_of_a_life() -> int:
-    disk = SimDisk()
-    run(Life(disk).live())
-    return disk.operations
-
-
-LIFE = operations_of_a_life()
-
-
-@pytest.mark.parametrize("loss", [*Loss, None], ids=lambda loss: loss.name if loss else "drawn")
-def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised(loss: Loss | None) -> None:
-    for moment in range(1, LIFE + 2):
-        run(cut_at(moment, SimDisk(seed=moment), loss))
-
-
-async def cut_at(moment: int, disk: SimDisk, loss: Loss | None) -> None:
+@cache
+def moments_of_a_life() -> list[Moment]:
+    disk = RecordingDisk()
     life = Life(disk)
-    await live_until(moment, disk, life.live())
-    disk.power_cut(loss)
-    await life.bench.open()
-    await life.check()
-    await life.go_on()
+    return run(disk.record(life.live(), life.memory))
+
+
+@pytest.mark.invariant("log.ack-after-flush")
+def test_a_power_cut_at_any_operation_loses_nothing_that_was_promised() -> None:
+    async def story() -> None:
+        for loss in (*Loss, None):
+            for number, moment in enumerate(moments):
+                life = Life.at(moment, number)
+                life.disk.power_cut(loss)
+                if life.is_new(outcomes):
+                    await life.bench.open()
+                    await life.check()
+                    await life.go_on()
+
+    moments, outcomes = moments_of_a_life(), Outcomes()
+    run(story())
+    assert outcomes.cuts > 6 * 100
 
 
 def test_a_killed_process_loses_nothing_at_all() -> None:
-    for moment in range(1, LIFE + 2, 2):
-        disk = SimDisk(seed=moment)
-        life = Life(disk)
-        run(live_until(moment, disk, life.live()))
-        disk.kill()
-        run(life.bench.open())
-        run(life.check())
+    async def story() -> None:
+        for number, moment in enumerate(moments):
+            life = Life.at(moment, number)
+            life.disk.kill()
+            if life.is_new(outcomes):
+                await life.bench.open()
+                await life.check()
+
+    moments, outcomes = moments_of_a_life(), Outcomes()
+    run(story())
 
 
+@pytest.mark.invariant("log.recovered-tail-flushed")
 def test_what_a_killed_process_left_in_memory_is_flushed_before_anybody_hears_of_it() -> None:
     async def story() -> None:
         disk = SimDisk()
@@ -127,6 +151,7 @@ def test_what_a_killed_process_left_in_memory_is_flushed_before_anybody_hears_of
     run(story())
 
 
+@pytest.mark.invariant("log.recovery-restartable")
 @pytest.mark.parametrize("loss", [Loss.SECTORS, Loss.TORN, None], ids=lambda loss: loss.name if loss else "drawn")
 def test_a_power_cut_during_recovery_changes_nothing_about_where_it_ends(loss: Loss | None) -> None:
     for seed in range(25):
@@ -156,6 +181,7 @@ async def interrupted_recovery(seed: int, loss: Loss | None) -> None:
     await life.go_on()
 
 
+@pytest.mark.invariant("log.names-durable-first")
 def test_the_first_flush_also_covers_the_names_of_a_new_log() -> None:
     """The directory of the partition, and those above it: without them a flushed file cannot be found again."""
 
@@ -172,6 +198,7 @@ def test_the_first_flush_also_covers_the_names_of_a_new_log() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.names-durable-first")
 def test_a_rolled_segment_is_not_acknowledged_before_its_name_is_durable() -> None:
     async def story() -> None:
         disk = SimDisk()

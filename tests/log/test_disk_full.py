@@ -11,6 +11,7 @@ from penstock.simulator.disk import UNLIMITED_BYTES, SimDisk
 from penstock.wire.batches import read_header
 
 
+@pytest.mark.invariant("log.disk-full-undoes-append")
 @pytest.mark.parametrize("config", [LogConfig(), SMALL], ids=["in a segment", "at a roll"])
 def test_room_that_ends_at_any_byte_of_an_append_undoes_it_whole(config: LogConfig) -> None:
     async def story() -> None:

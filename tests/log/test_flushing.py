@@ -78,6 +78,7 @@ def test_flushes_may_overlap_and_end_in_any_order(order: tuple[int, int]) -> Non
     run(story())
 
 
+@pytest.mark.invariant("log.failed-flush-never-trusted")
 def test_a_failed_flush_is_never_believed_again() -> None:
     async def story() -> None:
         disk = SimDisk()
@@ -185,6 +186,7 @@ def test_a_failed_roll_takes_the_log_offline() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.failed-flush-never-trusted")
 @pytest.mark.parametrize("fails", ["the file", "its name"])
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_after_a_failed_flush_the_next_process_writes_the_bytes_anew(fails: str, checkpointed: bool) -> None:
@@ -215,6 +217,7 @@ def test_after_a_failed_flush_the_next_process_writes_the_bytes_anew(fails: str,
     run(story())
 
 
+@pytest.mark.invariant("log.failed-flush-never-trusted")
 @pytest.mark.parametrize("taken", ["its name", "nothing, until the log is closed"])
 def test_a_disk_that_takes_no_note_of_a_failed_flush(taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by simulation: a disk that was full when a flush failed took no note of it, and after two more starts records were gone that

@@ -1,11 +1,14 @@
 """Any sequence of what a log can do, with crashes in between, against a plain list."""
 
+import asyncio
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log.bench import FIRST_MS, Bench, batch_at, run
+from log.bench import FIRST_MS, Bench, batch_at
+from tiers import pick
 
 from penstock.errors import DiskFailed, DiskFull
 from penstock.log.config import DAY_MS, LogConfig
@@ -32,12 +35,19 @@ class Model:
 
 
 class LogAgainstAList(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.Runner()  # One for all steps: to make one costs more than most of them.
+
+    def teardown(self) -> None:
+        self.loop.close()
+
     @initialize(seed=st.integers(0, 2**32), segment_bytes=st.sampled_from([250, 900, 4_000]), cold=st.sampled_from([0.0, 0.3]))
     def begin(self, seed: int, segment_bytes: int, cold: float) -> None:
         self.disk = SimDisk(seed, DiskFaults(cold_read=cold))
         self.bench = Bench(self.disk, LogConfig(segment_bytes=segment_bytes, index_interval_bytes=200, retention_ms=DAY_MS))
         self.model = Model()
-        run(self.bench.open(files_max=3))
+        self.loop.run(self.bench.open(files_max=3))
 
     @rule(count=st.integers(1, 6), records=st.integers(1, 3), size=st.integers(0, 700), is_new_epoch=st.booleans())
     def append(self, count: int, records: int, size: int, is_new_epoch: bool) -> None:
@@ -61,12 +71,12 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        run(self.bench.log.flush())
+        self.loop.run(self.bench.log.flush())
         self.model.flushed_end = self.model.end
 
     @rule()
     def checkpoint(self) -> None:
-        run(self.bench.checkpoint())
+        self.loop.run(self.bench.checkpoint())
         self.model.flushed_end = self.model.end
         self.model.start_min = self.bench.log.start_offset
 
@@ -74,7 +84,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def retain(self, hours: int, part: float) -> None:
         log = self.bench.log
         now_ms = FIRST_MS + hours * DAY_MS // 24
-        if run(self.bench.retain(now_ms, int(self.model.end * part))):
+        if self.loop.run(self.bench.retain(now_ms, int(self.model.end * part))):
             self.model.flushed_end = self.model.end
             self.model.start_min = self.model.start_max = log.start_offset
 
@@ -89,7 +99,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def truncate(self, part: float) -> None:
         log = self.bench.log
         offset = int(log.start_offset + part * (log.end_offset - log.start_offset))
-        run(log.truncate_to(offset))
+        self.loop.run(log.truncate_to(offset))
         log.owner_is_rebuilt()
         if offset < self.model.end:
             self.model.forget_from(max(base for base in self.model.batches if base <= offset))
@@ -99,10 +109,10 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     @rule(is_clean=st.booleans())
     def restart_in_order(self, is_clean: bool) -> None:
-        run(self.bench.close())
+        self.loop.run(self.bench.close())
         self.model.flushed_end = self.model.end
         self.model.start_min = self.model.start_max = self.bench.log.start_offset
-        run(self.bench.open(is_clean=is_clean, files_max=3))
+        self.loop.run(self.bench.open(is_clean=is_clean, files_max=3))
 
     @rule(loss=st.sampled_from([*Loss, None]))
     def power_cut(self, loss: Loss | None) -> None:
@@ -120,7 +130,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def fail_a_flush_and_start_again(self, loss: Loss | None) -> None:
         self.disk.fail_next_flush()
         try:
-            run(self.bench.log.flush())
+            self.loop.run(self.bench.log.flush())
         except DiskFailed:
             assert self.bench.log.failure
         self.disk.kill()
@@ -150,7 +160,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.recover()
 
     def recover(self) -> None:
-        run(self.bench.open(files_max=3))
+        self.loop.run(self.bench.open(files_max=3))
         log = self.bench.log
         assert log.failure is None
         assert self.model.flushed_end <= log.end_offset <= self.model.end
@@ -172,12 +182,12 @@ class LogAgainstAList(RuleBasedStateMachine):
         bases = list(model.batches)
         first = max(base for base in bases if base <= log.start_offset) if log.start_offset < model.end else model.end
         expected = b"".join(batch for base, batch in model.batches.items() if base >= first)
-        assert run(self.bench.read_all()) == expected
+        assert self.loop.run(self.bench.read_all()) == expected
         assert [base for base in self.bench.seen if base >= first] == [base for base in bases if base >= first], (
             "the owner missed something"
         )
         assert self.bench.files._limit + len(self.bench.files._pinned) >= len(self.bench.files)
 
 
-LogAgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-TestLogAgainstAList = LogAgainstAList.TestCase
+LogAgainstAList.TestCase.settings = settings(max_examples=pick(test=25, slow=60), stateful_step_count=25)
+TestLogAgainstAList = pytest.mark.repeats(LogAgainstAList.TestCase)

@@ -184,6 +184,7 @@ def test_a_checkpoint_captured_before_a_deletion_does_not_bring_the_files_back()
     run(story())
 
 
+@pytest.mark.invariant("log.deletion-durable-first")
 def test_files_are_unlinked_only_once_it_is_durable_that_they_go() -> None:
     async def story(moment: int) -> bool:
         unlinked: list[str] = []
@@ -228,6 +229,7 @@ def test_a_checkpoint_captured_during_a_deletion_lists_only_what_stays() -> None
     run(story())
 
 
+@pytest.mark.invariant("log.deletion-durable-first")
 def test_leftovers_of_a_deletion_are_swept_at_the_next_start() -> None:
     async def story() -> None:
         disk = SimDisk()

@@ -1,7 +1,7 @@
 """A follower whose leader has nothing in common with it any more begins anew, at whatever offset, and no crash leaves a mix of the two."""
 
 import pytest
-from log.bench import DIRECTORY, SMALL, Bench, bases_in, live_until, run
+from log.bench import DIRECTORY, SMALL, Bench, Moment, Outcomes, RecordingDisk, bases_in, run
 from log.compacting import Keyed
 
 from penstock.errors import DiskFailed, DiskFull
@@ -123,35 +123,38 @@ def test_tickets_and_checkpoints_from_before_vouch_for_nothing_after_it() -> Non
     run(story())
 
 
-@pytest.mark.parametrize("loss", [*Loss, None], ids=lambda loss: loss.name if loss else "drawn")
 @pytest.mark.parametrize("offset", [3, 27, 55, 80, 500])
-def test_a_power_cut_at_any_operation_leaves_the_old_log_cut_somewhere_or_the_new_one(offset: int, loss: Loss | None) -> None:
-    async def story(moment: int) -> bool:
-        disk = SimDisk(moment)
+def test_a_power_cut_at_any_operation_leaves_the_old_log_cut_somewhere_or_the_new_one(offset: int) -> None:
+    async def moments() -> list[Moment]:
+        disk = RecordingDisk()
         bench = await used_log(disk)
-        lived: list[int] = []
+        return await disk.record(bench.log.start_over(offset), lambda: None)
 
-        async def start_over() -> None:
-            await bench.log.start_over(offset)
-            lived.append(offset)
-
-        await live_until(moment, disk, start_over())
-        disk.power_cut(loss)
+    async def check(disk: SimDisk, *, has_ended: bool) -> None:
+        bench = Bench(disk)
         await bench.open()
-        await check_one_of_the_two(bench, offset, has_ended=bool(lived))
+        await check_one_of_the_two(bench, offset, has_ended=has_ended)
         end = bench.log.end_offset
         bench.append(20, epoch=5)  # Nothing of the other one may turn up behind what is written now.
         await bench.log.flush()
-        disk.power_cut(loss)
+        disk.power_cut(Loss.ALL)
         await bench.open()
         assert (bench.log.failure, bench.log.end_offset) == (None, end + 20)
         assert bases_in(await bench.read_all())[-20:] == list(range(end, end + 20))
-        return bool(lived)
 
-    moment = 1
-    while not run(story(moment)):
-        moment += 1
-    assert moment > 5
+    async def story() -> None:
+        recorded = await moments()
+        for loss in (*Loss, None):
+            for number, moment in enumerate(recorded):
+                disk, _ = moment.revive(number)
+                disk.power_cut(loss)
+                has_ended = moment is recorded[-1]
+                if outcomes.is_new(disk, has_ended):
+                    await check(disk, has_ended=has_ended)
+
+    outcomes = Outcomes()
+    run(story())
+    assert outcomes.cuts > 6 * 5
 
 
 async def check_one_of_the_two(bench: Bench, offset: int, *, has_ended: bool) -> None:

@@ -27,6 +27,7 @@ async def write(
     return bench, disk
 
 
+@pytest.mark.invariant("log.torn-tail")
 @pytest.mark.parametrize("checkpoint_after", [0, 5, 7])
 def test_a_file_cut_at_any_byte_of_its_last_three_batches_opens_to_the_whole_ones(checkpoint_after: int) -> None:
     async def story() -> None:
@@ -49,6 +50,7 @@ def test_a_file_cut_at_any_byte_of_its_last_three_batches_opens_to_the_whole_one
     run(story())
 
 
+@pytest.mark.invariant("log.no-cut-below-checkpoint")
 def test_a_file_shorter_than_the_checkpoint_says_is_damage_and_is_not_cut() -> None:
     async def story() -> None:
         bench, disk = await write(10, checkpoint_after=8)
@@ -63,6 +65,7 @@ def test_a_file_shorter_than_the_checkpoint_says_is_damage_and_is_not_cut() -> N
     run(story())
 
 
+@pytest.mark.invariant("log.torn-tail")
 @pytest.mark.parametrize("batch_bytes", [100, 700, 3_000])
 def test_a_sector_that_was_never_written_ends_the_log_there_though_later_ones_were(batch_bytes: int) -> None:
     """The drive wrote in its own order, and the flush never ended: nothing from the hole on was acknowledged."""
@@ -198,6 +201,7 @@ def test_a_log_of_zeros_only_is_an_empty_log() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.recovery-restartable")
 def test_recovery_restores_once_and_replays_only_what_came_after() -> None:
     async def story() -> None:
         bench, _ = await write(12, checkpoint_after=8, config=SMALL)

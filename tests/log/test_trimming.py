@@ -1,5 +1,6 @@
 """A start that was moved forward by hand: durable before it holds, and never at the price of what lies above it."""
 
+import pytest
 from log.bench import DIRECTORY, FIRST_MS, Bench, bases_in, run
 
 from penstock.errors import BrokenPromise
@@ -52,6 +53,7 @@ def test_a_start_past_the_end_is_nobodys_wish() -> None:
     run(story())
 
 
+@pytest.mark.invariant("log.start-offset-durable")
 def test_a_segment_that_grew_past_the_start_stays_when_those_before_it_go() -> None:
     """Everything is given up; the plan takes every segment; before it is carried out, a record comes into the last one.
 

@@ -1,9 +1,12 @@
 """The index of aborted transactions against the list that it stands for."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.partition.aborted import _BLOCK, AbortedIndex
+
+pytestmark = pytest.mark.invariant("transactions.partition-state-matches-log")
 
 # Of each transaction: how long before its end it began, and how many offsets passed before it ended.
 stories = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 9)), max_size=40)

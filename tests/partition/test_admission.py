@@ -12,6 +12,8 @@ from penstock.wire.batches import Record, encode_batch, read_header, set_max_tim
 from penstock.wire.compression import Codec
 from penstock.wire.records import crc32c
 
+pytestmark = pytest.mark.invariant("log.checksum-verified")
+
 NOW = 1_700_000_000_000
 CONFIG = TopicConfig()
 

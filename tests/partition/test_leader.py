@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,6 +145,7 @@ def test_an_older_version_of_the_set_is_passed_over() -> None:
     assert (three.in_sync, three.partition_epoch) == ((1, 2), 4)
 
 
+@pytest.mark.invariant("log.reads-below-watermark")
 @given(st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.integers(0, 50)), max_size=60))
 def test_the_watermark_never_goes_back_and_is_never_above_a_replica(steps: list[tuple[int, int]]) -> None:
     three, known, before = leader(1, 2, 3), {1: 0, 2: 0, 3: 0}, 0

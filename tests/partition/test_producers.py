@@ -6,6 +6,8 @@ from penstock.errors import ErrorCode
 from penstock.partition.producers import SEQUENCE_MODULUS, WINDOW, Duplicate, ProducersRoom, ProducerStates
 from penstock.wire.batches import BatchHeader, Record, encode_batch, read_header
 
+pytestmark = pytest.mark.invariant("log.producer-state-survives", "log.producer-sequence")
+
 NOW = 1_700_000_000_000
 
 

@@ -8,6 +8,8 @@ from penstock.errors import ErrorCode, Refusal
 from penstock.simulator.disk import SimDisk
 from penstock.wire.batches import read_header
 
+pytestmark = pytest.mark.invariant("transactions.partition-state-matches-log")
+
 
 def code_of(refused: pytest.ExceptionInfo[Refusal]) -> ErrorCode:
     assert refused.value.reason
@@ -17,6 +19,7 @@ def code_of(refused: pytest.ExceptionInfo[Refusal]) -> ErrorCode:
 # Guards
 
 
+@pytest.mark.invariant("transactions.batches-verified")
 def test_the_first_batch_of_a_transaction_needs_a_guard_and_the_next_ones_do_not() -> None:
     async def story() -> None:
         held = await led()
@@ -34,6 +37,7 @@ def test_the_first_batch_of_a_transaction_needs_a_guard_and_the_next_ones_do_not
     run(story())
 
 
+@pytest.mark.invariant("transactions.no-append-after-marker")
 def test_a_marker_voids_the_guard_of_a_batch_that_waits_for_its_coordinator() -> None:
     async def story() -> None:
         held = await led()
@@ -236,6 +240,7 @@ def test_a_marker_that_comes_again_is_told_where_it_stands_and_writes_nothing() 
     run(story())
 
 
+@pytest.mark.invariant("transactions.no-append-after-marker")
 @pytest.mark.parametrize("knows_number", [True, False])
 def test_a_delayed_marker_does_not_end_the_next_transaction_of_the_same_epoch(knows_number: bool) -> None:
     async def story() -> None:
@@ -267,6 +272,7 @@ def test_a_delayed_marker_does_not_void_the_guard_of_the_next_transaction() -> N
     run(story())
 
 
+@pytest.mark.invariant("transactions.no-append-after-marker")
 def test_another_leader_knows_which_transactions_have_ended_but_not_the_number_of_the_open_one() -> None:
     async def story() -> None:
         held, replica = await led(), Held(SimDisk(2))

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from log.bench import headers_in, run
 from partition.held import ME, OTHER, Held
+from tiers import pick
 
 from penstock.errors import ErrorCode, Refusal
 from penstock.log.config import LogConfig
@@ -14,6 +15,7 @@ from penstock.partition.aborted import AbortedIndex
 from penstock.partition.partition import Partition
 from penstock.partition.producers import ProducerStates
 from penstock.partition.transactions import OpenTransactions
+from penstock.simulator.defects import breaks
 from penstock.simulator.disk import SimDisk
 from penstock.wire.markers import decode_marker
 
@@ -165,7 +167,9 @@ class Walk:
         assert sorted(theirs.producers.last_offsets()) == sorted(mine.producers.last_offsets())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.invariant("transactions.partition-state-matches-log")
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(pick(test=20, slow=60)))
 def test_what_is_known_of_transactions_is_what_the_log_tells(seed: int) -> None:
     run(Walk(seed).go(60))
 
@@ -176,16 +180,17 @@ async def rebuild_nothing(partition: Partition, wall_ms: int) -> None:
 
 restore_open = OpenTransactions.restore
 
-DEFECTS: dict[str, tuple[type, str, object]] = {
+DEFECTS: dict[str, tuple[type, str, object]] = breaks("transactions.partition-state-matches-log")({
     "takes a marker above the watermark for settled": (OpenTransactions, "first_unstable", lambda self, watermark: self.first_open),
     "does not restore what was aborted": (AbortedIndex, "restore", lambda self, snapshot, at: at),
     "does not restore what is open": (OpenTransactions, "restore", lambda self, *snapshot: restore_open(OpenTransactions(), *snapshot)),
     "remembers what was cut": (Partition, "remember_producers", rebuild_nothing),
     "passes over markers": (ProducerStates, "replay_marker", lambda self, header, marker, wall_ms: None),
     "knows of no epoch": (ProducerStates, "epoch_of", lambda self, producer_id: -1),
-}
+})
 
 
+@pytest.mark.invariant("transactions.partition-state-matches-log")
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_walk_finds_what_was_planted(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, name, planted = DEFECTS[defect]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +39,10 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
     thread.start()
     try:
-        assert is_up.wait(20), "the node did not start"
+        assert is_up.wait(PATIENCE_S), "the node did not start"
         yield bound[0]
         loop.call_soon_threadsafe(may_end.set)
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the node did not stop"
     finally:
         env.shut()

@@ -5,8 +5,9 @@ It judges nothing: batches are stored in the order of their arrival, with or wit
 do it, and hang up instead of answering. An empty script means: do it and say so.
 """
 
+import asyncio
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from peers.scripted import HANG_UP, NO_ANSWER, Question, ScriptedPeer, scripted_peer
@@ -39,6 +40,7 @@ class PretendNode:
         self.keeps_sessions = False
         self.session_epochs: list[tuple[int, int]] = []
         self._cursors: dict[tuple[int, int], int] = {}
+        self._stored = asyncio.Event()  # Set, and made anew, with each batch.
         peer.handlers |= {
             ApiKey.METADATA: self.metadata,
             ApiKey.INIT_PRODUCER_ID: lambda _: {"producer_id": 7, "producer_epoch": 0},
@@ -54,7 +56,12 @@ class PretendNode:
     def store(self, *values: bytes, partition: int = 0, gap: int = 0, **how: Any) -> None:
         batch = encode_batch([Record(None, value, (), 1_000) for value in values], **how)
         stamp(batch, self.end_offset(partition) + gap, self.leader_epoch)
-        self.batches[partition].append(bytes(batch))
+        self._append(partition, bytes(batch))
+
+    def _append(self, partition: int, batch: bytes) -> None:
+        self.batches[partition].append(batch)
+        self._stored.set()
+        self._stored = asyncio.Event()
 
     def stored_values(self, partition: int = 0) -> list[bytes | None]:
         return [record.value for batch in self.batches[partition] for record in decode_records(batch, bytes_max=1 << 24)]
@@ -96,7 +103,7 @@ class PretendNode:
             base_offset = self.end_offset(row.index)
             batch = bytearray(row.records)
             stamp(batch, base_offset, self.leader_epoch)
-            self.batches[row.index].append(bytes(batch))
+            self._append(row.index, bytes(batch))
         if not isinstance(code, ErrorCode):
             return HANG_UP if code is THEN_HANG_UP else code
         if question.body.acks == 0:
@@ -111,7 +118,7 @@ class PretendNode:
             rows.append({"partition_index": asked.partition_index, "offset": offset, "timestamp": -1})
         return {"topics": [{"name": TOPIC, "partitions": rows}]}
 
-    def fetch(self, question: Question) -> Any:
+    async def fetch(self, question: Question) -> Any:
         body = question.body
         session_id, session_epoch = getattr(body, "session_id", 0), getattr(body, "session_epoch", -1)
         self.session_epochs.append((session_id, session_epoch))
@@ -126,13 +133,24 @@ class PretendNode:
         elif self.keeps_sessions and session_epoch == 0:
             self._cursors = {(0, partition): offset for partition, offset in asked.items()}
         wanted = {partition: offset for (_, partition), offset in self._cursors.items()} if session_epoch > 0 else asked
-        rows = [self._fetch_row(partition, offset, code) for partition, offset in wanted.items()]
+        rows = await self._fetch_rows(wanted, code, body.max_wait.total_seconds())
         if session_epoch > 0:
             rows = [row for row in rows if row["records"] or row["error_code"]]
         return {
             "session_id": 5 if self.keeps_sessions and session_epoch >= 0 else 0,
             "responses": [{"topic": TOPIC, "topic_id": self.topic_id, "partitions": rows}] if rows else [],
         }
+
+    async def _fetch_rows(self, wanted: dict[int, int], code: ErrorCode, wait_s: float) -> list[dict[str, Any]]:
+        """Waits for records as long as it is asked to, as a node does."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while True:
+                    rows = [self._fetch_row(partition, offset, code) for partition, offset in wanted.items()]
+                    if not wait_s or any(row["records"] or row["error_code"] for row in rows):
+                        break
+                    await self._stored.wait()
+        return rows
 
     def _fetch_row(self, partition: int, offset: int, code: ErrorCode) -> dict[str, Any]:
         if code is ErrorCode.NONE and not self.start_offset <= offset <= self.end_offset(partition):

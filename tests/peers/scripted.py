@@ -3,29 +3,37 @@
 It listens on a free port of loopback. Requests are read and answered in their order, as a node does; the answer to each comes from the
 handler of its API: a mapping (written as a reply of the request's version), bytes (sent as they are, length and all), `NO_ANSWER`, or
 `HANG_UP`.
+
+`virtually` runs a client and its scripted peers in virtual time, so that deadlines, pauses and retries cost nothing and are exact.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
+
+import serving
+from waiting import until_async
 
 from penstock.peers.connection import Address
 from penstock.peers.versions import OWN_VERSIONS
+from penstock.simulator.env import SimEnv
 from penstock.vocabulary import Instant
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.frames import read_request_header
 from penstock.wire.schemas import read_request, write_response
+
+T = TypeVar("T")
 
 NO_ANSWER = object()
 HANG_UP = object()
 
 
 class TestEnv:
-    """Clock and chance for a client."""
+    """The real clock, and chance from a seed, for a client of a real node."""
 
     __test__ = False
 
@@ -133,10 +141,9 @@ async def scripted_peer(handlers: Mapping[ApiKey, Handler] | None = None, *, por
         peer.hang_up()
         peer.is_reading.set()
         await server.wait_closed()
-        await until(lambda: peer.serving_count == 0)
+        await until_async(lambda: peer.serving_count == 0)
 
 
-async def until(claim: Callable[[], bool], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not claim():
-            await asyncio.sleep(0.001)
+def virtually(scenario: Callable[[SimEnv], Coroutine[Any, Any, T]]) -> T:
+    """Runs the scenario, its client and its peers as one process of a simulated world; `env` is the client's clock and chance."""
+    return serving.virtually(lambda _, env: scenario(env))

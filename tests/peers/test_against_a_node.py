@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from peers.scripted import TestEnv
+from waiting import PATIENCE_S
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
@@ -27,7 +28,7 @@ def places(topic: str, count: int, start: Start = FROM_EARLIEST) -> dict[TopicPa
 
 def run(address: str, scenario):
     async def whole():
-        async with asyncio.timeout(60), Client(TestEnv(), address) as client:
+        async with asyncio.timeout(PATIENCE_S), Client(TestEnv(), address) as client:
             return await scenario(client)
 
     return asyncio.run(whole())

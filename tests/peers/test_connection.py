@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
-from peers.scripted import HANG_UP, NO_ANSWER, ScriptedPeer, frame_of, scripted_peer, until, versions_body
+from peers.scripted import HANG_UP, NO_ANSWER, ScriptedPeer, frame_of, scripted_peer, versions_body, virtually
+from waiting import PATIENCE_S, stays_async, until_async
 
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Address, Connection, Limits
@@ -20,7 +21,7 @@ def cluster_named(name: str) -> dict[str, object]:
     return CLUSTER | {"cluster_id": name}
 
 
-async def ask(connection: Connection, *, timeout_s: float = 5.0) -> str:
+async def ask(connection: Connection, *, timeout_s: float = PATIENCE_S) -> str:
     answer = await connection.call(ApiKey.METADATA, ALL_TOPICS, timeout_s=timeout_s)
     return answer.cluster_id
 
@@ -38,7 +39,7 @@ def test_questions_leave_before_earlier_ones_are_answered():
     async def scenario():
         async with scripted_peer({ApiKey.METADATA: lambda _: NO_ANSWER}) as peer, connected(peer) as connection:
             tasks = [asyncio.create_task(ask(connection)) for _ in range(3)]
-            await until(lambda: len(peer.questions) == 3)
+            await until_async(lambda: len(peer.questions) == 3)
             assert not any(task.done() for task in tasks)
             for question in peer.questions:
                 body = cluster_named(f"answer to {question.correlation_id}")
@@ -52,7 +53,7 @@ def test_answers_in_another_order_than_the_questions_end_the_connection():
     async def scenario():
         async with scripted_peer({ApiKey.METADATA: lambda question: NO_ANSWER}) as peer, connected(peer) as connection:
             tasks = [asyncio.create_task(ask(connection)) for _ in range(2)]
-            await until(lambda: len(peer.questions) == 2)
+            await until_async(lambda: len(peer.questions) == 2)
             second = peer.questions[1]
             peer.writers[0].write(write_response(ApiKey.METADATA, second.version, second.correlation_id, CLUSTER))
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
@@ -68,13 +69,13 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection():
     async def scenario():
         async with scripted_peer() as peer, connected(peer) as connection:
             peer.writers[0].write(frame_of((77).to_bytes(4, "big") + bytes(20)))
-            await until(lambda: not connection.is_open)
+            await until_async(lambda: not connection.is_open)
 
     asyncio.run(scenario())
 
 
 def test_no_more_questions_are_in_flight_than_allowed():
-    async def scenario():
+    async def scenario(env):
         gate = asyncio.Semaphore(0)
 
         async def answer_one_by_one(question):
@@ -83,21 +84,21 @@ def test_no_more_questions_are_in_flight_than_allowed():
 
         async with scripted_peer({ApiKey.METADATA: answer_one_by_one}) as peer, connected(peer, in_flight_max=2) as connection:
             tasks = [asyncio.create_task(ask(connection)) for _ in range(5)]
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(1)
             assert len(connection._waiting) == 2 and len(connection._line) == 3
             gate.release()
-            await until(tasks[0].done)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(1)
+            assert tasks[0].done()
             assert len(connection._waiting) == 2 and len(connection._line) == 2
             for _ in range(4):
                 gate.release()
             return [await task for task in tasks]
 
-    assert asyncio.run(scenario()) == ["1", "2", "3", "4", "5"], "first come, first served"
+    assert virtually(scenario) == ["1", "2", "3", "4", "5"], "first come, first served"
 
 
 def test_a_time_out_ends_the_connection_and_tells_everyone_what_became_of_their_question():
-    async def scenario():
+    async def scenario(env):
         async with scripted_peer({ApiKey.METADATA: lambda _: NO_ANSWER}) as peer, connected(peer, in_flight_max=2) as connection:
             impatient = asyncio.create_task(ask(connection, timeout_s=0.1))
             patient = asyncio.create_task(ask(connection))
@@ -108,7 +109,7 @@ def test_a_time_out_ends_the_connection_and_tells_everyone_what_became_of_their_
                 await ask(connection)
             return [*outcomes, later.value]
 
-    impatient, patient, in_line, later = asyncio.run(scenario())
+    impatient, patient, in_line, later = virtually(scenario)
     assert isinstance(impatient, AnswerTimedOut) and "did not answer within 0.1 s" in str(impatient)
     assert impatient.may_have_happened
     assert isinstance(patient, ConnectionLost) and patient.may_have_happened
@@ -117,7 +118,7 @@ def test_a_time_out_ends_the_connection_and_tells_everyone_what_became_of_their_
 
 
 def test_a_cancelled_question_keeps_its_place_in_the_order():
-    async def scenario():
+    async def scenario(env):
         gate = asyncio.Event()
 
         async def answer_late(question):
@@ -126,17 +127,17 @@ def test_a_cancelled_question_keeps_its_place_in_the_order():
 
         async with scripted_peer({ApiKey.METADATA: answer_late}) as peer, connected(peer) as connection:
             first, second = asyncio.create_task(ask(connection)), asyncio.create_task(ask(connection))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(1)
             first.cancel()
             await asyncio.sleep(0)
             gate.set()
             return await second
 
-    assert asyncio.run(scenario()) == "2"
+    assert virtually(scenario) == "2"
 
 
 def test_someone_who_leaves_the_line_does_not_take_a_slot_along():
-    async def scenario():
+    async def scenario(env):
         gate = asyncio.Event()
 
         async def answer_late(question):
@@ -145,7 +146,7 @@ def test_someone_who_leaves_the_line_does_not_take_a_slot_along():
 
         async with scripted_peer({ApiKey.METADATA: answer_late}) as peer, connected(peer, in_flight_max=1) as connection:
             tasks = [asyncio.create_task(ask(connection)) for _ in range(4)]
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(1)
             tasks[1].cancel()
             gate.set()
             await tasks[0]
@@ -153,7 +154,7 @@ def test_someone_who_leaves_the_line_does_not_take_a_slot_along():
             await tasks[3]
             assert connection._slots_taken == 0 and connection._waiting == connection._line
 
-    asyncio.run(scenario())
+    virtually(scenario)
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 1_000_001, 3, 0, -1, -(2**31)])
@@ -238,21 +239,19 @@ def test_a_peer_that_does_not_read_slows_its_callers_instead_of_filling_memory()
             peer.is_reading.clear()
             row = {"index": 0, "records": bytes(1 << 20)}
             body = {"acks": -1, "timeout_ms": 1, "topic_data": [{"name": "t", "topic_id": b"\x01" * 16, "partition_data": [row]}]}
-            tasks = [asyncio.create_task(connection.call(ApiKey.PRODUCE, body, timeout_s=30)) for _ in range(100)]
-            await asyncio.sleep(0.3)
-            buffered = connection._transport.get_write_buffer_size()
+            tasks = [asyncio.create_task(connection.call(ApiKey.PRODUCE, body, timeout_s=PATIENCE_S)) for _ in range(100)]
+            await until_async(lambda: connection._is_congested)
+            await stays_async(lambda: connection._transport.get_write_buffer_size() < 4 << 20)
             connection.close()
-            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-            return buffered, outcomes
+            return await asyncio.gather(*tasks, return_exceptions=True)
 
-    buffered, outcomes = asyncio.run(scenario())
-    assert buffered < 4 << 20
+    outcomes = asyncio.run(scenario())
     assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
     assert sum(not outcome.may_have_happened for outcome in outcomes) > 80, "most never left"
 
 
 def test_what_expects_no_answer_takes_no_place_among_those_that_do():
-    async def scenario():
+    async def scenario(env):
         def answer(question):
             return NO_ANSWER if question.api == ApiKey.PRODUCE else CLUSTER
 
@@ -262,7 +261,7 @@ def test_what_expects_no_answer_takes_no_place_among_those_that_do():
             assert await ask(connection) == "scripted"
             return len(peer.of(ApiKey.PRODUCE))
 
-    assert asyncio.run(scenario()) == 10
+    assert virtually(scenario) == 10
 
 
 def test_a_port_where_nobody_listens_is_told_with_its_address():
@@ -279,12 +278,12 @@ def test_a_port_where_nobody_listens_is_told_with_its_address():
 
 
 def test_a_peer_that_never_says_what_it_speaks_is_given_up():
-    async def scenario():
+    async def scenario(env):
         async with scripted_peer({ApiKey.API_VERSIONS: lambda _: NO_ANSWER}) as peer:
             with pytest.raises(Unreachable, match=r"did not answer within 0\.1 s"):
                 await Connection.open(peer.address, limits=Limits(connect_s=0.1))
 
-    asyncio.run(scenario())
+    virtually(scenario)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", HANG_UP])
@@ -298,7 +297,7 @@ def test_a_peer_that_speaks_something_else_is_told_as_such(answer):
 
 
 def test_the_highest_common_version_is_spoken():
-    async def scenario():
+    async def scenario(env):
         async with scripted_peer({ApiKey.METADATA: lambda _: CLUSTER}) as peer:
             peer.versions = {ApiKey.METADATA: (0, 9), ApiKey.FETCH: (4, 99), ApiKey.PRODUCE: (99, 99)}
             async with connected(peer) as connection:
@@ -311,11 +310,11 @@ def test_the_highest_common_version_is_spoken():
                 with pytest.raises(NotSpoken, match="does not offer LIST_OFFSETS"):
                     await connection.call(ApiKey.LIST_OFFSETS, {}, timeout_s=1)
 
-    asyncio.run(scenario())
+    virtually(scenario)
 
 
 def test_a_peer_too_old_for_our_question_is_asked_again_in_its_own_version():
-    async def scenario():
+    async def scenario(env):
         asked = []
 
         def old_peer(question):
@@ -330,7 +329,7 @@ def test_a_peer_too_old_for_our_question_is_asked_again_in_its_own_version():
             assert connection.version(ApiKey.METADATA) == 5
             return asked
 
-    assert asyncio.run(scenario()) == [4, 2]
+    assert virtually(scenario) == [4, 2]
 
 
 def test_an_ipv6_address_is_written_in_brackets():

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from peers.scripted import TestEnv
+from waiting import PATIENCE_MS, PATIENCE_S, until_async
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
@@ -14,13 +15,16 @@ from penstock.peers.failures import MemberFenced, MustAbort, Refused
 from penstock.peers.transactions import GroupIdentity, TransactionalProducer, TransactionSettings
 from penstock.vocabulary import TopicPartition
 
+pytestmark = pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-epochs-grow", "groups.consumer-all-assigned")
+
 PARTITIONS = 6
+BEAT_S = 0.05
 Story = Callable[[Client, str], Awaitable[None]]
 
 
 def play(address: str, story: Story) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(90), Client(TestEnv(Random().randrange(1 << 40)), address) as client:
+        async with asyncio.timeout(PATIENCE_S), Client(TestEnv(Random().randrange(1 << 40)), address) as client:
             topic = f"joined-{Random().randrange(1 << 40)}"
             await client.create_topic(topic, partitions=PARTITIONS)
             await story(client, topic)
@@ -43,11 +47,14 @@ def everything(topic: str) -> list[TopicPartition]:
 async def settle(topic: str, *members: ConsumerMember, shares: list[int]) -> list[int]:
     """Beats with each in turn until each owns its share. Returns how many partitions were taken from each on the way."""
     revoked = [0] * len(members)
-    while sorted(len(member.owned) for member in members) != sorted(shares) or owned(*members) != everything(topic):
+
+    async def beat_and_look() -> bool:
         for place, member in enumerate(members):
             revoked[place] += len((await member.beat()).revoked)
             assert len(owned(*members)) == len(set(owned(*members))), "two own one"
-        await asyncio.sleep(0.05)
+        return sorted(len(member.owned) for member in members) == sorted(shares) and owned(*members) == everything(topic)
+
+    await until_async(beat_and_look, every_s=BEAT_S)
     return revoked
 
 
@@ -112,9 +119,12 @@ def test_a_pattern_subscribes_to_what_it_matches(kafka_address: str) -> None:
         member = ConsumerMember(client, f"group-{topic}", Subscription(regex=f"{topic[:-2]}.."))
         await settle(topic, member, shares=[PARTITIONS])
         member.subscription = Subscription(regex="nothing-is-called-so")
-        while member.owned:
+
+        async def owns_nothing() -> bool:
             await member.beat()
-            await asyncio.sleep(0.05)
+            return not member.owned
+
+        await until_async(owns_nothing, every_s=BEAT_S)
 
     play(kafka_address, story)
 
@@ -154,10 +164,13 @@ def test_a_static_member_comes_back_to_what_it_had(kafka_address: str) -> None:
         before = first.owned
         await first.leave()
         again = member_of(client, topic, instance_id="one")
-        while not again.owned:
+
+        async def is_back() -> bool:
             assert not (await other.beat()).added
             await again.beat()
-            await asyncio.sleep(0.05)
+            return bool(again.owned)
+
+        await until_async(is_back, every_s=BEAT_S)
         assert again.owned == before
 
     play(kafka_address, story)
@@ -167,7 +180,7 @@ def test_a_member_commits_in_a_transaction_and_a_stale_one_cannot(kafka_address:
     async def story(client: Client, topic: str) -> None:
         member, where = member_of(client, topic), TopicPartition(topic, 0)
         await settle(topic, member, shares=[PARTITIONS])
-        async with TransactionalProducer(client, TransactionSettings(f"id-{topic}")) as producer:
+        async with TransactionalProducer(client, TransactionSettings(f"id-{topic}", timeout_ms=PATIENCE_MS)) as producer:
             producer.begin()
             await producer.send_offsets({where: 4}, member.identity)
             await producer.commit()

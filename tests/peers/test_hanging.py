@@ -1,20 +1,21 @@
 """Whether a transaction hangs is asked anew where the coordinators change meanwhile, and not told where one of them keeps silent."""
 
-import asyncio
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from peers.scripted import Question, ScriptedPeer, TestEnv, scripted_peer
+from peers.scripted import Question, ScriptedPeer, scripted_peer, virtually
 
 from penstock.errors import ErrorCode
-from penstock.peers import hanging_transactions
 from penstock.peers.client import Client
 from penstock.peers.hanging_transactions import CannotTell, Hanging, hanging
 from penstock.peers.transaction_admin import describe_producers
+from penstock.simulator.env import SimEnv
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
+
+pytestmark = pytest.mark.invariant("transactions.hanging-only-if-certain")
 
 WHERE = TopicPartition("orders", 0)
 PRODUCER = 7
@@ -63,8 +64,8 @@ class Coordinators:
         row = {"partition_index": 0, "error_code": 0, "active_producers": [{**active, "current_txn_start_offset": 3}]}
         return {"topics": [{"name": "orders", "partitions": [row]}]}
 
-    async def look(self) -> list[Hanging]:
-        async with Client(TestEnv(), [self.peer.address]) as client:
+    async def look(self, env: SimEnv) -> list[Hanging]:
+        async with Client(env, [self.peer.address]) as client:
             deadline = client.router.deadline(None)
             return await hanging(client.router, await describe_producers(client.router, WHERE, deadline), deadline)
 
@@ -73,20 +74,15 @@ def _next(script: "deque[Any]") -> Any:
     return script.popleft() if len(script) > 1 else script[0]
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging_transactions, "PAUSE_SECONDS", 0.01)
-
-
 def play(*, epochs: Iterable[int] = (0,), knows: Iterable[bool | ErrorCode] = (False,)) -> tuple[list[Hanging], int]:
     """What was found, and how often the coordinators were asked for their lists."""
 
-    async def whole() -> tuple[list[Hanging], int]:
+    async def whole(env: SimEnv) -> tuple[list[Hanging], int]:
         async with scripted_peer() as peer:
             node = Coordinators(peer, deque(epochs), deque(knows))
-            return await node.look(), len(peer.of(ApiKey.LIST_TRANSACTIONS))
+            return await node.look(env), len(peer.of(ApiKey.LIST_TRANSACTIONS))
 
-    return asyncio.run(whole())
+    return virtually(whole)
 
 
 def test_what_nobody_knows_twice_hangs() -> None:
@@ -108,7 +104,6 @@ def test_a_coordinator_that_is_loading_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("story", [{"knows": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)}, {"epochs": range(10_000)}], ids=["loads", "moves"])
-def test_where_it_does_not_come_to_rest_nothing_is_told(story: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging_transactions, "PATIENCE_SECONDS", 0.3)
+def test_where_it_does_not_come_to_rest_nothing_is_told(story: dict[str, Any]) -> None:
     with pytest.raises(CannotTell, match="nobody can tell now"):
         play(**story)

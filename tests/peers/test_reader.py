@@ -5,52 +5,48 @@ from contextlib import asynccontextmanager
 
 import pytest
 from peers.pretend_node import TOPIC, PretendNode, pretend_node
-from peers.scripted import HANG_UP, TestEnv, until
+from peers.scripted import HANG_UP, virtually
+from waiting import until_async
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
-from penstock.peers.connection import Limits
 from penstock.peers.failures import GaveUp, OffsetLost, PeerFailure, Refused, UnknownTopic
 from penstock.peers.positions import FROM_EARLIEST, FROM_LATEST, Start, at_offset, at_timestamp
 from penstock.peers.reader import OutOfRange, Reader, ReaderSettings
-from penstock.peers.routing import ClientSettings
+from penstock.simulator.env import SimEnv
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 from penstock.wire.compression import Codec
 
-QUICK = ClientSettings(request_timeout_s=0.5, deadline_s=5, backoff_first_s=0.005, backoff_longest_s=0.02, limits=Limits(connect_s=0.5))
-
 
 @asynccontextmanager
-async def reading(node: PretendNode, *starts: Start, **settings):
+async def reading(env: SimEnv, node: PretendNode, *starts: Start, **settings):
     """A reader of as many partitions as there are starts."""
     places = {TopicPartition(TOPIC, partition): start for partition, start in enumerate(starts)}
     async with (
-        Client(TestEnv(), [node.peer.address], settings=QUICK) as client,
+        Client(env, [node.peer.address]) as client,
         Reader(client, places, ReaderSettings(**settings)) as reader,
     ):
         yield reader
 
 
 async def values_of(reader: Reader) -> list[bytes | None]:
-    async with asyncio.timeout(10):
-        return [record.value async for record in reader]
+    return [record.value async for record in reader]
 
 
 async def next_value(reader: Reader) -> bytes | None:
-    async with asyncio.timeout(10):
-        return (await anext(reader)).value
+    return (await anext(reader)).value
 
 
 def read_to_the_end(*starts: Start, prepare, **settings) -> list[bytes | None]:
-    async def scenario():
+    async def scenario(env):
         async with pretend_node(partitions=max(1, len(starts))) as node:
             prepare(node)
-            async with reading(node, *starts, **settings) as reader:
+            async with reading(env, node, *starts, **settings) as reader:
                 return await values_of(reader)
 
-    return asyncio.run(scenario())
+    return virtually(scenario)
 
 
 def five_in_two_batches(node: PretendNode) -> None:
@@ -73,7 +69,7 @@ def test_reading_begins_where_it_is_told(start: Start, expected: list[bytes]):
 
 
 def test_a_timestamp_younger_than_every_record_begins_at_the_end():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
             honest = node.list_offsets
@@ -85,60 +81,60 @@ def test_a_timestamp_younger_than_every_record_begins_at_the_end():
                 return answer
 
             node.peer.handlers[ApiKey.LIST_OFFSETS] = no_record_is_that_young
-            async with reading(node, at_timestamp(99)) as reader:
+            async with reading(env, node, at_timestamp(99)) as reader:
                 return await values_of(reader), list(reader.positions.values())
 
-    assert asyncio.run(scenario()) == ([], [5])
+    assert virtually(scenario) == ([], [5])
 
 
 def test_a_record_carries_where_and_when_it_was():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node(partitions=2) as node:
             batch = encode_batch([Record(b"k", b"v", (("h", b"1"), ("n", None)), 123)])
             node.batches[1].append(bytes(batch))
-            async with reading(node, FROM_EARLIEST, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST, FROM_EARLIEST) as reader:
                 return [record async for record in reader]
 
-    assert asyncio.run(scenario()) == [(TOPIC, 1, 0, 123, b"k", b"v", (("h", b"1"), ("n", None)))]
+    assert virtually(scenario) == [(TOPIC, 1, 0, 123, b"k", b"v", (("h", b"1"), ("n", None)))]
 
 
 def test_reading_ends_at_the_end_that_was_seen_at_the_start():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
-            async with reading(node, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST) as reader:
                 node.store(b"came later")
                 return await values_of(reader)
 
-    assert asyncio.run(scenario()) == [b"0"]
+    assert virtually(scenario) == [b"0"]
 
 
 def test_an_end_inside_a_batch_is_kept():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
-            async with reading(node, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST) as reader:
                 reader._positions[TopicPartition(TOPIC, 0)].end_offset = 4
                 return await values_of(reader)
 
-    assert asyncio.run(scenario()) == [b"0", b"1", b"2", b"3"]
+    assert virtually(scenario) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("uses_sessions", [True, False])
 @pytest.mark.parametrize("keeps_sessions", [True, False])
 def test_following_goes_on_as_records_come(uses_sessions: bool, keeps_sessions: bool):
-    async def scenario():
+    async def scenario(env):
         async with pretend_node(partitions=2) as node:
             node.keeps_sessions = keeps_sessions
             node.store(b"old")
-            async with reading(node, FROM_LATEST, FROM_EARLIEST, is_following=True, uses_sessions=uses_sessions) as reader:
+            async with reading(env, node, FROM_LATEST, FROM_EARLIEST, is_following=True, uses_sessions=uses_sessions) as reader:
                 seen = []
                 for number in range(4):
                     node.store(b"%d" % number, partition=number % 2)
                     seen.append(await next_value(reader))
                 return seen, node.session_epochs
 
-    seen, epochs = asyncio.run(scenario())
+    seen, epochs = virtually(scenario)
     assert seen == [b"0", b"1", b"2", b"3"]
     if not uses_sessions:
         assert set(epochs) == {(0, -1)}
@@ -164,7 +160,7 @@ def test_packed_batches_are_read(codec: Codec):
 
 
 def test_a_last_batch_that_is_cut_off_is_fetched_again():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
             honest = node._fetch_row
@@ -174,14 +170,14 @@ def test_a_last_batch_that_is_cut_off_is_fetched_again():
                 return row | {"records": row["records"][:-5]} if len(node.session_epochs) == 1 else row
 
             node._fetch_row = cut
-            async with reading(node, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST) as reader:
                 return await values_of(reader), len(node.session_epochs)
 
-    assert asyncio.run(scenario()) == ([b"0", b"1", b"2", b"3", b"4"], 2)
+    assert virtually(scenario) == ([b"0", b"1", b"2", b"3", b"4"], 2)
 
 
 def test_bytes_that_were_changed_on_the_way_are_fetched_again():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
             honest = node._fetch_row
@@ -193,43 +189,43 @@ def test_bytes_that_were_changed_on_the_way_are_fetched_again():
                 return row | {"records": row["records"][:-1] + bytes([row["records"][-1] ^ 1])}
 
             node._fetch_row = flip
-            async with reading(node, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST) as reader:
                 return await values_of(reader)
 
-    assert asyncio.run(scenario()) == [b"0", b"1", b"2", b"3", b"4"]
+    assert virtually(scenario) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_bytes_that_stay_damaged_end_the_reader_after_what_stands_before_them():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
             node.batches[0][1] = node.batches[0][1][:-1] + b"\xff"
             seen = []
-            async with reading(node, FROM_EARLIEST, patience_s=0.2) as reader:
+            async with reading(env, node, FROM_EARLIEST, patience_s=20) as reader:
                 with pytest.raises(GaveUp) as told:
                     while True:
                         seen += [record.value for record in await reader.read()]
             return seen, str(told.value)
 
-    seen, text = asyncio.run(scenario())
+    seen, text = virtually(scenario)
     assert seen == [b"0", b"1", b"2"]
-    assert "read orders-0: gave up after 0.2 s. what was fetched of orders-0 at offset 3 is damaged" in text
+    assert "read orders-0: gave up after 20 s. what was fetched of orders-0 at offset 3 is damaged" in text
     assert "does not match its checksum" in text
 
 
 def test_a_batch_that_unpacks_to_too_much_ends_the_reader_with_a_way_around_it():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.store(b"fine")
             node.store(bytes(1 << 20), codec=Codec.ZSTD)
             seen = []
-            async with reading(node, FROM_EARLIEST, unpacked_bytes_max=100_000) as reader:
+            async with reading(env, node, FROM_EARLIEST, unpacked_bytes_max=100_000) as reader:
                 with pytest.raises(PeerFailure) as told:
                     while True:
                         seen += [record.value for record in await reader.read()]
             return seen, str(told.value)
 
-    seen, text = asyncio.run(scenario())
+    seen, text = virtually(scenario)
     assert seen == [b"fine"]
     assert text == (
         "orders-0: the batch at offset 1 cannot be unpacked: compressed bytes unpack to more than 100000\n"
@@ -276,10 +272,10 @@ def test_an_offset_past_the_end_is_told(is_following: bool):
     ],
 )
 def test_trouble_that_passes_costs_no_record(trouble):
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.keeps_sessions = True
-            async with reading(node, FROM_EARLIEST, is_following=True) as reader:
+            async with reading(env, node, FROM_EARLIEST, is_following=True) as reader:
                 seen = []
                 for number in range(6):
                     node.store(b"%d" % number)
@@ -287,18 +283,18 @@ def test_trouble_that_passes_costs_no_record(trouble):
                     node.fetch_script.append(trouble)
                 return seen
 
-    assert asyncio.run(scenario()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert virtually(scenario) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_a_reader_follows_the_leader_to_another_node():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node(node_id=1) as old, pretend_node(node_id=2) as new:
             nodes = {1: old.peer.address, 2: new.peer.address}
             old.nodes, new.nodes = nodes, nodes
             old.store(b"0")
             new.store(b"0")
             new.store(b"1")
-            async with reading(old, FROM_EARLIEST, is_following=True) as reader:
+            async with reading(env, old, FROM_EARLIEST, is_following=True) as reader:
                 seen = [await next_value(reader)]
                 old.leaders[0] = new.leaders[0] = 2
                 old.leader_epoch = new.leader_epoch = 1
@@ -306,17 +302,17 @@ def test_a_reader_follows_the_leader_to_another_node():
                 seen.append(await next_value(reader))
                 return seen, new.peer.of(ApiKey.FETCH)[0].body.topics[0].partitions[0].current_leader_epoch
 
-    assert asyncio.run(scenario()) == ([b"0", b"1"], 1)
+    assert virtually(scenario) == ([b"0", b"1"], 1)
 
 
 def test_a_partition_in_trouble_does_not_hold_up_the_others():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node(node_id=1, partitions=2) as good, pretend_node(node_id=2, partitions=2) as bad:
             nodes = {1: good.peer.address, 2: bad.peer.address}
             good.nodes, bad.nodes = nodes, nodes
             good.leaders = bad.leaders = {0: 1, 1: 2}
             bad.fetch_script.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 10_000)
-            async with reading(good, FROM_EARLIEST, FROM_EARLIEST, is_following=True) as reader:
+            async with reading(env, good, FROM_EARLIEST, FROM_EARLIEST, is_following=True) as reader:
                 seen = []
                 for number in range(20):
                     good.store(b"%d" % number)
@@ -327,65 +323,65 @@ def test_a_partition_in_trouble_does_not_hold_up_the_others():
                 seen.append(await next_value(reader))
                 return seen
 
-    assert asyncio.run(scenario()) == [b"%d" % number for number in range(20)] + [b"at last"]
+    assert virtually(scenario) == [b"%d" % number for number in range(20)] + [b"at last"]
 
 
 def test_trouble_that_does_not_pass_ends_the_reader():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
             node.fetch_script.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 10_000)
-            async with reading(node, FROM_EARLIEST, patience_s=0.2) as reader:
+            async with reading(env, node, FROM_EARLIEST, patience_s=20) as reader:
                 await reader.read()
 
-    with pytest.raises(GaveUp, match=r"read orders-0: gave up after 0\.2 s.*NOT_LEADER_OR_FOLLOWER"):
-        asyncio.run(scenario())
+    with pytest.raises(GaveUp, match=r"read orders-0: gave up after 20 s.*NOT_LEADER_OR_FOLLOWER"):
+        virtually(scenario)
 
 
 @pytest.mark.parametrize("keeps_sessions", [True, False])
 def test_an_end_that_is_gone_is_not_awaited_for_ever(keeps_sessions: bool):
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.keeps_sessions = keeps_sessions
             five_in_two_batches(node)
-            async with reading(node, FROM_EARLIEST, patience_s=0.2) as reader:
+            async with reading(env, node, FROM_EARLIEST, patience_s=20) as reader:
                 del node.batches[0][1]
                 await reader.read()
                 await reader.read()
 
     with pytest.raises(OffsetLost, match="orders-0: it reached to offset 5 when reading began, and now there is nothing from 3 on"):
-        asyncio.run(scenario())
+        virtually(scenario)
 
 
 def test_a_final_refusal_ends_the_reader_at_once():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
             node.fetch_script.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            async with reading(node, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST) as reader:
                 await reader.read()
 
     with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
-        asyncio.run(scenario())
+        virtually(scenario)
 
 
 def test_a_topic_that_was_made_again_ends_the_reader():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
-            async with reading(node, FROM_EARLIEST, is_following=True) as reader:
+            async with reading(env, node, FROM_EARLIEST, is_following=True) as reader:
                 await next_value(reader)
                 node.topic_id = b"\x09" * 16
                 node.fetch_script.append(ErrorCode.UNKNOWN_TOPIC_ID)
                 await reader.read()
 
     with pytest.raises(OffsetLost, match="deleted and made again"):
-        asyncio.run(scenario())
+        virtually(scenario)
 
 
 def test_cancelling_a_read_loses_nothing():
-    async def scenario():
-        async with pretend_node() as node, reading(node, FROM_EARLIEST, is_following=True) as reader:
+    async def scenario(env):
+        async with pretend_node() as node, reading(env, node, FROM_EARLIEST, is_following=True) as reader:
             seen = []
             for number in range(10):
                 waiting = asyncio.create_task(reader.read())
@@ -397,44 +393,44 @@ def test_cancelling_a_read_loses_nothing():
                 if not waiting.cancelled():
                     seen += [record.value for record in waiting.result()]
             while len(seen) < 10:
-                async with asyncio.timeout(5):
-                    seen += [record.value for record in await reader.read()]
+                seen += [record.value for record in await reader.read()]
             return seen
 
-    assert asyncio.run(scenario()) == [b"%d" % number for number in range(10)]
+    assert virtually(scenario) == [b"%d" % number for number in range(10)]
 
 
 def test_the_next_answer_is_on_its_way_while_records_are_used():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
-            async with reading(node, FROM_EARLIEST, is_following=True) as reader:
+            async with reading(env, node, FROM_EARLIEST, is_following=True) as reader:
                 await reader.read()
-                await until(lambda: len(node.peer.of(ApiKey.FETCH)) == 2)
-                await asyncio.sleep(0.02)
+                await until_async(lambda: len(node.peer.of(ApiKey.FETCH)) == 2)
+                node.store(b"1")
+                await asyncio.sleep(100)
                 return len(node.peer.of(ApiKey.FETCH))
 
-    assert asyncio.run(scenario()) == 2, "one ahead, and no more"
+    assert virtually(scenario) == 2, "one ahead, and no more"
 
 
 def test_leaving_at_the_end_closes_the_session():
-    async def scenario():
+    async def scenario(env):
         async with pretend_node() as node:
             node.keeps_sessions = True
             node.store(b"0")
-            async with reading(node, FROM_EARLIEST) as reader:
+            async with reading(env, node, FROM_EARLIEST) as reader:
                 await values_of(reader)
             return node.session_epochs
 
-    assert asyncio.run(scenario()) == [(0, 0), (5, -1)]
+    assert virtually(scenario) == [(0, 0), (5, -1)]
 
 
 def test_what_is_not_there_is_told_before_anything_is_read():
-    async def scenario(topic: str, partition: int):
-        async with pretend_node() as node, Client(TestEnv(), [node.peer.address]) as client:
-            await Reader(client, {TopicPartition(topic, partition): FROM_EARLIEST}).start()
+    async def scenario(env):
+        async with pretend_node() as node, Client(env, [node.peer.address]) as client:
+            with pytest.raises(UnknownTopic):
+                await Reader(client, {TopicPartition("nothing", 0): FROM_EARLIEST}).start()
+            with pytest.raises(PeerFailure, match="topic 'orders' has no partition 1: it has 1, counted from 0"):
+                await Reader(client, {TopicPartition(TOPIC, 1): FROM_EARLIEST}).start()
 
-    with pytest.raises(UnknownTopic):
-        asyncio.run(scenario("nothing", 0))
-    with pytest.raises(PeerFailure, match="topic 'orders' has no partition 1: it has 1, counted from 0"):
-        asyncio.run(scenario(TOPIC, 1))
+    virtually(scenario)

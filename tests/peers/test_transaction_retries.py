@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 from peers.pretend_node import TOPIC, PretendNode, pretend_node
-from peers.scripted import HANG_UP, NO_ANSWER, Question, TestEnv, versions_body
+from peers.scripted import HANG_UP, NO_ANSWER, Question, versions_body, virtually
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
-from penstock.peers.connection import Limits
 from penstock.peers.failures import GaveUp, MustAbort, ProducerBroken, ProducerFenced
 from penstock.peers.producer import ProducerSettings
-from penstock.peers.routing import ClientSettings
 from penstock.peers.transactions import GroupIdentity, State, TransactionalProducer, TransactionSettings
+from penstock.simulator.env import SimEnv
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 
-QUICK = ClientSettings(request_timeout_s=0.3, deadline_s=5, backoff_first_s=0.005, backoff_longest_s=0.02, limits=Limits(connect_s=0.5))
 P = TopicPartition(TOPIC, 0)
 LATER = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, HANG_UP)
 
@@ -97,17 +95,17 @@ class PretendCoordinator:
 
 
 @asynccontextmanager
-async def story(*, is_v2: bool, **settings: Any):
-    async with pretend_node(partitions=2) as node, Client(TestEnv(), [node.peer.address], settings=QUICK) as client:
+async def story(env: SimEnv, *, is_v2: bool, **settings: Any):
+    async with pretend_node(partitions=2) as node, Client(env, [node.peer.address]) as client:
         coordinator = PretendCoordinator(node, is_v2=is_v2)
-        transaction = TransactionSettings("id", **{"deadline_s": 2.0} | settings)
-        yield coordinator, TransactionalProducer(client, transaction, ProducerSettings(linger_s=0.0, delivery_s=1.0))
+        transaction = TransactionSettings("id", **settings)
+        yield coordinator, TransactionalProducer(client, transaction, ProducerSettings(linger_s=0.0))
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
 def test_every_call_is_asked_again_while_that_can_help(is_v2: bool) -> None:
-    async def scenario():
-        async with story(is_v2=is_v2) as (coordinator, producer):
+    async def scenario(env):
+        async with story(env, is_v2=is_v2) as (coordinator, producer):
             for api in (ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT):
                 coordinator.scripts[api].extend(LATER)
             coordinator.scripts[ApiKey.END_TXN].extend((*LATER, NO_ANSWER))
@@ -119,7 +117,7 @@ def test_every_call_is_asked_again_while_that_can_help(is_v2: bool) -> None:
                 assert producer.state is State.READY
             return coordinator
 
-    coordinator = asyncio.run(scenario())
+    coordinator = virtually(scenario)
     ends = coordinator.asked(ApiKey.END_TXN)
     assert len(ends) == len(LATER) + 2 and len({(end.producer_epoch, end.committed) for end in ends}) == 1
     assert bool(coordinator.asked(ApiKey.ADD_PARTITIONS_TO_TXN)) is not is_v2, "version 2 announces nothing"
@@ -128,8 +126,8 @@ def test_every_call_is_asked_again_while_that_can_help(is_v2: bool) -> None:
 
 
 def test_a_partition_is_announced_once_and_before_its_first_batch() -> None:
-    async def scenario():
-        async with story(is_v2=False) as (coordinator, producer), producer:
+    async def scenario(env):
+        async with story(env, is_v2=False) as (coordinator, producer), producer:
             for _ in range(2):
                 producer.begin()
                 for number in range(4):
@@ -138,7 +136,7 @@ def test_a_partition_is_announced_once_and_before_its_first_batch() -> None:
             apis = [question.api for question in coordinator.node.peer.questions]
             return coordinator, apis
 
-    coordinator, apis = asyncio.run(scenario())
+    coordinator, apis = virtually(scenario)
     announced = [body.v3_and_below_topics[0].partitions for body in coordinator.asked(ApiKey.ADD_PARTITIONS_TO_TXN)]
     assert announced == [(0,), (1,), (0,), (1,)]
     assert apis.index(ApiKey.ADD_PARTITIONS_TO_TXN) < apis.index(ApiKey.PRODUCE)
@@ -151,8 +149,8 @@ def test_a_partition_is_announced_once_and_before_its_first_batch() -> None:
 def test_the_epoch_is_raised_after_a_batch_was_given_up(is_v2: bool) -> None:
     """It may still arrive, and must not be taken for one of the next transaction."""
 
-    async def scenario():
-        async with story(is_v2=is_v2, abort_patience_s=0.05) as (coordinator, producer), producer:
+    async def scenario(env):
+        async with story(env, is_v2=is_v2, abort_patience_s=5) as (coordinator, producer), producer:
             producer.begin()
             await (await producer.send(TOPIC, b"stored", partition=0))
             coordinator.node.produce_script.append(NO_ANSWER)
@@ -164,7 +162,7 @@ def test_the_epoch_is_raised_after_a_batch_was_given_up(is_v2: bool) -> None:
             await producer.commit()
             return coordinator
 
-    coordinator = asyncio.run(scenario())
+    coordinator = virtually(scenario)
     told = [(header.producer_epoch, header.base_sequence) for header in coordinator.node.received_headers]
     assert told == [(0, 0), (0, 1), (1, 0)]
     inits = [(body.producer_id, body.producer_epoch) for body in coordinator.asked(ApiKey.INIT_PRODUCER_ID)]
@@ -173,8 +171,8 @@ def test_the_epoch_is_raised_after_a_batch_was_given_up(is_v2: bool) -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 def test_a_commit_that_may_have_been_made_before_it_was_refused_is_undecided(code: ErrorCode) -> None:
-    async def scenario(first: list[Any]):
-        async with story(is_v2=True) as (coordinator, producer), producer:
+    async def scenario(env, first: list[Any]):
+        async with story(env, is_v2=True) as (coordinator, producer), producer:
             producer.begin()
             await producer.send(TOPIC, b"v", partition=0)
             coordinator.scripts[ApiKey.END_TXN].extend([*first, code])
@@ -182,14 +180,14 @@ def test_a_commit_that_may_have_been_made_before_it_was_refused_is_undecided(cod
                 await producer.commit()
             return fenced.value.may_have_happened
 
-    assert asyncio.run(scenario([])) is False
-    assert asyncio.run(scenario([NO_ANSWER])) is True
-    assert asyncio.run(scenario([ErrorCode.NOT_COORDINATOR])) is True, "it may have been recorded, and its node stepped down"
+    assert virtually(lambda env: scenario(env, [])) is False
+    assert virtually(lambda env: scenario(env, [NO_ANSWER])) is True
+    assert virtually(lambda env: scenario(env, [ErrorCode.NOT_COORDINATOR])) is True, "it may have been recorded, and its node stepped down"
 
 
 def test_a_commit_without_an_answer_may_be_asked_for_again_and_not_be_aborted() -> None:
-    async def scenario():
-        async with story(is_v2=True, deadline_s=0.4) as (coordinator, producer), producer:
+    async def scenario(env):
+        async with story(env, is_v2=True, deadline_s=40) as (coordinator, producer), producer:
             producer.begin()
             await producer.send(TOPIC, b"v", partition=0)
             coordinator.scripts[ApiKey.END_TXN].extend([NO_ANSWER] * 2)
@@ -202,13 +200,13 @@ def test_a_commit_without_an_answer_may_be_asked_for_again_and_not_be_aborted() 
             await producer.commit()
             assert producer.state is State.READY
 
-    asyncio.run(scenario())
+    virtually(scenario)
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
 def test_a_producer_that_its_coordinator_has_forgotten_gets_another_id(is_v2: bool) -> None:
-    async def scenario():
-        async with story(is_v2=is_v2) as (coordinator, producer), producer:
+    async def scenario(env):
+        async with story(env, is_v2=is_v2) as (coordinator, producer), producer:
             producer.begin()
             await producer.send(TOPIC, b"v", partition=0)
             coordinator.scripts[ApiKey.END_TXN].append(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -218,7 +216,7 @@ def test_a_producer_that_its_coordinator_has_forgotten_gets_another_id(is_v2: bo
             assert producer.state is State.READY
             return coordinator
 
-    coordinator = asyncio.run(scenario())
+    coordinator = virtually(scenario)
     assert len(coordinator.asked(ApiKey.END_TXN)) == 1, "there is nothing to end"
     assert [body.producer_id for body in coordinator.asked(ApiKey.INIT_PRODUCER_ID)] == [-1, -1]
 
@@ -227,8 +225,8 @@ def test_a_producer_that_its_coordinator_has_forgotten_gets_another_id(is_v2: bo
 def test_a_node_that_takes_the_epoch_for_too_low_does_not_break_the_producer(is_v2: bool) -> None:
     """The coordinator alone knows who is fenced."""
 
-    async def scenario():
-        async with story(is_v2=is_v2) as (coordinator, producer), producer:
+    async def scenario(env):
+        async with story(env, is_v2=is_v2) as (coordinator, producer), producer:
             producer.begin()
             coordinator.node.produce_script.append(ErrorCode.INVALID_PRODUCER_EPOCH)
             await producer.send(TOPIC, b"v", partition=0)
@@ -240,4 +238,4 @@ def test_a_node_that_takes_the_epoch_for_too_low_does_not_break_the_producer(is_
             await producer.commit()
             return coordinator
 
-    assert [header.producer_epoch for header in asyncio.run(scenario()).node.received_headers] == [0, 1]
+    assert [header.producer_epoch for header in virtually(scenario).node.received_headers] == [0, 1]

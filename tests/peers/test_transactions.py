@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
+from peers.refusals import last_refusal
 from peers.scripted import TestEnv
+from waiting import PATIENCE_MS, PATIENCE_S, pause_at_random_async, until_async
 
 from penstock.errors import ErrorCode
 from penstock.peers.appending import ProducerIdentity
 from penstock.peers.client import Client
-from penstock.peers.failures import GaveUp, MustAbort, ProducerBroken, ProducerFenced, Refused
+from penstock.peers.failures import MustAbort, ProducerBroken, ProducerFenced, Refused
 from penstock.peers.fetching import FetchLimits
 from penstock.peers.offsets import LATEST
 from penstock.peers.positions import FROM_EARLIEST, at_offset
@@ -20,6 +22,8 @@ from penstock.peers.transaction_admin import describe_transactions
 from penstock.peers.transaction_calls import TransactionCalls
 from penstock.peers.transactions import GroupIdentity, TransactionalProducer, TransactionSettings
 from penstock.vocabulary import NO_PRODUCER, TopicPartition
+
+pytestmark = pytest.mark.invariant("transactions.all-or-nothing")
 
 COMMITTED = ReaderSettings(fetch=FetchLimits(is_committed_only=True))
 EVERYTHING = ReaderSettings()
@@ -34,7 +38,7 @@ def is_v2(request: pytest.FixtureRequest) -> bool:
 
 def play(address: str, story: Story) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(90), Client(TestEnv(), address) as client:
+        async with asyncio.timeout(PATIENCE_S), Client(TestEnv(), address) as client:
             topic = f"transacted-{Random().randrange(1 << 40)}"
             await client.create_topic(topic, partitions=2)
             await story(client, topic)
@@ -44,6 +48,7 @@ def play(address: str, story: Story) -> None:
 
 def producer_of(client: Client, name: str, is_v2: bool, **settings: int) -> TransactionalProducer:
     """By now `name` is unique: it is a topic's."""
+    settings = {"timeout_ms": PATIENCE_MS} | settings
     return TransactionalProducer(client, TransactionSettings(f"id-{name}", may_use_v2=is_v2, **settings), ProducerSettings(linger_s=0.0))
 
 
@@ -56,8 +61,11 @@ async def values(client: Client, topic: str, settings: ReaderSettings, *, partit
 async def until_stable(client: Client, topic: str) -> None:
     """Until every marker that is owed is written: the coordinator answers before."""
     wishes = {TopicPartition(topic, 0): LATEST, TopicPartition(topic, 1): LATEST}
-    while await client.list_offsets(wishes) != await client.list_offsets(wishes, is_committed_only=True):
-        await asyncio.sleep(0.01)
+
+    async def is_stable() -> bool:
+        return await client.list_offsets(wishes) == await client.list_offsets(wishes, is_committed_only=True)
+
+    await until_async(is_stable)
 
 
 def test_what_is_committed_is_seen_together_and_not_before(kafka_address: str, is_v2: bool) -> None:
@@ -163,24 +171,13 @@ def test_input_offsets_count_with_the_records(kafka_address: str, is_v2: bool, i
             producer.begin()
             await producer.send(topic, b"out", partition=1)
             await producer.send_offsets({TopicPartition(topic, 0): 4}, group)
-            with pytest.raises(Refused) as held:
-                await _committed(client, group.group, list(before), deadline_s=0.2)
-            assert held.value.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            held = await last_refusal(lambda deadline_s: client.stable_offsets(group.group, list(before), deadline_s=deadline_s))
+            assert held.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
             await (producer.commit() if is_kept else producer.abort())
         after = {TopicPartition(topic, 0): 4 if is_kept else 3, TopicPartition(topic, 1): 5}
-        assert await _committed(client, group.group, list(before)) == after
+        assert await client.stable_offsets(group.group, list(before)) == after
 
     play(kafka_address, story)
-
-
-async def _committed(
-    client: Client, group: str, partitions: list[TopicPartition], *, deadline_s: float | None = None
-) -> dict[TopicPartition, int]:
-    """Waits while a transaction holds one of them; past the deadline the refusal is told."""
-    try:
-        return await client.stable_offsets(group, partitions, deadline_s=deadline_s)
-    except GaveUp as failure:
-        raise failure.last from failure
 
 
 def test_an_offset_that_only_an_open_transaction_has_is_waited_for(kafka_address: str, is_v2: bool) -> None:
@@ -189,11 +186,10 @@ def test_an_offset_that_only_an_open_transaction_has_is_waited_for(kafka_address
         async with producer_of(client, topic, is_v2) as producer:
             producer.begin()
             await producer.send_offsets({where: 4}, group)
-            with pytest.raises(Refused) as held:
-                await _committed(client, group.group, [where], deadline_s=0.2)
-            assert held.value.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            held = await last_refusal(lambda deadline_s: client.stable_offsets(group.group, [where], deadline_s=deadline_s))
+            assert held.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
             await producer.commit()
-        assert await _committed(client, group.group, [where]) == {where: 4}
+        assert await client.stable_offsets(group.group, [where]) == {where: 4}
 
     play(kafka_address, story)
 
@@ -304,13 +300,14 @@ def test_nothing_is_sent_outside_of_a_transaction(kafka_address: str, is_v2: boo
 
 def test_an_impatient_abort_gives_up_what_is_on_its_way_and_the_next_transaction_is_whole(kafka_address: str, is_v2: bool) -> None:
     async def story(client: Client, topic: str) -> None:
-        settings = TransactionSettings(f"id-{topic}", may_use_v2=is_v2, abort_patience_s=0.0)
+        settings = TransactionSettings(f"id-{topic}", may_use_v2=is_v2, abort_patience_s=0.0, timeout_ms=PATIENCE_MS)
+        rng = Random(1)
         async with TransactionalProducer(client, settings, ProducerSettings(linger_s=0.0, batch_bytes_max=200)) as producer:
             for number in range(10):
                 producer.begin()
                 for place in range(20):
                     await producer.send(topic, b"%d.%02d" % (number, place), partition=place % 2)
-                await asyncio.sleep(0.001 * number)
+                await pause_at_random_async(rng, 0, 0.01)
                 await producer.abort()
             producer.begin()
             for place in range(20):
@@ -327,15 +324,15 @@ def test_many_transactions_are_described_at_once_and_unknown_ones_left_out(kafka
         names = [f"{topic}-many-{number}" for number in range(5)]
         identities = {}
         for name in names:
-            calls = TransactionCalls(client, name, deadline_s=30)
-            identities[name] = await calls.init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=60_000)
-        await TransactionCalls(client, names[0], deadline_s=30).announce(identities[names[0]], [TopicPartition(topic, 1)])
-        found = await describe_transactions(client.router, [*names, f"{topic}-nobody", names[0]], client.router.deadline(30))
+            calls = TransactionCalls(client, name, deadline_s=PATIENCE_S)
+            identities[name] = await calls.init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=PATIENCE_MS)
+        await TransactionCalls(client, names[0], deadline_s=PATIENCE_S).announce(identities[names[0]], [TopicPartition(topic, 1)])
+        found = await describe_transactions(client.router, [*names, f"{topic}-nobody", names[0]], client.router.deadline(PATIENCE_S))
         assert sorted(found) == names
         assert {name: (one.producer_id, one.producer_epoch) for name, one in found.items()} == identities
         assert {name: one.state for name, one in found.items()} == dict.fromkeys(names, "Empty") | {names[0]: "Ongoing"}
         assert found[names[0]].partitions == (TopicPartition(topic, 1),)
-        told = TransactionCalls(client, names[0], deadline_s=30, coordinator=found[names[0]].coordinator)
+        told = TransactionCalls(client, names[0], deadline_s=PATIENCE_S, coordinator=found[names[0]].coordinator)
         await told.end(identities[names[0]], is_commit=False, is_v2=False)
 
     play(kafka_address, story)

@@ -27,10 +27,10 @@ TEST_SETTINGS = {
 def spark_settings() -> dict[str, str]:
     """What the session is started with beside those of penstock.pipeline.session; also for tests that start a Spark of their own."""
     from ports import free_port
-    from spark_home import JAVA_OPTIONS
+    from spark_home import SOONER
 
     connect = {"spark.connect.grpc.binding.port": str(free_port())}  # For the one test that starts that server inside of a session.
-    return TEST_SETTINGS | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | connect
+    return TEST_SETTINGS | SOONER | connect
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ def elsewhere(spark: "SparkSession") -> Iterator[None]:
     spark.conf.set("spark.sql.session.timeZone", before or "UTC")
 
 
+@pytest.mark.invariant("lake.batch-counts-once")
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("format", ["parquet", "delta"])
 def test_every_record_is_archived_once_with_all_that_it_has(
@@ -69,6 +70,7 @@ def test_every_record_is_archived_once_with_all_that_it_has(
     assert {row["topic"] for row in found} == {one, other}
 
 
+@pytest.mark.invariant("lake.archive-resumes")
 def test_an_archive_whose_checkpoint_is_lost_goes_on_where_it_ends(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
     topic = topics.create(partitions=2)
     topics.write_values(topic, 50, partition=0)

@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting import EXPIRES_MS, EXPIRES_S, PATIENCE_MS
 
 from penstock.peers.failures import PeerFailure, UnknownTopic
 from penstock.pipeline.brokers import brokers, contact
@@ -59,13 +60,13 @@ def test_what_a_call_raises_is_raised_here(node: "Node") -> None:
 
 
 def test_nobody_there_is_told_in_words_when_time_is_up() -> None:
-    broker = brokers({"bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "200"})
-    with pytest.raises(PeerFailure, match=r"gave up after 0\.2 s"):
+    broker = brokers({"bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": str(EXPIRES_MS)})
+    with pytest.raises(PeerFailure, match=f"gave up after {EXPIRES_S} s"):
         broker.run(broker.client.metadata())
 
 
 def test_a_call_that_never_ends_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.pipeline.brokers.GRACE_S", 0.05)
+    monkeypatch.setattr("penstock.pipeline.brokers.GRACE_S", EXPIRES_S)
     broker = brokers({"bootstrap.servers": "127.0.0.1:1"})
     ended: list[str] = []
 
@@ -76,7 +77,7 @@ def test_a_call_that_never_ends_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
             ended.append("cancelled")
 
     with pytest.raises(PeerFailure, match="gave no answer within"):
-        broker.run(never(), deadline_s=0.01)
+        broker.run(never(), deadline_s=EXPIRES_S)
     broker.run(asyncio.sleep(0))  # The loop has turned since.
     assert ended == ["cancelled"]
 
@@ -84,7 +85,7 @@ def test_a_call_that_never_ends_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_forked_process_starts_from_nothing(node: "Node", topics: "Topics") -> None:
     """The parent's thread did not come along: a child that used the parent's loop would wait for ever."""
     topic = topics.create(partitions=3)
-    options = {"bootstrap.servers": node.bootstrap, "kafka.default.api.timeout.ms": "20000"}
+    options = {"bootstrap.servers": node.bootstrap, "kafka.default.api.timeout.ms": str(PATIENCE_MS)}
     parents = brokers(options)
     assert len(parents.run(parents.client.describe(topic)).partitions) == 3
     child = os.fork()

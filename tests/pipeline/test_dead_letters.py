@@ -1,15 +1,14 @@
 """`dead-letters` on Spark: its steps on a small table; and on a real node, where messages fail, the job tells, and its list sends back."""
 
 import json
-import time
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import until
 
-from penstock.client import Queue
 from penstock.queues import headers
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark]
 
 RECORD = "topic string, partition int, offset long, timestamp timestamp, headers array<struct<key: string, value: binary>>"
 NOON_MS = 1_767_268_800_000
-PATIENCE_S = 30.0
 UUID = "0192f0a1-7c3e-8000-8000-00000000abcd"
 
 Header = tuple[str, bytes | None]
@@ -103,7 +101,7 @@ def test_what_failed_is_told_listed_and_sent_back(
     for message in work.receive(30):
         number = int(message.body.split()[1])
         message.reject(f"customer {number} is unknown" if number % 3 else f"timeout after {number} s")
-    wait_for(dead, 30)
+    until(lambda: dead.counts().ready == 30, lambda: f"30 dead letters: {dead.counts()}")
     dead.send("written by hand")
 
     report, listing = tmp_path / "report.html", tmp_path / "redrive.txt"
@@ -124,10 +122,3 @@ def test_what_failed_is_told_listed_and_sent_back(
     assert sorted(message.id for message in again) == sorted(ids[::3])
     work.ack_many(again)
     assert dead.counts().ready == 21
-
-
-def wait_for(queue: Queue, count: int) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while queue.counts().ready < count:
-        assert time.monotonic() < give_up, f"{queue.counts()}"
-        time.sleep(0.02)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from lake_rows import NOON, SCHEMA, held, rows, seen, staged, table_at, write
 from pyspark.sql.types import LongType, StructType
+from waiting import PATIENCE_S
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.lake.layout import NULL_PARTITION, FileNames, StagedFile, directory_of, partition_of
@@ -36,6 +37,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     return table_at(tmp_path / "table", request.param)
 
 
+@pytest.mark.invariant("lake.batch-counts-once")
 def test_a_batch_counts_once_however_often_it_is_committed(table: Table) -> None:
     assert write(table, [rows(0, 10)], batch=0)
     assert not write(table, [rows(0, 10)], batch=0), "the same batch was taken twice"
@@ -60,6 +62,7 @@ def test_rows_keep_every_column_and_their_order(table: Table) -> None:
     assert directories == {"topic=orders/date=2026-11-15", "topic=orders/date=2026-11-16"}
 
 
+@pytest.mark.invariant("lake.compaction-changes-nothing")
 def test_small_files_become_one_and_nothing_else_changes(table: Table) -> None:
     for batch in range(12):
         write(table, [rows(batch * 10, 10, days=2)], batch=batch)
@@ -73,6 +76,7 @@ def test_small_files_become_one_and_nothing_else_changes(table: Table) -> None:
     assert table.compact(file_bytes=SMALL_FILES).files_before == 0, "what is joined is joined again"
 
 
+@pytest.mark.invariant("lake.deletes-only-unused-files")
 def test_what_no_longer_counts_is_cleaned_and_what_counts_stays(table: Table) -> None:
     for batch in range(4):
         write(table, [rows(batch * 10, 10)], batch=batch)
@@ -115,6 +119,7 @@ def test_rows_are_not_replaced_by_one_who_has_not_seen_them(table: Table) -> Non
     assert table.commit(older, schema=SCHEMA, marks={"part/0": 12, "at": 3}, replace=within, seen=seen)
 
 
+@pytest.mark.invariant("lake.columns-fixed")
 def test_rows_of_another_shape_are_refused(table: Table) -> None:
     write(table, [rows(0, 3)])
     altered = SCHEMA.remove(SCHEMA.get_field_index("headers"))
@@ -138,6 +143,7 @@ def test_a_plain_reader_of_the_directory_sees_each_row_once(tmp_path: Path) -> N
     assert set(frame["topic"]) == {"orders"} and len(set(frame["date"])) == 3
 
 
+@pytest.mark.invariant("lake.deletes-only-unused-files")
 def test_files_of_others_in_the_tree_are_left_alone(tmp_path: Path) -> None:
     table = table_at(tmp_path, "parquet")
     for batch in range(3):
@@ -183,26 +189,43 @@ def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
         table.snapshot()
 
 
-WRITER = """
-import sys
+WRITERS = """
+import os, sys, traceback
 sys.path.insert(0, sys.argv[1])
 from lake_rows import rows, table_at, write
-table = table_at(sys.argv[2], sys.argv[3])
-for batch in range(10):
-    write(table, [rows(batch * 10 + 1000 * int(sys.argv[5]), 10)], query=sys.argv[4], batch=batch)
-    if batch % 5 == 4:
-        table.compact(file_bytes=1 << 20)
+import penstock.pipeline.lake.delta_table, penstock.pipeline.lake.parquet_table
+
+def work(query, at):
+    table = table_at(sys.argv[2], sys.argv[3])
+    for batch in range(10):
+        write(table, [rows(batch * 10 + 1000 * at, 10)], query=query, batch=batch)
+        if batch % 5 == 4:
+            table.compact(file_bytes=1 << 20)
+
+def started(query, at):
+    child = os.fork()
+    if child:
+        return child
+    try:
+        work(query, at)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+children = [started(query, at) for query, at in [("a", 0), ("a", 0), ("b", 1)]]
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
+@pytest.mark.invariant("lake.batch-counts-once")
 def test_several_processes_write_and_compact_one_table_at_once(table: Table) -> None:
     """Three processes: two of them are the same query (a driver that was believed dead), one is another."""
-    plan = [("a", 0), ("a", 0), ("b", 1)]
     write(table, [rows(9000, 1)], query="first")
-    children = [
-        subprocess.Popen([sys.executable, "-c", WRITER, SHARED, table.path, table.format, query, str(at)]) for query, at in plan
-    ]
-    assert [child.wait(timeout=120) for child in children] == [0, 0, 0]
+    done = subprocess.run(
+        [sys.executable, "-c", WRITERS, SHARED, table.path, table.format], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
     assert held(table) == [*range(100), *range(1000, 1100), 9000]
     if table.format == "parquet":
         assert seen(table.path) == held(table)
@@ -227,6 +250,7 @@ while sys.stdin.read(1):
 """
 
 
+@pytest.mark.invariant("lake.compaction-changes-nothing")
 def test_compaction_disturbs_no_reader(tmp_path: Path) -> None:
     """One process reads all rows over and over while another compacts: each look is right, or a file is said to be gone."""
     table = table_at(tmp_path / "table", "parquet")
@@ -244,7 +268,7 @@ def test_compaction_disturbs_no_reader(tmp_path: Path) -> None:
         table.compact(file_bytes=int(size * 2**round))  # Each round joins what the last has made.
         assert reader.stdout.readline() == f"{round}\n"
     reader.stdin.close()
-    assert reader.wait(timeout=30) == 0
+    assert reader.wait(PATIENCE_S) == 0
     assert len(table.snapshot().files) == 1
 
 
@@ -269,6 +293,11 @@ def work(path, touches_left):
     table.clean(retain_s=0)
     os._exit(0)
 
+warm = table_at(sys.argv[2] + "-warm", "parquet")  # What is imported late is imported once, and not by each child.
+for batch in range(2):
+    write(warm, [rows(batch * 10, 10)], batch=batch)
+warm.compact(file_bytes=1 << 20)
+warm.clean(retain_s=0)
 for step in range(1000):
     path = f"{sys.argv[2]}-{step}"
     subprocess.run(["cp", "-al", sys.argv[2], path], check=True)
@@ -279,6 +308,7 @@ for step in range(1000):
 """
 
 
+@pytest.mark.invariant("lake.kill-leaves-whole-table")
 def test_a_writer_killed_before_any_touch_of_the_disk_leaves_a_whole_table(tmp_path: Path) -> None:
     """A process writes, compacts, writes and cleans; it is killed before its n-th touch of the file system, for every n.
 

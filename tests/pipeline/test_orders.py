@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from pipeline_topics import Topics
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark, pytest.mark.invariant("pipeline.end-to-end-once")]
+
+STAYS = "tests/pipeline/test_killed_pipeline.py::test_a_killed_pipeline_neither_loses_nor_doubles_an_order"
 
 PREFIX = "orders-whole"
 
 
+@pytest.mark.slow(stays=STAYS)  # The same assertions, with a run that nothing happens to.
 def test_orders_come_out_once_whatever_comes_in_and_a_second_run_goes_on(spark: "SparkSession", topics: "Topics", tmp_path: Path) -> None:
     from penstock.pipeline.jobs.orders import JOB
     from penstock.pipeline.running import Plan, Run

@@ -8,7 +8,6 @@ PENSTOCK_ROUNDS sets how many kills a test takes; PENSTOCK_SEED takes another co
 
 import os
 import random
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,19 +17,26 @@ from orders_reckoning import check_everything, check_orders, check_revenue
 from pipeline_process import PipelineProcess
 from pipeline_topics import Topics
 from spark_home import byte_compiled_home
+from waiting import pause_at_random
 
 from penstock.pipeline.examples.orders import OrderBook, Outcome
 from penstock.pipeline.examples.writing import write_customers, write_orders
 from penstock.testing.brokers import Broker
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.paired, pytest.mark.timeout(400)]  # One at a test would hide that of its parameters.
+pytestmark = [
+    pytest.mark.needs("spark"),
+    pytest.mark.paired,
+    pytest.mark.timeout(400),  # One at a test would hide that of its parameters.
+    pytest.mark.invariant("pipeline.end-to-end-once"),
+]
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
 KAFKA_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
 soak = [pytest.mark.soak, pytest.mark.timeout(3_600)]
-both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=soak)])
+STAYS = "tests/pipeline/test_killed_pipeline.py::test_a_killed_pipeline_neither_loses_nor_doubles_an_order"
+both = pytest.mark.parametrize("rounds", [pytest.param(ROUNDS, marks=pytest.mark.slow(stays=STAYS)), pytest.param(SOAK_ROUNDS, marks=soak)])
 
 PREFIX = "killed"
 PORTION = 1_000
@@ -68,7 +74,7 @@ def kill_again_and_again(bootstrap: str, spark_settings: dict[str, str], tmp_pat
             expected.add(orders)
             write_orders(bootstrap, orders, topic=f"{PREFIX}.raw")
             pipeline.until(partial(has_more, topics, "valid", before), "a batch of this round's orders")
-            time.sleep(rng.uniform(0.0, 1.0))
+            pause_at_random(rng, 0.0, 1.0)
             kill(pipeline, KINDS[number % len(KINDS)] if number < len(KINDS) else rng.choice(KINDS), rng)
         pipeline.until(partial(has_more, topics, "enriched", len(expected.counted) - 1), "every order")
         check_orders(topics, PREFIX, expected)

@@ -5,9 +5,14 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from job_runs import SHOP
+from pipeline_topics import Topics
+from spark_cluster import bare_environment
+from spark_home import JAVA_OPTIONS, cluster_home
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.packing import pack
+from penstock.testing.brokers import Broker
 
 LOOK = """
 import importlib.util, sys
@@ -19,14 +24,21 @@ print(penstock.wire.columns.__file__, penstock.wire.columns.COMPILED, pyarrow.__
 """
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the archive, and with `environment`, which it was unpacked to."""
+    made = tmp_path_factory.mktemp("packed")
+    archive = pack(made / "environment.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(made / "environment", filter="fully_trusted")  # The interpreter is a link to outside.
+    return made
+
+
 @pytest.mark.needs("spark")
-def test_a_packed_environment_runs_where_it_is_unpacked(tmp_path: Path) -> None:
+def test_a_packed_environment_runs_where_it_is_unpacked(place: Path, tmp_path: Path) -> None:
     from penstock.wire.columns import COMPILED
 
-    archive = pack(tmp_path / "environment.tar.gz")
-    there = tmp_path / "elsewhere"
-    with tarfile.open(archive) as packed:
-        packed.extractall(there, filter="fully_trusted")  # The interpreter is a link to outside.
+    there = place / "environment"
     python = there / "bin" / "python"
     asked = subprocess.run([python, "-c", LOOK], capture_output=True, text=True, check=False, cwd=tmp_path, env={})
     assert asked.returncode == 0, asked.stderr
@@ -36,7 +48,27 @@ def test_a_packed_environment_runs_where_it_is_unpacked(tmp_path: Path) -> None:
     assert is_compiled == str(COMPILED)
     told = subprocess.run([python, there / "submit.py", "--version"], capture_output=True, text=True, check=False, cwd=tmp_path, env={})
     assert "penstock" in told.stdout, told.stderr
-    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["environment.tar.gz"]
+    assert sorted(file.name for file in place.iterdir()) == ["environment", "environment.tar.gz"]
+
+
+@pytest.mark.needs("spark")
+@pytest.mark.paired  # It has a Spark of its own.
+def test_a_packed_environment_runs_a_job_by_spark_submit(place: Path, node: Broker, topics: Topics, tmp_path: Path) -> None:
+    """The guide's command for a cluster, on this machine alone: Spark has no Penstock, and the environment has no Spark."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    raw = topics.create()
+    topics.write(raw, [(b"k", b"hello"), (None, b"world")])
+    home = cluster_home(tmp_path)
+    command = [
+        home / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "768m", "--driver-java-options", JAVA_OPTIONS,
+        "environment/submit.py", "pipeline", "run", "shop:JOB", "--once", "--bootstrap", node.bootstrap,
+        "--checkpoints", tmp_path / "checkpoints", "--directory", tmp_path / "state",
+        "--set", f"raw={raw}",
+    ]  # fmt: skip
+    environment = bare_environment(home) | {"PYSPARK_PYTHON": "./environment/bin/python", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(list(map(str, command)), cwd=place, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4_000:] + done.stdout[-2_000:]
+    assert [(record.key, record.value) for record in topics.read(f"{raw}.loud")] == [(b"k", b"HELLO"), (None, b"WORLD")]
 
 
 def test_a_package_that_is_not_there_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_what_a_worker_said_is_found_in_sparks_pages() -> None:
     assert told_by(Exception(other))[0] == "ValueError: no number"
 
 
+@pytest.mark.invariant("pipeline.failed-stage-ends-pipeline")
 def test_what_went_wrong_first_counts_before_what_a_clean_up_made_of_it() -> None:
     afterwards = 'During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "x"\n'
     assert told_by(Exception(f"{JAVA}\n{afterwards}UnboundLocalError: cannot access local variable 'reader'"))[0] == "kafka.acks is '7'"

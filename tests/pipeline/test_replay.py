@@ -21,7 +21,7 @@ from penstock.pipeline.progress import StageProgress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.invariant("lake.replay-once-in-order")]
 
 KEYS = 7
 START = datetime(2026, 11, 14, 12, tzinfo=UTC)

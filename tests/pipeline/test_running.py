@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, until
 
 from penstock.pipeline import FromFrame, FromTopic, Pipeline, PipelineComplaint, Stage, ToBatches, ToTopic
 
@@ -46,6 +47,7 @@ def two_stages(raw: str) -> Pipeline:
     )
 
 
+@pytest.mark.invariant("pipeline.end-to-end-once", "pipeline.row-written-or-buried")
 def test_what_goes_in_comes_out_of_the_last_stage_once_and_a_restart_goes_on(spark, node, topics, tmp_path: Path) -> None:
     from penstock.pipeline.running import Plan, Run
 
@@ -88,6 +90,7 @@ def test_what_goes_in_comes_out_of_the_last_stage_once_and_a_restart_goes_on(spa
     assert sum(topics.committed(f"{pipeline.name}.clean", raw).values()) >= 6, "the stage's group shows how far it is"
 
 
+@pytest.mark.invariant("pipeline.table-fresh")
 def test_a_table_stays_fresh_under_a_running_query_and_a_stop_is_clean(spark, node, topics, tmp_path: Path) -> None:
     from penstock.pipeline.running import Plan, Run
 
@@ -118,6 +121,7 @@ def test_a_table_stays_fresh_under_a_running_query_and_a_stop_is_clean(spark, no
     assert topics.values(f"{raw}.named") == names
 
 
+@pytest.mark.invariant("pipeline.failed-stage-ends-pipeline")
 def test_a_stage_that_fails_ends_the_pipeline_in_words(spark, node, topics, tmp_path: Path) -> None:
     from penstock.pipeline.running import Plan, Run
 
@@ -175,11 +179,14 @@ def test_a_stop_ends_what_spark_works_at_for_a_job(spark) -> None:
     stopping, done = threading.Event(), threading.Event()
     with cut_short(spark, "endless", stopping, grace_s=0.0) as look:
 
+        def is_over() -> bool:
+            look()
+            if spark.sparkContext.statusTracker().getJobIdsForGroup("endless"):
+                stopping.set()
+            return done.is_set()
+
         def watch() -> None:
-            while not done.wait(0.2):
-                look()
-                if spark.sparkContext.statusTracker().getJobIdsForGroup("endless"):
-                    stopping.set()
+            until(is_over, "the job is cut short")
 
         watching = threading.Thread(target=watch)
         watching.start()
@@ -194,6 +201,7 @@ def test_a_stop_ends_what_spark_works_at_for_a_job(spark) -> None:
         raise ValueError("its own")
 
 
+@pytest.mark.invariant("pipeline.row-written-or-buried")
 def test_rows_go_where_the_sink_says_and_not_back_to_where_they_came_from(spark, node, topics, tmp_path: Path) -> None:
     from penstock.pipeline.running import Plan, Run
 
@@ -216,6 +224,7 @@ def test_rows_go_where_the_sink_says_and_not_back_to_where_they_came_from(spark,
     assert [(record.partition, record.value) for record in topics.read(f"{raw}.rest")] == [(2, b"0"), (2, b"1")]
 
 
+@pytest.mark.invariant("pipeline.reports-every-batch-once")
 def test_batches_that_spark_tells_of_too_late_count_once(spark, node, topics, tmp_path: Path) -> None:
     """Spark calls its listeners one after the other: one that takes its time keeps the pipeline's own from hearing of anything."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -229,7 +238,7 @@ def test_batches_that_spark_tells_of_too_late_count_once(spark, node, topics, tm
             pass
 
         def onQueryProgress(self, event):
-            released.wait(60)
+            released.wait(PATIENCE_S)
 
         def onQueryIdle(self, event):
             pass
@@ -250,7 +259,7 @@ def test_batches_that_spark_tells_of_too_late_count_once(spark, node, topics, tm
         told = run.progress.stages["late"]
         assert (told.batches, told.rows_in, told.rows_out, told.lag, told.state) == (3, 5, 5, 0, "done")
         released.set()
-        assert ended.wait(60)
+        assert ended.wait(PATIENCE_S)
         assert (told.batches, told.rows_in, told.rows_out, told.lag, told.state) == (3, 5, 5, 0, "done"), "what came late is left alone"
     finally:
         released.set()

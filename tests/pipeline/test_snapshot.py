@@ -18,7 +18,7 @@ from penstock.pipeline.lake.table import open_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.invariant("lake.snapshot-offsets-atomic")]
 
 
 def values(path: str, format: str, topic: str) -> dict[bytes, bytes]:

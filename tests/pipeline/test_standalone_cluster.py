@@ -7,21 +7,24 @@ from pathlib import Path
 import pytest
 from orders_reckoning import check_everything
 from pipeline_topics import Topics
-from spark_cluster import bare_environment, spark_home, standalone_cluster
-from spark_home import JAVA_OPTIONS
+from spark_cluster import bare_environment, standalone_cluster
+from spark_home import JAVA_OPTIONS, cluster_home
 
 from penstock.pipeline.examples.orders import OrderBook, Outcome
 from penstock.pipeline.examples.writing import write_customers, write_orders
 from penstock.pipeline.packing import pack
 from penstock.testing.brokers import Broker
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.paired]
+pytestmark = [
+    pytest.mark.needs("spark"),
+    pytest.mark.paired,
+    pytest.mark.slow(stays="tests/pipeline/test_packing.py::test_a_packed_environment_runs_a_job_by_spark_submit"),
+]
 
 PREFIX = "on-cluster"
-SUBMIT_SECONDS_MAX = 400.0
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(600)
 def test_a_cluster_without_penstock_runs_orders_from_one_command(node: Broker, tmp_path: Path) -> None:
     book = OrderBook(seed=21, customers=20)
     orders = list(book.orders(6_000))
@@ -30,20 +33,19 @@ def test_a_cluster_without_penstock_runs_orders_from_one_command(node: Broker, t
     archive = pack(tmp_path / "environment.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "environment", filter="fully_trusted")  # As the guide says: the driver has a copy beside it.
-    with standalone_cluster(tmp_path) as master, Topics(node.bootstrap) as topics:
+    home = cluster_home(tmp_path)
+    with standalone_cluster(home, tmp_path) as master, Topics(node.bootstrap) as topics:
         # The guide's command, with less memory and a simpler compiler.
         command = [
-            spark_home() / "bin" / "spark-submit", "--master", master, "--archives", "environment.tar.gz#environment",
+            home / "bin" / "spark-submit", "--master", master, "--archives", "environment.tar.gz#environment",
             "--executor-memory", "768m", "--driver-memory", "768m", "--driver-java-options", JAVA_OPTIONS,
             "--conf", f"spark.executor.extraJavaOptions={JAVA_OPTIONS}", "environment/submit.py",
             "pipeline", "run", "orders", "--once", "--bootstrap", node.bootstrap, "--checkpoints", tmp_path / "checkpoints",
             "--directory", tmp_path / "state", "--set", f"topics={PREFIX}", "--set", f"customers={PREFIX}.customers",
             "--conf", "spark.sql.shuffle.partitions=2",
         ]  # fmt: skip
-        environment = bare_environment() | {"PYSPARK_PYTHON": "./environment/bin/python"}
-        done = subprocess.run(
-            list(map(str, command)), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SUBMIT_SECONDS_MAX, check=False
-        )
+        environment = bare_environment(home) | {"PYSPARK_PYTHON": "./environment/bin/python"}
+        done = subprocess.run(list(map(str, command)), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-4_000:] + done.stdout[-2_000:]
         check_everything(topics, PREFIX, Outcome().add(orders))
     unpacked = list(tmp_path.glob("worker-*/app-*/*/environment/bin/python"))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import EXPIRES_S, PATIENCE_S
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.progress import PipelineProgress, StageProgress
@@ -36,6 +37,7 @@ def holder(tmp_path: Path, request: pytest.FixtureRequest):
     running.stdout.close()
 
 
+@pytest.mark.invariant("pipeline.one-process")
 def test_one_process_at_a_time(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     orders = RunDirectory(tmp_path, "orders")
     runner = orders.runner()
@@ -48,21 +50,22 @@ def test_one_process_at_a_time(tmp_path: Path, holder: "subprocess.Popen[str]") 
 
 def test_stopping_returns_when_the_process_has_let_go(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     orders = RunDirectory(tmp_path, "orders")
-    orders.stop(30)
+    orders.stop(PATIENCE_S)
     assert not orders.is_running()
-    assert holder.wait(30) == 0
+    assert holder.wait(PATIENCE_S) == 0
     with pytest.raises(PipelineComplaint, match="does not run"):
-        orders.stop(1)
+        orders.stop(PATIENCE_S)
     with orders.taken() as again:
         assert again.pid == os.getpid()
 
 
 @pytest.mark.parametrize("holder", ["stubborn"], indirect=True)
 def test_one_that_does_not_stop_is_told_of(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
-    with pytest.raises(PipelineComplaint, match=f"still runs after 0.1 s .pid {holder.pid}"):
-        RunDirectory(tmp_path, "orders").stop(0.1)
+    with pytest.raises(PipelineComplaint, match=f"still runs after {EXPIRES_S} s .pid {holder.pid}"):
+        RunDirectory(tmp_path, "orders").stop(EXPIRES_S)
 
 
+@pytest.mark.invariant("pipeline.one-process")
 def test_a_killed_process_leaves_nothing_that_looks_alive(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -70,6 +73,7 @@ def test_a_killed_process_leaves_nothing_that_looks_alive(tmp_path: Path, holder
     assert not orders.is_running() and orders.runner() is None
 
 
+@pytest.mark.invariant("pipeline.signals-only-lock-holder")
 def test_a_number_that_belongs_to_somebody_else_by_now_is_not_signalled(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     """The lock is held, and the card still names the one before: its number is that of a stranger now."""
     orders = RunDirectory(tmp_path, "orders")
@@ -77,12 +81,12 @@ def test_a_number_that_belongs_to_somebody_else_by_now_is_not_signalled(tmp_path
         card = json.loads((orders.path / LOCK).read_text())
         (orders.path / LOCK).write_text(json.dumps(card | {"pid": stranger.pid, "born": "1"}))
         with pytest.raises(PipelineComplaint, match="cannot be reached from here"):
-            orders.stop(1)
+            orders.stop(PATIENCE_S)
         stranger.communicate(b"\n")
     assert stranger.returncode == 0, "it was signalled"
     (orders.path / LOCK).write_text(json.dumps(card | {"host": "elsewhere"}))
     with pytest.raises(PipelineComplaint, match="on elsewhere"):
-        orders.stop(1)
+        orders.stop(PATIENCE_S)
 
 
 def test_the_last_progress_can_be_read_after_the_end(tmp_path: Path) -> None:

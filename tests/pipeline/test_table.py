@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytestmark = pytest.mark.needs("spark")
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.invariant("pipeline.table-fresh")]
 
 COLUMNS = ("key", "value")
 

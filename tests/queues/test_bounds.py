@@ -109,6 +109,7 @@ def test_one_record_of_the_largest_decision_fits_into_a_batch() -> None:
     assert max(len(encode(record)[1]) for record in scene.records) < 400_000
 
 
+@pytest.mark.invariant("queues.no-gc-objects")
 def test_no_message_has_an_object_that_the_garbage_collector_looks_at() -> None:
     state = LedgerState(lambda _: Policy(), Random(1).random)
     state.begin(Instant(0), 1_000)

@@ -7,6 +7,8 @@ from penstock.queues.commands import QUEUE_GROUP, Cancel, Purge, Rewind, Start
 from penstock.queues.policy import Policy
 from penstock.queues.states import State
 
+pytestmark = pytest.mark.invariant("queues.changed-delay")
+
 WAYS = pytest.mark.parametrize("how", ["running", "loaded", "from a checkpoint"])
 
 

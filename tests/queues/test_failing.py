@@ -95,6 +95,7 @@ def test_history_of_very_many_failures_keeps_the_last_of_each(monkeypatch: pytes
     assert [each.reason[0] for each in scene.view(0).history] == ["c"]
 
 
+@pytest.mark.invariant("queues.dead-letter-after-limit")
 @pytest.mark.parametrize("way", ["release", "lapse", "give back"])
 def test_a_message_that_failed_as_often_as_it_may_is_buried_in_two_steps(way: str) -> None:
     scene = Scene(RETRIES)
@@ -137,6 +138,7 @@ def test_what_comes_back_untouched_is_no_delivery_however_often(from_checkpoint:
     assert scene.release(scene.take()[0], 0).is_buried, "failures still count"
 
 
+@pytest.mark.invariant("queues.dead-letter-owed")
 @pytest.mark.parametrize("from_checkpoint", [False, True])
 def test_what_was_owed_is_owed_again_after_a_load_and_once_it_is_moved_no_more(from_checkpoint: bool) -> None:
     scene = Scene(RETRIES)
@@ -194,6 +196,7 @@ def test_more_leases_than_one_call_looks_at_lapse_all_the_same() -> None:
     assert scene.offsets(3) == [0, 1, 2]
 
 
+@pytest.mark.invariant("queues.lease-expires")
 def test_a_lapse_that_could_not_be_stored_is_caused_again() -> None:
     scene = Scene(Policy(lease_ms=1_000))
     scene.send()
@@ -218,6 +221,7 @@ def test_an_older_backoff_does_not_end_a_later_one() -> None:
     assert scene.offsets() == [offset]
 
 
+@pytest.mark.invariant("queues.only-leader-denies-lease")
 @pytest.mark.parametrize("verb", [Verb.DONE, Verb.EXTEND, Verb.RELEASE])
 def test_who_is_told_that_a_lease_is_not_theirs_hears_it_from_the_leader_alone(verb: Verb) -> None:
     """Found by simulation: a node that led no more, and did not know it, told workers of leases of its successor that nobody held them.

@@ -293,6 +293,7 @@ def test_one_call_opens_a_bounded_piece_and_says_when_to_go_on() -> None:
     assert [table.pop(WEEK_MS + 5 * MINUTE_MS) for _ in range(100)] == [(WEEK_MS + 5 * MINUTE_MS, offset) for offset in range(100)]
 
 
+@pytest.mark.invariant("queues.options-kept")
 def test_a_message_that_was_delayed_and_failed_keeps_its_options() -> None:
     scene = FarScene(Policy(lease_ms=10_000))
     scene.send(3, deliver_at=scene.now + WEEK_MS, priority=9)

@@ -290,6 +290,7 @@ def test_messages_that_are_learned_behind_a_purge_are_there(scene: Scene) -> Non
     assert scene.offsets(5) == [10, 11]
 
 
+@pytest.mark.invariant("queues.dedup-window")
 def test_data_is_held_back_while_an_id_in_it_counts() -> None:
     scene = Scene()
     scene.send(3, dedup="x")

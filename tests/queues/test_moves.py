@@ -10,6 +10,8 @@ from penstock.queues.policy import Policy
 from penstock.queues.replies import Done, Fault
 from penstock.queues.states import State
 
+pytestmark = pytest.mark.invariant("queues.message-moved-once")
+
 ELSEWHERE, OTHER = b"e" * 16, b"o" * 16
 HASH = group_hash(QUEUE_GROUP)
 

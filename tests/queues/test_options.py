@@ -21,6 +21,7 @@ DAY_MS = 86_400_000
 # Priorities
 
 
+@pytest.mark.invariant("queues.priority-order")
 def test_levels_are_strict_and_kept_in_order() -> None:
     scene = Scene()
     scene.send(2)
@@ -29,6 +30,7 @@ def test_levels_are_strict_and_kept_in_order() -> None:
     assert scene.offsets(10) == [2, 5, 4, 0, 1, 3]
 
 
+@pytest.mark.invariant("queues.priority-order", "queues.options-kept")
 def test_a_message_keeps_its_priority_when_it_is_tried_again() -> None:
     scene = Scene()
     scene.send(3)
@@ -59,6 +61,7 @@ def test_without_priorities_all_are_equal_and_the_policy_may_change() -> None:
 # Delays
 
 
+@pytest.mark.invariant("queues.no-early-delivery")
 @pytest.mark.parametrize("delay_ms", [1, 999, 1_000, 59_999, 600_000, 3_600_001, DAY_MS, 400 * DAY_MS])
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_a_delayed_message_is_never_early_and_never_late(delay_ms: int, is_loaded: bool) -> None:
@@ -111,6 +114,7 @@ def test_a_queues_own_delay_holds_for_those_who_say_nothing() -> None:
     assert scene.offsets(5) == [2, 0, 1]
 
 
+@pytest.mark.invariant("queues.stuck-message-stalls-nothing")
 def test_one_stuck_and_one_delayed_message_stall_nobody() -> None:
     scene = Scene()
     scene.send(2)
@@ -127,6 +131,7 @@ def test_one_stuck_and_one_delayed_message_stall_nobody() -> None:
 # Time to live
 
 
+@pytest.mark.invariant("queues.expired-not-delivered")
 def test_a_message_whose_time_is_up_is_given_to_nobody_and_finished() -> None:
     scene = Scene()
     scene.send(expires_at=scene.now + 1_000)
@@ -194,6 +199,7 @@ def test_a_message_that_was_sent_off_and_comes_back_too_late_has_expired() -> No
     assert scene.stands(0) is State.DONE
 
 
+@pytest.mark.invariant("queues.expired-not-delivered")
 def test_a_message_that_expires_under_a_lease_is_left_to_its_holder() -> None:
     scene = Scene(Policy(lease_ms=10_000))
     scene.send(2, expires_at=scene.now + 1_000)
@@ -218,6 +224,7 @@ def test_a_message_from_the_future_does_not_keep_those_behind_it(is_plain: bool)
     assert scene.counts().base == 4
 
 
+@pytest.mark.invariant("queues.expired-not-delivered")
 def test_a_queue_forgets_messages_after_its_time_to_live() -> None:
     scene = Scene(Policy(ttl_ms=60_000, lease_ms=1_000_000))
     scene.send(3_000)

@@ -108,6 +108,7 @@ def test_large_checkpoints_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert scene.counts() == before
 
 
+@pytest.mark.invariant("queues.load-equals-ledger")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_at_every_step_all_ways_to_load_give_the_same_order(policy: str) -> None:
     """The live ledger, one from all records, and one from the last checkpoint give out everything in the same order."""

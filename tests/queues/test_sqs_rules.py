@@ -82,6 +82,7 @@ def test_a_lapsed_lease_can_be_extended_while_nobody_else_has_had_the_message(st
     assert standard.settle(taken, Verb.EXTEND, 5_000) == Outcome(Code.LOST, again.deadline_ms)
 
 
+@pytest.mark.invariant("queues.undo-only-undelivered")
 @pytest.mark.parametrize("given_back", [(Verb.RELEASE, 0), (Verb.RELEASE, 60_000), (Verb.EXTEND, 0), (Verb.UNDO, None)])
 def test_what_its_holder_gave_back_is_not_theirs_to_extend(standard: Scene, given_back: tuple[Verb, int | None]) -> None:
     """A heartbeat that comes late must not take the message from everybody until its lease lapses, and count as a failure then."""
@@ -94,6 +95,7 @@ def test_what_its_holder_gave_back_is_not_theirs_to_extend(standard: Scene, give
     assert standard.counts().leased == 0
 
 
+@pytest.mark.invariant("queues.only-holder-settles")
 def test_giving_back_what_has_lapsed_changes_nothing(standard: Scene) -> None:
     standard.send()
     taken = standard.take()[0]
@@ -169,6 +171,7 @@ def test_a_purge_drops_what_is_ready_delayed_and_in_flight(standard: Scene) -> N
 # FIFO queues
 
 
+@pytest.mark.invariant("queues.only-holder-settles")
 def test_a_lapsed_lease_of_a_fifo_queue_is_refused(fifo: Scene) -> None:
     fifo.send(group="a")
     taken = fifo.take()[0]
@@ -204,6 +207,7 @@ def test_finishing_all_unlocks_the_group_at_once(fifo: Scene) -> None:
     assert fifo.offsets() == [2]
 
 
+@pytest.mark.invariant("queues.fifo-order")
 def test_finishing_some_keeps_the_group_locked_until_the_rest_is_done_or_lapses(fifo: Scene) -> None:
     fifo.send(3, group="a")
     first, _ = fifo.take(2)
@@ -213,6 +217,7 @@ def test_finishing_some_keeps_the_group_locked_until_the_rest_is_done_or_lapses(
     assert fifo.offsets(5) == [1, 2]
 
 
+@pytest.mark.invariant("queues.fifo-order")
 @pytest.mark.parametrize("extended", [0, 1, 2])
 def test_what_came_back_in_front_of_the_first_in_flight_is_given_again(fifo: Scene, extended: int) -> None:
     fifo.send(4, group="a")
@@ -263,6 +268,7 @@ def test_a_delayed_message_does_not_lock_its_group(fifo: Scene) -> None:
     assert fifo.offsets(5) == [0], "it is in front of the one in flight; the last one is behind it"
 
 
+@pytest.mark.invariant("queues.fifo-order")
 @pytest.mark.parametrize("way", ["lapse", "release", "release later", "give back"])
 def test_order_is_kept_whatever_happens_to_a_message(fifo: Scene, way: str) -> None:
     fifo.send(3, group="a")
@@ -288,6 +294,7 @@ def test_a_locked_group_does_not_hold_up_others(fifo: Scene) -> None:
     assert fifo.offsets() == [2]
 
 
+@pytest.mark.invariant("queues.fifo-order")
 def test_locks_outlive_a_failover(fifo: Scene) -> None:
     fifo.send(2, group="a")
     taken = fifo.take()[0]
@@ -298,6 +305,7 @@ def test_locks_outlive_a_failover(fifo: Scene) -> None:
     assert fifo.offsets() == [1]
 
 
+@pytest.mark.invariant("queues.dedup-window")
 def test_an_id_counts_after_its_message_was_finished(fifo: Scene) -> None:
     fifo.send(group="a", dedup="x")
     fifo.done(fifo.take()[0])
@@ -362,6 +370,7 @@ def test_the_same_attempt_gets_what_is_still_held_of_its_batch(standard: Scene) 
     assert standard.offsets(3) == [1, 3], "what did not fit into the first answer is anybody's"
 
 
+@pytest.mark.invariant("queues.undo-only-undelivered")
 @pytest.mark.parametrize("from_checkpoint", [False, True])
 def test_what_was_given_to_the_same_attempt_again_is_not_undone(standard: Scene, from_checkpoint: bool) -> None:
     """The first answer goes to nobody, and is to be undone; but the second has the same leases, and whoever asked again has them."""

@@ -13,6 +13,16 @@ import pytest
 from penstock.simulator.replicas.plan import AMBUSHES, FAULTS
 from penstock.simulator.replicas.run import run_seed
 
+pytestmark = pytest.mark.invariant(
+    "replication.acked-is-kept",
+    "replication.last-replica-leads",
+    "replication.old-leader-acks-nothing",
+    "replication.logs-agree",
+    "replication.in-sync-has-committed",
+    "replication.truncate-by-epoch",
+    "replication.end-offset-never-back",
+)
+
 CHUNK = 100
 FIRST = 300  # So many are sure to meet everything.
 IN_SUITE = 500

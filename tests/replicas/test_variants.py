@@ -24,11 +24,21 @@ BY_SCENE_ALONE = (
 CAUGHT_LAST = {"forgets-whom-it-proposed": (252,), "lets-in-before-its-epoch-begins": (228,)}
 
 
+@pytest.mark.invariant(
+    "replication.acked-is-kept",
+    "replication.last-replica-leads",
+    "replication.old-leader-acks-nothing",
+    "replication.logs-agree",
+    "replication.in-sync-has-committed",
+    "replication.truncate-by-epoch",
+    "replication.end-offset-never-back",
+)
 @pytest.mark.parametrize("variant", SCENARIOS)
 def test_replication_passes_the_scene(variant: str) -> None:
     SCENARIOS[variant]()
 
 
+@pytest.mark.invariant("replication.acked-is-kept", "replication.old-leader-acks-nothing")
 @pytest.mark.parametrize("scenario", OTHERS, ids=lambda scenario: scenario.__name__)
 def test_replication_passes_scenes_that_no_variant_is_made_for(scenario: Callable[[], None]) -> None:
     scenario()

@@ -20,14 +20,16 @@ def env(tmp_path):
 
 
 def test_now_is_the_loops_clock(env):
-    async def difference():
-        return abs(env.now() - asyncio.get_running_loop().time())
+    async def read():
+        loop = asyncio.get_running_loop()
+        return loop.time(), env.now(), loop.time()
 
-    assert asyncio.run(difference()) < 0.1
+    before, now, after = asyncio.run(read())
+    assert before <= now <= after
 
 
 def test_wall_clock_counts_milliseconds_since_1970(env):
-    assert abs(env.wall_ms() - time.time() * 1000) < 1000
+    assert time.time_ns() // 1_000_000 <= env.wall_ms() <= time.time_ns() // 1_000_000
 
 
 def test_offloaded_work_runs_in_another_thread_and_answers(env):
@@ -55,7 +57,7 @@ file = env.disk.open("log", create=True)
 for _ in range(6):
     env.disk.append(file, [bytes(1 << 20)])
 def reply():
-    return [env.disk.read_now(file, part << 20, 1 << 20) for part in range(6)]
+    return [env.disk.read_now(file, part << 20, 1 << 20) or env.disk.read_at(file, part << 20, 1 << 20) for part in range(6)]
 reply()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(50):

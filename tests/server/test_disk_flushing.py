@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from server.flush_rounds import files_with_bytes, flush
+from waiting import PATIENCE_S, stays_async, until_async
 
 from penstock.server import flush_threads, kernel
 from penstock.server.disk import RealDisk, RealFile
@@ -25,6 +26,7 @@ class Tap:
 
     def __init__(self, monkeypatch):
         self.calls = []
+        self.begun = 0  # Calls, and those of them that are held back.
         self.failing = set()
         self.gate = threading.Event()
         self.gate.set()
@@ -33,7 +35,8 @@ class Tap:
 
     def _tapped(self, name, real):
         def call(fd):
-            self.gate.wait(5)
+            self.begun += 1
+            assert self.gate.wait(PATIENCE_S)
             self.calls.append(name)
             if name in self.failing:
                 raise OSError(5, "Input/output error")
@@ -123,10 +126,9 @@ def test_what_is_asked_for_during_a_round_waits_for_the_next_one_and_shares_it(d
         files = files_with_bytes(disk, 4)
         tap.gate.clear()
         first = asyncio.ensure_future(disk.sync(files[:1]))
-        await asyncio.sleep(0.01)
+        await until_async(lambda: tap.begun == 1)
         later = [asyncio.ensure_future(disk.sync([files[number]])) for number in (1, 2, 3, 1)]
-        await asyncio.sleep(0.01)
-        assert not first.done()
+        await stays_async(lambda: tap.begun == 1 and not first.done())
         tap.gate.set()
         await asyncio.gather(first, *later)
 
@@ -141,7 +143,7 @@ def test_each_caller_of_a_shared_round_is_told_of_its_own_files_only(disk, tap):
         disk.mkdir("d")
         tap.gate.clear()
         first = asyncio.ensure_future(disk.sync(files_with_bytes(disk, 1)))
-        await asyncio.sleep(0.01)
+        await until_async(lambda: tap.begun == 1)
         good, bad = asyncio.ensure_future(disk.sync([], ["d"])), asyncio.ensure_future(disk.sync([], ["gone"]))
         await asyncio.sleep(0)
         tap.gate.set()
@@ -156,14 +158,13 @@ def test_a_descriptor_lives_until_its_round_has_ended_even_if_the_caller_gave_up
         (file,) = files_with_bytes(disk, 1)
         tap.gate.clear()
         flush = asyncio.ensure_future(disk.sync([file]))
-        await asyncio.sleep(0.01)
+        await until_async(lambda: tap.begun == 1)
         flush.cancel()
         await asyncio.sleep(0)
         disk.close(file)
         assert os.fstat(file.fd).st_size == 5, "still open for the flush under way"
         tap.gate.set()
-        while file.fd != -1:
-            await asyncio.sleep(0.001)
+        await until_async(lambda: file.fd == -1)
 
     asyncio.run(scenario())
 

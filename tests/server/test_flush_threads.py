@@ -4,10 +4,10 @@ import asyncio
 import errno
 import os
 import select
-import time
 
 import pytest
 from server.flush_rounds import files_with_bytes, flush, loops
+from waiting import PATIENCE_S, until, until_async
 
 from penstock.server import flush_threads, kernel
 from penstock.server.disk import RealDisk
@@ -73,7 +73,7 @@ def unflushable():
 def reported(threads, count):
     found = []
     while len(found) < count:
-        assert select.select([threads.told], [], [], 10)[0], f"{len(found)} of {count} were reported"
+        assert select.select([threads.told], [], [], PATIENCE_S)[0], f"{len(found)} of {count} were reported"
         found += threads.ended()
     return sorted(found)
 
@@ -141,8 +141,7 @@ def test_a_descriptor_lives_until_its_round_has_ended_even_if_the_caller_gave_up
         flush.cancel()
         disk.close(file)
         assert os.fstat(file.fd).st_size == 5, "still open for the flush under way"
-        while file.fd != -1:
-            await asyncio.sleep(0.001)
+        await until_async(lambda: file.fd == -1)
 
     asyncio.run(scenario())
 
@@ -204,29 +203,26 @@ def test_they_end_when_they_are_closed_or_let_go():
     threads, made = with_tasks()
     threads.close()
     threads.close()
-    wait_until_gone(made)
+    until(lambda: not made & tasks())
     assert threads.ended() == []
     with pytest.raises(OSError, match="1 files for 0 threads"):
         threads.begin([0])
     let_go, made = with_tasks()
     del let_go
-    wait_until_gone(made)
+    until(lambda: not made & tasks())
 
 
 def with_tasks():
     """Threads, and what the system calls them. It lists others that have ended a little longer than they run."""
-    before = set(os.listdir("/proc/self/task"))
+    before = tasks()
     threads = FlushThreads()
-    made = set(os.listdir("/proc/self/task")) - before
+    made = tasks() - before
     assert len(made) == FILES_MAX
     return threads, made
 
 
-def wait_until_gone(tasks):
-    deadline = time.monotonic() + 10
-    while tasks & set(os.listdir("/proc/self/task")):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+def tasks():
+    return set(os.listdir("/proc/self/task"))
 
 
 def test_signals_go_to_threads_that_know_what_to_do_with_them():

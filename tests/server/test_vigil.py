@@ -28,13 +28,13 @@ class Machine:
     def call_soon(self, callback, *arguments) -> None:
         self.soon.append((callback, arguments))
 
-    def turn(self, seconds=0.000_01, *, others_seconds=0.0) -> bool:
+    def turn(self, ours_s=0.000_01, *, others_s=0.0) -> bool:
         """One turn of the loop. False: it would sleep."""
         soon, self.soon = self.soon, []
         for callback, arguments in soon:
             callback(*arguments)
-        self.now_s += seconds + others_seconds
-        self.ours_s += seconds
+        self.now_s += ours_s + others_s
+        self.ours_s += ours_s
         return bool(self.soon)
 
 
@@ -95,10 +95,10 @@ def test_rests_double_until_a_watch_was_good_for_something(machine):
     assert rest_s() == pytest.approx(REST_S, abs=REST_S / 2)
 
 
-@pytest.mark.parametrize(("others_seconds", "rests"), [(2 * LOST_S_MAX, True), (LOST_S_MAX / 2, False)])
-def test_who_has_to_share_the_processor_sleeps(machine, others_seconds, rests):
+@pytest.mark.parametrize(("others_s", "rests"), [(2 * LOST_S_MAX, True), (LOST_S_MAX / 2, False)])
+def test_who_has_to_share_the_processor_sleeps(machine, others_s, rests):
     machine.vigil.begin(machine)
-    machine.turn(others_seconds=others_seconds)
+    machine.turn(others_s=others_s)
     machine.vigil.end()
     machine.turn()
     machine.vigil.begin(machine)

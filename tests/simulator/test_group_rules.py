@@ -9,6 +9,8 @@ from penstock.simulator.diary import Diary, Outcome
 from penstock.simulator.group_rules import GROUP_RULES
 from penstock.vocabulary import TopicPartition
 
+pytestmark = pytest.mark.invariant("groups.killed-members-lose-nothing")
+
 P, Q = TopicPartition("orders", 0), TopicPartition("orders", 1)
 COUNT = 10
 

@@ -10,6 +10,8 @@ from penstock.simulator.membership_diary import Beat, Membership, MembershipDiar
 from penstock.simulator.membership_rules import MEMBERSHIP_RULES
 from penstock.vocabulary import TopicPartition
 
+pytestmark = pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-epochs-grow", "groups.consumer-all-assigned")
+
 P, Q = TopicPartition("orders", 0), TopicPartition("orders", 1)
 SESSION_MS, REBALANCE_MS = 1_000, 2_000
 

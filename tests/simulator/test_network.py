@@ -1,12 +1,15 @@
 """Simulated TCP keeps TCP's promises and none that TCP does not make."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from penstock.simulator.env import SimEnv
 from penstock.simulator.links import LinkQuality
+from penstock.simulator.loop import Refused
+from penstock.simulator.network import SimSocket
 from penstock.simulator.world import World
 
 PORT = 9092
@@ -155,6 +158,18 @@ class TestAGoodDay:
             free.close()
             with pytest.raises(ConnectionRefusedError):
                 await loop.create_connection(Notebook, "127.0.0.1", port)
+
+        world.start("server", serve)
+        world.run_for(1)
+        assert world.hosts["server"].endings == ["returned"]
+
+    def test_a_server_listens_on_a_bound_socket_of_this_network_and_on_no_other(self, world: World) -> None:
+        async def serve(env: SimEnv) -> None:
+            loop = asyncio.get_running_loop()
+            await loop.create_server(Notebook, sock=SimSocket(("127.0.0.1", PORT)))
+            await loop.create_connection(Notebook, "localhost", PORT)
+            with socket.socket() as real, pytest.raises(Refused, match="real socket"):
+                await loop.create_server(Notebook, sock=real)
 
         world.start("server", serve)
         world.run_for(1)

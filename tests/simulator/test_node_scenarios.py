@@ -38,6 +38,7 @@ class Promises:
             assert values[offset] == value
 
 
+@pytest.mark.invariant("log.ack-after-flush")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_row_1_what_was_acknowledged_survives_a_power_cut_at_any_change_of_the_disk(loss: Loss) -> None:
     promises: list[Promises] = []
@@ -51,6 +52,7 @@ def test_row_1_what_was_acknowledged_survives_a_power_cut_at_any_change_of_the_d
         promises[-1].check(scene)
 
 
+@pytest.mark.invariant("log.recovered-tail-flushed")
 def test_row_1_what_a_killed_node_left_in_the_machines_memory_is_flushed_before_anybody_is_told_of_it() -> None:
     """A batch is written, its flush takes long, the process is killed. The next one finds the batch, and so do readers and its producer;
     then the machine loses its power too."""
@@ -71,6 +73,7 @@ def test_row_1_what_a_killed_node_left_in_the_machines_memory_is_flushed_before_
         assert scene.read() == [b"a"]
 
 
+@pytest.mark.invariant("log.checksum-verified")
 def test_row_2_no_byte_that_changed_is_ever_served() -> None:
     """Every byte of a segment is changed once under a running node, and once under one that starts."""
     with Scene() as scene:
@@ -95,6 +98,7 @@ def test_row_2_no_byte_that_changed_is_ever_served() -> None:
                 scene.disk.restore(path, whole)
 
 
+@pytest.mark.invariant("log.torn-tail")
 def test_row_3_a_torn_tail_ends_before_what_was_never_acknowledged() -> None:
     for seed in range(40):
         with Scene(seed) as scene:
@@ -111,6 +115,7 @@ def test_row_3_a_torn_tail_ends_before_what_was_never_acknowledged() -> None:
             assert values[1:] in ([], [b"b" * 2_000])
 
 
+@pytest.mark.invariant("log.damage-never-cut", "log.unknown-end-not-reported")
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_row_4_damage_in_the_middle_is_not_a_tail(has_checkpoint: bool) -> None:
     """Below the checkpoint one batch cannot be read. Above it nobody knows any more where the log ends."""
@@ -168,6 +173,7 @@ def misplace(scene: Scene, path: str) -> None:
         scene.disk.restore(path, scene.disk.snapshot(others[-1]))
 
 
+@pytest.mark.invariant("log.caches-are-optional")
 @pytest.mark.parametrize("harm", [harm_nothing, lose, shorten, flip, exchange, misplace])
 @pytest.mark.parametrize("ends", ["power cut", "clean stop"])
 def test_row_7_caches_may_be_harmed_without_harm(harm, ends: str) -> None:  # type: ignore[no-untyped-def]
@@ -198,6 +204,7 @@ def test_row_7_caches_may_be_harmed_without_harm(harm, ends: str) -> None:  # ty
             assert repeated == 8, "the producer is known by its old offset"
 
 
+@pytest.mark.invariant("log.failed-flush-never-trusted")
 def test_row_8_whichever_flush_fails_nothing_is_acknowledged_that_is_not_kept() -> None:
     """The k-th flush fails and every later one claims success; then the process restarts on the same machine; then the power goes."""
     for number in range(1, 25):
@@ -227,6 +234,7 @@ def test_row_8_whichever_flush_fails_nothing_is_acknowledged_that_is_not_kept() 
             promises.check(scene)
 
 
+@pytest.mark.invariant("log.small-files-atomic")
 def test_row_9_files_of_the_node_itself_are_whole_or_not_there_at_any_change() -> None:
     """From nothing to a node with a topic, through a clean stop and a start: the power may go at any change."""
     identities: list[str] = []
@@ -246,6 +254,7 @@ def test_row_9_files_of_the_node_itself_are_whole_or_not_there_at_any_change() -
         assert scene.topics() in (["first"], ["first", "second"], ["first", "second", "third"])
 
 
+@pytest.mark.invariant("log.small-files-atomic")
 def test_row_9_the_very_first_start_may_be_cut_anywhere() -> None:
     with Scene() as scene:
         changes = scene.disk.operations
@@ -261,6 +270,7 @@ def test_row_9_the_very_first_start_may_be_cut_anywhere() -> None:
             assert scene.produce(b"a") == 0
 
 
+@pytest.mark.invariant("log.names-durable-first")
 def test_row_10_the_first_record_of_a_new_topic_and_of_a_new_segment_survive() -> None:
     with Scene() as scene:
         scene.create(**SMALL)
@@ -271,6 +281,7 @@ def test_row_10_the_first_record_of_a_new_topic_and_of_a_new_segment_survive() -
         assert len(scene.read()) == 10
 
 
+@pytest.mark.invariant("node.clean-shutdown-marker")
 def test_row_11_only_a_clean_stop_is_believed() -> None:
     """A node that stopped in order is opened without a scan and in the same epoch; any other end raises the epoch."""
     with Scene() as scene:
@@ -294,6 +305,7 @@ def test_row_11_only_a_clean_stop_is_believed() -> None:
         assert not scene.disk.exists("node/clean-shutdown"), "the marker goes first"
 
 
+@pytest.mark.invariant("node.clean-shutdown-marker")
 def test_row_11_a_stop_that_is_cut_off_at_any_change_was_not_clean_and_loses_nothing() -> None:
     promises: list[Promises] = []
 
@@ -307,6 +319,7 @@ def test_row_11_a_stop_that_is_cut_off_at_any_change_was_not_clean_and_loses_not
         assert scene.produce(b"on") == 5
 
 
+@pytest.mark.invariant("log.producer-state-survives")
 @pytest.mark.parametrize("ends", ["kill", "power cut", "clean stop"])
 def test_row_17_a_batch_sent_again_is_answered_with_its_old_offset_in_the_next_life(ends: str) -> None:
     """Over a restart, a roll and retention: the segments with the first batches are gone, the producer is not forgotten."""
@@ -333,6 +346,7 @@ def test_row_17_a_batch_sent_again_is_answered_with_its_old_offset_in_the_next_l
         assert scene.produce(VALUE, producer_id=producer_id, sequence=20) == 20
 
 
+@pytest.mark.invariant("log.disk-full-undoes-append")
 def test_row_21_a_disk_that_fills_up_at_any_byte_refuses_and_recovers_without_a_restart() -> None:
     with Scene(disk_free_bytes_min=0) as scene:
         scene.create(**SMALL)
@@ -353,6 +367,7 @@ def test_row_21_a_disk_that_fills_up_at_any_byte_refuses_and_recovers_without_a_
         promises.check(scene)
 
 
+@pytest.mark.invariant("log.deletion-durable-first")
 def test_row_22_retention_may_be_cut_off_at_any_change() -> None:
     promises: list[Promises] = []
 
@@ -368,6 +383,7 @@ def test_row_22_retention_may_be_cut_off_at_any_change() -> None:
         assert len(values) * len(VALUE) > 1_000 - len(VALUE), "no more went than was asked for"
 
 
+@pytest.mark.invariant("log.deletion-durable-first")
 def test_row_22_a_deletion_may_be_cut_off_at_any_change() -> None:
     def script(scene: Scene) -> None:
         scene.delete(scene.node.image.topics["orders"].topic_id)
@@ -392,6 +408,7 @@ def test_row_22_a_deletion_may_be_cut_off_at_any_change() -> None:
             assert len(scene.read()) == 4
 
 
+@pytest.mark.invariant("node.recreated-topic-is-new")
 def test_row_23_a_topic_made_again_is_another() -> None:
     with Scene() as scene:
         old = scene.create()
@@ -409,6 +426,7 @@ def test_row_23_a_topic_made_again_is_another() -> None:
         assert scene.read() == [b"new"]
 
 
+@pytest.mark.invariant("log.recovery-restartable")
 @pytest.mark.parametrize("loss", LOSSES)
 def test_row_28_a_crash_at_any_change_of_recovery_is_safe(loss: Loss) -> None:
     """What a first power cut left is recovered, the power goes again in the middle of that, and all over again."""
@@ -432,6 +450,7 @@ def test_row_28_a_crash_at_any_change_of_recovery_is_safe(loss: Loss) -> None:
         assert len(scene.read()) in (5, 6)
 
 
+@pytest.mark.invariant("log.no-mmap-writes")
 def test_row_29_nothing_is_written_through_a_memory_map() -> None:
     """Its errors come as signals, and a failed write comes as none. `penstock log dump` reads through one."""
     mapping = {str(path.relative_to(SOURCES)): path.read_text() for path in SOURCES.rglob("*.py") if "mmap" in path.read_text()}

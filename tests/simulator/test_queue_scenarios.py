@@ -3,11 +3,19 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import pytest
 from simulator.scene import Scene
 
 from penstock.broker.queues.calls import Draft, Lent, Order, Outcome, Sent, State, Verb
 from penstock.broker.queues.facade import Queues
 from penstock.simulator.workloads.stage import NODE
+
+pytestmark = pytest.mark.invariant(
+    "queues.no-message-lost",
+    "queues.no-early-delivery",
+    "queues.lease-expires",
+    "queues.pause-purge-rewind",
+)
 
 T = TypeVar("T")
 QUEUE = "jobs"

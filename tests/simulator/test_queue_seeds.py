@@ -26,7 +26,34 @@ SEEDS_MAX = 300
 KEPT = (501_196, 501_613, 502_038, 700_192, 700_365, 903_069, 1_003_135, 1_003_427, 1_003_480)
 CLUSTERS_KEPT = (300_194, 300_394, 300_519, 400_104, 600_262, 600_364, 800_595)
 CALM = "in the calm queues are emptied"  # Not a rule about what was told, but about what is left.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.invariant(
+        "share.one-holder",
+        "share.accepted-stays-accepted",
+        "share.deliveries-counted",
+        "queues.no-message-lost",
+        "queues.one-holder",
+        "queues.no-early-delivery",
+        "queues.deliveries-counted",
+        "queues.done-stays-done",
+        "queues.body-matches-send",
+        "queues.only-holder-settles",
+        "queues.lease-numbers-unique",
+        "queues.lease-expires",
+        "queues.fifo-order",
+        "queues.priority-order",
+        "queues.pause-purge-rewind",
+        "queues.dedup-window",
+        "queues.dead-letter-after-limit",
+        "queues.dead-letter-once",
+        "queues.message-moved-once",
+        "queues.lease-durable-first",
+        "queues.batched-callers-isolated",
+        "queues.undo-only-undelivered",
+        "queues.state-survives-failover",
+    ),
+]
 
 # Which rule catches which defect, and the seed that was quickest. When the draw of seeds has changed, others are tried as well.
 CAUGHT = {

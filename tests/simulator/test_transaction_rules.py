@@ -10,6 +10,8 @@ from penstock.simulator.transaction_diary import Effect, Ending, Ends, Transacti
 from penstock.simulator.transaction_rules import TRANSACTION_RULES
 from penstock.vocabulary import TopicPartition
 
+pytestmark = pytest.mark.invariant("transactions.all-or-nothing")
+
 IN, P, Q = TopicPartition("in", 0), TopicPartition("out", 0), TopicPartition("out", 1)
 
 

@@ -11,24 +11,29 @@ import random
 import secrets
 import shutil
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import waiting
 from ports import free_port
 from system.harness import Node
 from system.raw import Line
+from waiting import PATIENCE_MS
 
 from penstock.wire.api_keys import ApiKey
 
 BOTH, BROKER, CONTROLLER = "broker,controller", "broker", "controller"
 THREE = (BOTH, BOTH, BOTH)
-SECONDS_MAX = 45.0
-ANSWER_SECONDS_MAX = 3.0  # A node that is stopped by a signal never answers.
+POLL_S = 0.03  # Each look asks every node.
 METADATA_TOPIC = "__cluster_metadata"
+# Of a cluster in which no node is fenced, or replaced as the controller, for being slow. A process that has ended is missed all the same.
+CALM = {
+    "broker.session.timeout.ms": PATIENCE_MS, "replica.lag.time.max.ms": PATIENCE_MS, "controller.quorum.election.timeout.ms": 2_000,
+}  # fmt: skip
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Member(Node):
     """One node of a cluster."""
 
     def __init__(
-        self, data_directory: Path, node_id: int, *, roles: str = BOTH, prefix: Sequence[str] = (), peer_port: int = 0, **options: Any
+        self, data_directory: Path, node_id: int, *, roles: str = BOTH, peer_port: int = 0, **options: Any
     ) -> None:
         super().__init__(data_directory, **options)
         self.node_id = node_id
@@ -66,7 +71,7 @@ class Member(Node):
         self.voters = ""
         self.cluster_id = ""
         self.secret_file = Path()
-        self._prefix = list(prefix)  # What the process is started with: `nsenter`, for one.
+        self.is_paused = False  # By `pause`: it is alive, and answers nobody.
 
     @property
     def is_broker(self) -> bool:
@@ -79,13 +84,19 @@ class Member(Node):
     def command(self) -> list[str]:
         flags = ["--node-id", str(self.node_id), "--cluster-id", self.cluster_id, "--voters", self.voters, "--roles", self.roles]
         flags += ["--peers", f"{self.host}:{self.peer_port}", "--cluster-secret-file", str(self.secret_file)]
-        return [*self._prefix, *super().command(), *flags, *(["--join"] if self.joins else [])]
+        return [*super().command(), *flags, *(["--join"] if self.joins else [])]
+
+    def spawn(self) -> Self:
+        self.is_paused = False
+        return super().spawn()
 
     def pause(self) -> None:
+        self.is_paused = True
         self.signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         self.signal(signal.SIGCONT)
+        self.is_paused = False
 
     def lose_disk(self) -> None:
         """A new, empty disk in place of the old one."""
@@ -94,7 +105,8 @@ class Member(Node):
         self.joins = True
 
     def ask(self, api: ApiKey, version: int, **body: Any) -> Any:
-        with Line((self.host, self.kafka_port), ANSWER_SECONDS_MAX) as line:
+        assert not self.is_paused, "a node that is stopped by a signal never answers"
+        with Line((self.host, self.kafka_port)) as line:
             return line.ask(api, version, **body)
 
     def view(self) -> View:
@@ -132,9 +144,9 @@ class Cluster:
         topic_settings: Mapping[str, object] | None = None,
         disks: Sequence[Path] = (),
         hosts: Sequence[str] = (),
-        prefixes: Sequence[Sequence[str]] = (),
+        networks: Sequence[Path] = (),
     ) -> None:
-        """Node n has the n-th role, the n-th disk (a directory of its own where none is named), host and prefix of its command."""
+        """Node n has the n-th role, the n-th disk (a directory of its own where none is named), host and network."""
         directory.mkdir(parents=True, exist_ok=True)
         kind = _kind_of_member()
         self.members = [
@@ -146,7 +158,7 @@ class Cluster:
                 settings=settings,
                 topic_settings=topic_settings,
                 host=hosts[at] if hosts else "127.0.0.1",
-                prefix=prefixes[at] if prefixes else (),
+                network=networks[at] if networks else None,
             )
             for at, roles in enumerate(shape)
         ]
@@ -209,8 +221,8 @@ class Cluster:
         return [member for member in self.members if member.is_alive()]
 
     def brokers(self) -> list[Member]:
-        """Those that run."""
-        return [member for member in self.members if member.is_broker and member.is_alive()]
+        """Those that run and can answer."""
+        return [member for member in self.members if member.is_broker and member.is_alive() and not member.is_paused]
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -235,35 +247,19 @@ class Cluster:
         raise AssertionError("no broker answers")
 
     def leader_of(self, topic: str, partition: int = 0) -> Member:
-        leader = -1
-
-        def is_led() -> bool:
-            nonlocal leader
-            leader = self.view().topics[topic][partition].leader
-            return leader >= 0
-
-        until(is_led, f"{topic}-{partition} has a leader")
-        return self.node(leader)
+        return self.node(until(lambda: max(0, self.view().topics[topic][partition].leader), f"{topic}-{partition} has a leader"))
 
     def controller(self) -> Member:
         """The leader of the quorum."""
-        leader = -1
+        return self.node(until(lambda: max(0, self.brokers()[0].quorum_leader()), "the quorum has a leader"))
 
-        def is_led() -> bool:
-            nonlocal leader
-            leader = next(member.quorum_leader() for member in self.brokers())
-            return leader >= 0
-
-        until(is_led, "the quorum has a leader")
-        return self.node(leader)
-
-    def wait_until_full(self, *topics: str, seconds: float = SECONDS_MAX) -> None:
+    def wait_until_full(self, *topics: str) -> None:
         """Until every running broker tells that all replicas of these topics (of all, where none is named) are in sync."""
 
         def is_full() -> bool:
             return all(_is_full(member.view(), topics) for member in self.brokers())
 
-        until(is_full, f"the in-sync sets of {topics or 'all topics'} are full", seconds, why=lambda: str(self.view()))
+        until(is_full, f"the in-sync sets of {topics or 'all topics'} are full", why=lambda: str(self.view()))
 
     def log_directories(self, topic: str) -> dict[int, list[Path]]:
         """Where the replicas of each partition lie, by partition."""
@@ -287,19 +283,21 @@ def drawn(rng: random.Random, kinds: Sequence[str], count: int) -> list[str]:
     return [kind for _ in range(0, count, len(kinds)) for kind in rng.sample(kinds, len(kinds))][:count]
 
 
-def until(claim: Callable[[], bool], what: str, seconds: float = SECONDS_MAX, *, why: Callable[[], str] = str) -> None:
-    """Asks again until it is so; a node that does not answer now may do so later. `why` is told when it never is."""
-    deadline = time.monotonic() + seconds
+def until(claim: Callable[[], Value], what: str, *, why: Callable[[], str] = str) -> Value:
+    """Returns the first true value; a node that does not answer now may do so later. `why` is told when there is none."""
     last: BaseException | None = None
-    while True:
+
+    def value() -> Value | None:
+        nonlocal last
         try:
-            if claim():
-                return
+            return claim()
         except (OSError, AssertionError, KeyError, IndexError, StopIteration) as failure:
             last = failure
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:.0f} s: {what} {why()} {last or ''}")
-        time.sleep(0.03)
+            return None
+
+    found = waiting.until(value, lambda: f"{what} {why()} {last or ''}", every_s=POLL_S)
+    assert found is not None
+    return found
 
 
 def _kind_of_member() -> type[Member]:

@@ -1,5 +1,6 @@
 """What the system tests share: one node or one cluster per file, and the node's own words beside a failure."""
 
+import math
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -21,12 +22,21 @@ class Broker:
         host, _, port = self.bootstrap.rpartition(":")
         return host, int(port)
 
+    def fetches(self) -> float:
+        """How many fetches have come to it so far. Of a foreign broker that is not known."""
+        return self.node.metric('penstock_requests_total{api="FETCH"}') if self.node else math.nan
+
+    def has_more_fetches(self, before: float) -> bool:
+        return self.node is None or self.fetches() > before
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A file that names LOOPS is run on a node with each of them."""
+    """A file that names LOOPS is run on a node with the first of them, and in `make test-slow` with the others."""
     loops = getattr(metafunc.module, "LOOPS", ())
     if loops and "broker" in metafunc.fixturenames:
-        metafunc.parametrize("broker", loops, indirect=True, scope="module")
+        later = pytest.mark.slow(stays=f"{metafunc.definition.nodeid}[{loops[0]}]")
+        kinds = [loops[0], *(pytest.param(loop, marks=later) for loop in loops[1:])]
+        metafunc.parametrize("broker", kinds, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")

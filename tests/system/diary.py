@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message, Producer
 from system.librdkafka import producer, read_partition
+from waiting import PATIENCE_MS, PATIENCE_S, until
 
 PADDING = b"." * 150
 KEYS_PER_PARTITION = 7
+TURNS_PER_SECOND = 50  # At most: each batch costs a node the same, and one is under way at most times all the same.
+UNANSWERED_MAX = 15_000
 
 
 @dataclass(slots=True)
@@ -57,46 +60,58 @@ class Diary:
             self.doubly_promised.append(f"{partition}/{offset} to {self.acknowledged[place]} and to {number}")
         self.acknowledged[place] = number
 
+    def wait_for_more(self, count: int) -> None:
+        """Waits until so many more records are acknowledged."""
+        enough = len(self.answered_at) + count
+        until(lambda: len(self.answered_at) >= enough or self.refused, lambda: f"{count} more records, {len(self.answered_at)} in all")
+        assert self.refused == [], self.refused[0]
+
 
 @contextmanager
-def writing(bootstrap: str, topic: str, partitions: int, *, writer: str, is_idempotent: bool, per_second: int = 4_000) -> Iterator[Diary]:
-    """Writes to all partitions in turn from a thread of its own until the block ends, then waits until everything is answered."""
+def writing(
+    bootstrap: str, topic: str, partitions: int, *, writer: str, is_idempotent: bool, per_second: int = 4_000, in_flight: int = 5
+) -> Iterator[Diary]:
+    """Writes to all partitions in turn from a thread of its own until the block ends, then waits until everything is answered.
+
+    A slow machine writes fewer than `per_second`, and never catches up: the load must not be the heavier the slower the machine is.
+    `in_flight`: requests under way to a node. librdkafka spins while five wait for a node that answers nothing.
+    """
     diary = Diary(writer, topic, partitions, is_idempotent)
     stopping = threading.Event()
-    thread = threading.Thread(target=_write, args=(_sender(bootstrap, is_idempotent), diary, stopping, per_second), daemon=True)
+    thread = threading.Thread(target=_write, args=(_sender(bootstrap, is_idempotent, in_flight), diary, stopping, per_second), daemon=True)
     thread.start()
     try:
         yield diary
     finally:
         stopping.set()
-        thread.join(timeout=90)
-    assert not thread.is_alive(), "the writer did not come to an end"
+        thread.join()
     assert diary.sent > 0, "nothing was written"
     assert diary.refused == [], f"{len(diary.refused)} refusals, such as {diary.refused[0]}"
 
 
-def _sender(bootstrap: str, is_idempotent: bool) -> Producer:
+def _sender(bootstrap: str, is_idempotent: bool, in_flight: int) -> Producer:
     config: dict[str, object] = {
-        "acks": "all", "linger_ms": 2, "message_timeout_ms": 120_000, "queue_buffering_max_messages": 20_000,
-        "reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20, "socket_timeout_ms": 10_000,
+        "acks": "all", "linger_ms": 20, "max_in_flight": in_flight,
+        "message_timeout_ms": PATIENCE_MS, "queue_buffering_max_messages": 20_000,
+        "reconnect_backoff_ms": 100, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 100, "socket_timeout_ms": 10_000,
     }  # fmt: skip
     return producer(bootstrap, enable_idempotence=is_idempotent, **config)
 
 
 def _write(sender: Producer, diary: Diary, stopping: threading.Event, per_second: int) -> None:
-    begin = time.monotonic()
-    while not stopping.is_set():
-        if len(sender) > 15_000 or diary.sent > (time.monotonic() - begin) * per_second:
-            sender.poll(0.005)
-            continue
-        number = diary.sent
-        diary.sent += 1
-        sender.produce(
-            diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions,
-            on_delivery=lambda error, message, number=number: diary.note(number, error, message),
-        )  # fmt: skip
+    turns_per_second = min(per_second, TURNS_PER_SECOND)
+    while not stopping.wait(1 / turns_per_second):
         sender.poll(0)
-    if unanswered := sender.flush(60):
+        if len(sender) > UNANSWERED_MAX:
+            continue
+        for _ in range(per_second // turns_per_second):
+            number = diary.sent
+            diary.sent += 1
+            sender.produce(
+                diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions,
+                on_delivery=lambda error, message, number=number: diary.note(number, error, message),
+            )  # fmt: skip
+    if unanswered := sender.flush(PATIENCE_S):
         diary.refused.append(f"{unanswered} records were never answered")
 
 

@@ -9,25 +9,26 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.request import urlopen
 
 from ports import free_port
+from waiting import PATIENCE_S, until
 from warm import Forked, warm
 
 ROOT = Path(__file__).parents[2]
 PENSTOCK = [sys.executable, "-m", "penstock"]
-READY_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 30.0
+READY_POLL_S = 0.01
 
 running: list["Node"] = []  # Whose logs to show when a test fails.
 
 
 class Node:
-    """One node process at a time on one data directory. `settings` are node settings by name, `topic_settings` the defaults of topics."""
+    """One node process at a time on one data directory. `settings` are node settings by name, `topic_settings` the defaults of topics,
+    `network` is the file of the network namespace that it runs in, where that is another than the test's."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Node:
         loop: str = "auto",
         host: str = "127.0.0.1",
         is_warm: bool = True,
+        network: Path | None = None,
     ) -> None:
         self.data_directory = data_directory
         self.host = host
@@ -48,6 +50,7 @@ class Node:
         self._settings = dict(settings or {}) | {f"topic.{name}": value for name, value in (topic_settings or {}).items()}
         self._loop = loop
         self._is_warm = is_warm
+        self._network = network
         self._process: subprocess.Popen[bytes] | Forked | None = None
 
     @property
@@ -74,9 +77,11 @@ class Node:
             self._said_before = log.tell()
             if self._is_warm and command[: len(PENSTOCK)] == PENSTOCK:
                 streams = [file.fileno() for file in (nothing, log, log)]
-                self._process = warm().start(command[len(PENSTOCK) :], streams, _environment(), str(ROOT))
+                network = str(self._network or "")
+                self._process = warm().start(command[len(PENSTOCK) :], streams, _environment(), str(ROOT), network)
             else:
-                self._process = subprocess.Popen(command, stdin=nothing, stdout=log, stderr=log, cwd=ROOT, env=_environment())
+                prefix = [] if self._network is None else ["nsenter", f"--net={self._network}", "--"]
+                self._process = subprocess.Popen([*prefix, *command], stdin=nothing, stdout=log, stderr=log, cwd=ROOT, env=_environment())
         if self not in running:
             running.append(self)
         return self
@@ -92,13 +97,8 @@ class Node:
         return self.spawn().wait_until_ready()
 
     def wait_until_ready(self) -> Self:
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while not self._said_ready():
-            if not self.is_alive():
-                raise AssertionError(f"the node ended with code {self.wait()} before it was ready:\n{self.last_words()}")
-            if time.monotonic() > deadline:
-                raise AssertionError(f"the node was not ready after {READY_SECONDS_MAX:.0f} s:\n{self.last_words()}")
-            time.sleep(0.01)
+        """Returns when it has said that it is ready; fails at once if it ends before."""
+        until(self._is_ready, lambda: f"the node is ready:\n{self.last_words()}", every_s=READY_POLL_S)
         return self
 
     def kill(self) -> None:
@@ -114,8 +114,8 @@ class Node:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = STOP_SECONDS_MAX) -> int:
-        return self.process.wait(timeout=seconds)
+    def wait(self) -> int:
+        return self.process.wait(timeout=PATIENCE_S)
 
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -137,6 +137,16 @@ class Node:
     def peak_resident_bytes(self) -> int:
         return self._status_kib("VmHWM") * 1024
 
+    def forget_peak(self) -> None:
+        """From now on `peak_resident_bytes` is the peak after this call."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def metric(self, name: str) -> float:
+        """The value of one line of its metrics, by its name and labels as they are printed."""
+        with urlopen(f"http://{self.host}:{self.http_port}/metrics", timeout=PATIENCE_S) as page:
+            lines = page.read().decode().splitlines()
+        return next(float(line.removeprefix(name)) for line in lines if line.startswith(f"{name} "))
+
     def open_files(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
@@ -156,7 +166,14 @@ class Node:
         signs = ("Traceback", "exception was never retrieved", "Exception in callback", "Unhandled", "BrokenPromise")
         return [line for line in self.said().splitlines() if any(sign in line for sign in signs)]
 
-    def _said_ready(self) -> bool:
+    def _is_ready(self) -> bool:
+        is_alive = self.is_alive()  # Asked first: what the node had printed before it ended is in the log now.
+        is_ready = self.has_said_ready()
+        assert is_ready or is_alive, f"the node ended with code {self.wait()} before it was ready:\n{self.last_words()}"
+        return is_ready
+
+    def has_said_ready(self) -> bool:
+        """Whether this process of the node has said that it is ready."""
         with self.log.open("rb") as log:
             log.seek(self._said_before)
             return any(line.startswith(b"penstock ready ") and line.endswith(b"\n") for line in log.readlines())

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,13 +71,14 @@ def kafka_tools() -> Iterator[Tool]:
             process.kill()
 
 
-def play(program: Path, *arguments: str) -> dict[str, str]:
-    """What became of each scene of a program. One process plays them all: starting it costs more than they do."""
+def play(program: Path, *arguments: str, parts: Sequence[Path] = ()) -> dict[str, str]:
+    """What became of each scene of a program, which may have other sources as its parts. One process plays them all: starting it costs more
+    than they do."""
     try:
         jars = class_path()
     except LookupError as reason:
         pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
-    command = ["java", *QUICK, "-cp", f"{_compiled([SCENES, program], jars)}{os.pathsep}{jars}", program.stem, *arguments]
+    command = ["java", *QUICK, "-cp", f"{_compiled([SCENES, *parts, program], jars)}{os.pathsep}{jars}", program.stem, *arguments]
     played = subprocess.run(command, capture_output=True, text=True, timeout=PLAY_SECONDS_MAX, check=False)
     print(played.stdout, played.stderr)
     return dict(line.split("\t", 1) for line in played.stdout.splitlines() if "\t" in line)

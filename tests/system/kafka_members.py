@@ -5,12 +5,12 @@ What has no meaning there is left out: the secret, joining with a new disk, sett
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Self
 
 from system.clusters import CONTROLLER, Member
-from system.harness import READY_SECONDS_MAX, ROOT
+from system.harness import ROOT
+from waiting import until
 
 CLUSTER_ID = "cGVuc3RvY2stdGVzdHMtMQ"
 OURS_ALONE = ("controller.quorum.heartbeat.interval.ms", "flush", "checkpoint.interval.bytes")
@@ -31,18 +31,18 @@ class KafkaMember(Member):
             file.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
             tool = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(file)]
             subprocess.run(["java", "-cp", f"{self._libraries}/*", *tool], check=True, capture_output=True)
-        return [*self._prefix, "java", "-Xmx512M", "-cp", f"{self._libraries}/*", "kafka.Kafka", str(file)]
+        return ["java", "-Xmx512M", "-cp", f"{self._libraries}/*", "kafka.Kafka", str(file)]
 
     def wait_until_ready(self) -> Self:
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while True:
-            assert self.is_alive(), f"it ended:\n{self.last_words()}"
-            assert time.monotonic() < deadline, f"not ready:\n{self.last_words()}"
-            try:
-                if not self.is_broker or self.node_id in self.view().brokers:
-                    return self
-            except (OSError, AssertionError):
-                time.sleep(0.1)
+        until(self._is_ready, lambda: f"the broker is ready:\n{self.last_words()}", every_s=0.1)
+        return self
+
+    def _is_ready(self) -> bool:
+        assert self.is_alive(), f"it ended:\n{self.last_words()}"
+        try:
+            return not self.is_broker or self.node_id in self.view().brokers
+        except (OSError, AssertionError):
+            return False
 
     def log_directory(self, topic: str, topic_id: bytes, partition: int) -> Path:
         return self.data_directory / f"{topic}-{partition}"

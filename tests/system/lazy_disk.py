@@ -1,16 +1,20 @@
 """The hand on the plug of a lazy file system (lazyfs.py): mounts it, cuts its power, fails its flushes, fills it up."""
 
 import json
-import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from system.harness import Node
 from system.lazy_tree import Cut
+from waiting import PATIENCE_S, until
 
 TESTS = Path(__file__).parents[1]
+POLL_S = 0.02  # Each look is a request to the file system.
 
 
 class LazyDisk:
@@ -31,14 +35,20 @@ class LazyDisk:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=PATIENCE_S)
 
-    def cut(self, how: Cut = Cut.DROP, *, seed: int = 0, after_writes: int = 0, within_ms: int = 3_000) -> None:
-        """The power goes, now or at the n-th write from now, at the latest `within_ms`; this waits for it.
+    def cut(self, how: Cut = Cut.DROP, *, seed: int = 0) -> None:
+        """Takes the power away: everything on the disk hangs from here on. Changes nothing if the power is away already."""
+        self._order(do="cut", how=how, seed=seed, after_writes=0)
 
-        Everything on the disk hangs from there on.
-        """
-        self._order(do="cut", how=how, seed=seed, after_writes=after_writes, within_ms=within_ms)
+    def cut_at_write(self, number: int, how: Cut, *, seed: int, or_when: Callable[[], bool] = lambda: False) -> None:
+        """Takes the power away at the n-th write from now, and waits for it; at once for 0, or if `or_when` comes true before."""
+        self._order(do="cut", how=how, seed=seed, after_writes=number)
+        until(lambda: self.is_cut() or or_when(), f"{number} writes", every_s=POLL_S)
+        self.cut(how, seed=seed)
+
+    def is_cut(self) -> bool:
+        return bool(self.stats()["is_cut"])
 
     def restore(self) -> None:
         """The power is back. Whoever still hangs on the old mount gets an error: kill them before."""
@@ -49,6 +59,7 @@ class LazyDisk:
         self._order(do="fail_sync", pattern=pattern, skip=skip, times=times)
 
     def sync_takes(self, ms: float) -> None:
+        """How long each flush takes from now on. With 0 those under way end at once."""
         self._order(do="sync_takes", ms=ms)
 
     def room(self, size: int | None) -> None:
@@ -68,8 +79,11 @@ class LazyDisk:
         return dict(json.loads(answer))
 
 
-def why_no_lazy_disk() -> str | None:
-    """The reason why this machine cannot mount one, or None."""
-    if not os.path.exists("/dev/fuse"):
-        return "/dev/fuse is not there"
-    return None if os.geteuid() == 0 else "only root may mount"
+def power_cut(
+    node: Node, disk: LazyDisk, how: Cut, *, seed: int, at_write: int = 0, or_when: Callable[[], bool] = lambda: False
+) -> None:
+    """The node hangs on the dead disk from the cut on, so it can promise nothing between the cut and its end."""
+    disk.cut_at_write(at_write, how, seed=seed, or_when=or_when)
+    node.signal(signal.SIGKILL)
+    disk.restore()
+    node.wait()

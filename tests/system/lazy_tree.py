@@ -213,9 +213,6 @@ class Tree:
             number = node.parent
         return "/".join(reversed(parts))
 
-    def used_bytes(self) -> int:
-        return sum(len(node.content) for node in self.nodes.values() if isinstance(node, File))
-
     def cut(self, how: Cut, seed: int) -> None:
         """The power goes. What has no durable name any more is gone with it."""
         rng = Random(seed)

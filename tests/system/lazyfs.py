@@ -93,22 +93,22 @@ class LazyFileSystem:
     def _obey(self, order: dict[str, Any]) -> None:
         match order["do"]:
             case "cut":
-                self._cut_order = order
-                if order["after_writes"] == 0:
-                    self._cut()
-                else:
-                    self._do_later(order["within_ms"], lambda: self._cut() if self._cut_order is order else None)
-                return  # Answered when the power is gone.
+                if not self.is_frozen:
+                    self._cut_order = order
+                    if order["after_writes"] == 0:
+                        self._cut()
             case "restore":
                 self._restore()
             case "fail_sync":
                 self.failing = order
             case "sync_takes":
                 self.sync_ms = order["ms"]
+                while self.sync_ms == 0 and self._later:
+                    heapq.heappop(self._later)[2]()
             case "room":
                 self.room_bytes = order["bytes"]
             case "stats":
-                self._say(self.counts | {"used_bytes": self.tree.used_bytes()})
+                self._say(self.counts | {"syncs_under_way": len(self._later), "is_cut": self.is_frozen})
                 return
         self._say({})
 
@@ -121,7 +121,6 @@ class LazyFileSystem:
         self.tree.cut(Cut(self._cut_order["how"]), self._cut_order["seed"])
         self._cut_order = None
         self._later.clear()
-        self._say({})
 
     def _restore(self) -> None:
         wire.unmount(self._mountpoint)

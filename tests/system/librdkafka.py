@@ -12,8 +12,9 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import PATIENCE_S
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = PATIENCE_S
 
 # A broker that is killed on purpose makes librdkafka talk without end.
 silence = logging.getLogger("librdkafka")

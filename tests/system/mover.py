@@ -1,14 +1,20 @@
-"""A program that moves records from topic to topic, each exactly once, until it is killed. Run as `python mover.py '<options as JSON>'`.
+"""A program that moves records from topic to topic, each exactly once, until it is killed: a fork of this program, with options as JSON.
 
-It is what a user would write: the Python face's loop, ended by whatever it cannot go on from, and started again by whoever looks after it.
+It is what a user would write: the Python client's loop, ended by whatever it cannot go on from, and started again by the test.
 """
 
 import faulthandler
+import gc
 import json
 import signal
+import socket
 import sys
+from pathlib import Path
 
 from penstock.client import Consumer, Message, Outgoing, Producer, read_process_write
+
+sys.path.append(str(Path(__file__).parents[1]))
+from warm import serve
 
 QUICK = {
     "reconnect.backoff.ms": 20,
@@ -37,4 +43,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    import confluent_kafka  # noqa: F401
+
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
     main()

@@ -5,17 +5,17 @@ on the wire. It goes one way at a time, so that a cut can be one-sided. The name
 Needs root, `unshare`, `nsenter` and `ip`.
 """
 
-import ctypes
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-CLONE_NEWNET = 0x4000_0000
+from waiting import until
+from warm import enter_network, warm
+
 NOBODY = "02:00:00:00:00:99"  # A hardware address that no machine has.
 SUBNET = "10.213.0"
 HUB = f"{SUBNET}.254"
@@ -27,11 +27,12 @@ class Network:
     def __init__(self, count: int) -> None:
         self._hub = _Namespace()
         self._machines = [_Namespace() for _ in range(count)]
-        self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)  # Kept open, since the thread leaves it.
         self._cuts: list[tuple[int, int]] = []
 
     def __enter__(self) -> Self:
-        self._hub.enter()
+        warm()  # What this process forks is where it began: not at the hub, which is gone when the next test starts a node.
+        enter_network(str(self._hub.file))
         _ip("link", "set", "lo", "up")
         _ip("link", "add", "wire", "type", "bridge")
         _ip("addr", "add", f"{HUB}/24", "dev", "wire")
@@ -45,7 +46,7 @@ class Network:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _enter(self._home)
+        enter_network(f"/proc/self/fd/{self._home}")
         os.close(self._home)
         for namespace in (*self._machines, self._hub):
             namespace.close()
@@ -53,9 +54,9 @@ class Network:
     def host(self, number: int) -> str:
         return f"{SUBNET}.{number}"
 
-    def prefix(self, number: int) -> list[str]:
-        """What a command begins with to run on that machine."""
-        return self._machines[number - 1].prefix
+    def file(self, number: int) -> Path:
+        """Of the namespace of that machine."""
+        return self._machines[number - 1].file
 
     def cut(self, sender: int, receiver: int) -> None:
         """From now on nothing that `sender` sends reaches `receiver`."""
@@ -87,30 +88,16 @@ class _Namespace:
     def __init__(self) -> None:
         self._holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
         self.pid = self._holder.pid
-        own, path = os.readlink("/proc/self/ns/net"), Path(f"/proc/{self.pid}/ns/net")
-        deadline = time.monotonic() + 10
-        while os.readlink(path) == own:
-            assert time.monotonic() < deadline and self._holder.poll() is None, "unshare made no network namespace"
-            time.sleep(0.005)
-        self.prefix = ["nsenter", f"--net={path}", "--"]
+        own, self.file = os.readlink("/proc/self/ns/net"), Path(f"/proc/{self.pid}/ns/net")
+        until(lambda: os.readlink(self.file) != own or self._holder.poll() is not None, "unshare makes a network namespace")
+        assert self._holder.poll() is None, "unshare made no network namespace"
 
     def ip(self, *arguments: str) -> None:
-        _ip(*arguments, prefix=self.prefix)
-
-    def enter(self) -> None:
-        handle = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
-        _enter(handle)
-        os.close(handle)
+        _ip(*arguments, prefix=["nsenter", f"--net={self.file}", "--"])
 
     def close(self) -> None:
         self._holder.kill()
         self._holder.wait()
-
-
-def _enter(handle: int) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.setns(handle, CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _ip(*arguments: str, prefix: list[str] | None = None) -> None:

@@ -10,18 +10,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from crc32c import crc32c
+from waiting import PATIENCE_MS, PATIENCE_S
 
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import read_response, write_request
 
-SECONDS_MAX = 10.0
 BATCH_FIELDS = struct.Struct(">hiqqqhii")  # attributes ... record count: what the CRC covers before the records.
 
 
 class Line:
     """One connection."""
 
-    def __init__(self, address: tuple[str, int], seconds: float = SECONDS_MAX) -> None:
+    def __init__(self, address: tuple[str, int], seconds: float = PATIENCE_S) -> None:
         self.socket = socket.create_connection(address, timeout=seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation = 0
@@ -59,7 +59,8 @@ class Line:
 
     def produce(self, topic: str, records: bytes, *, version: int = 9, acks: int = -1) -> int:
         """Sends the bytes as partition 0's records; the partition's error code."""
-        body = {"acks": acks, "timeout_ms": 5_000, "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]}
+        rows = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+        body = {"acks": acks, "timeout_ms": PATIENCE_MS, "topic_data": rows}
         answer = self.ask(ApiKey.PRODUCE, version, **body)
         return int(answer.responses[0].partition_responses[0].error_code)
 
@@ -117,7 +118,7 @@ def good_batch(*values: bytes) -> bytes:
 
 def produce_frame(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> bytes:
     """Produce version 7, by hand: the last one with a plain layout, the first one that may carry zstd."""
-    body = struct.pack(">hhihhhi", ApiKey.PRODUCE, 7, 1, -1, -1, acks, 5_000)
+    body = struct.pack(">hhihhhi", ApiKey.PRODUCE, 7, 1, -1, -1, acks, PATIENCE_MS)
     body += struct.pack(">ih", 1, len(topic)) + topic.encode() + struct.pack(">iii", 1, partition, len(records)) + records
     return struct.pack(">i", len(body)) + body
 

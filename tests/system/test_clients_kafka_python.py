@@ -11,8 +11,7 @@ from kafka.admin import NewTopic
 from kafka.errors import InvalidTopicError, MessageSizeTooLargeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from system.conftest import Broker
 from system.librdkafka import unique
-
-SECONDS_MAX = 30
+from waiting import ASK_MS, PATIENCE_S, until
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ def make_topic(admin: KafkaAdminClient, partitions: int = 1, **config: str) -> s
 def produce(broker: Broker, topic: str, messages: list[dict[str, Any]], **config: Any) -> list[Any]:
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap, **config)) as producer:
         answers = [producer.send(topic, **message) for message in messages]
-        producer.flush(SECONDS_MAX)
-        return [answer.get(SECONDS_MAX) for answer in answers]
+        producer.flush(PATIENCE_S)
+        return [answer.get(PATIENCE_S) for answer in answers]
 
 
 def read(broker: Broker, topic: str, count: int, partition: int = 0, offset: int = 0) -> list[Any]:
@@ -45,11 +44,13 @@ def read(broker: Broker, topic: str, count: int, partition: int = 0, offset: int
 
 def poll_records(consumer: KafkaConsumer, count: int) -> list[Any]:
     found: list[Any] = []
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"only {len(found)} of {count} records came"
-        for records in consumer.poll(timeout_ms=500).values():
-            found += records
+
+    def have_come() -> bool:
+        for records in consumer.poll(timeout_ms=ASK_MS).values():
+            found.extend(records)
+        return len(found) >= count
+
+    until(have_come, lambda: f"{count} records, and only {len(found)} came")
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.running import succeed
-from system.clusters import BOTH, CONTROLLER, Cluster, until
+from system.clusters import BOTH, CALM, CONTROLLER, Cluster, until
 from system.harness import ROOT
 from system.java_clients import kafka_tools
 
@@ -31,7 +31,7 @@ AFTER = [
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, (BOTH, BOTH, CONTROLLER)) as cluster:
+    with Cluster(tmp_path, (BOTH, BOTH, CONTROLLER), settings=CALM) as cluster:
         yield cluster
         assert cluster.complaints() == []
 
@@ -48,7 +48,7 @@ def make_orders(cluster: Cluster) -> None:
 def stop_the_first(cluster: Cluster) -> None:
     assert cluster.node(1).stop() == 0
     second = cluster.node(2)
-    until(lambda: all(one.in_sync == (2,) for one in second.view().topics["orders"].values()), "the second broker is alone")
+    until(lambda: all((one.leader, one.in_sync) == (2, (2,)) for one in second.view().topics["orders"].values()), "the second is alone")
 
 
 def test_our_command_describes_a_topic_before_and_after_a_broker_is_stopped(cluster: Cluster) -> None:

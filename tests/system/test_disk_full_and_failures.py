@@ -4,7 +4,6 @@ Full: writing is refused with an error that clients retry, and goes on by itself
 A flush that failed: that log takes no more writes until a restart has verified it; the metadata log's failure stops the node.
 """
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,11 @@ from system.diary import check, writing
 from system.harness import Node
 from system.lazy_disk import LazyDisk
 from system.lazy_tree import Cut
+from waiting import PATIENCE_MS, PATIENCE_S, until
 
 pytestmark = pytest.mark.needs("fuse")
 
+SETTINGS = {"disk.free.bytes.min": 0, "offsets.topic.num.partitions": 1}
 STOPPED_ITSELF = 3
 RETRIED = {KafkaError.KAFKA_STORAGE_ERROR, KafkaError.NOT_ENOUGH_REPLICAS}  # By the Java client and by librdkafka, if they may.
 
@@ -30,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[LazyDisk]:
 
 @pytest.fixture
 def node(disk: LazyDisk, tmp_path: Path) -> Iterator[Node]:
-    with Node(disk.path / "data", log=tmp_path / "node.log", settings={"disk.free.bytes.min": 0}) as node:
+    with Node(disk.path / "data", log=tmp_path / "node.log", settings=SETTINGS) as node:
         yield node
 
 
@@ -41,26 +42,27 @@ def send_once(node: Node, topic: str, value: bytes, partition: int = 0) -> Kafka
     def note(error: KafkaError | None, message: Message) -> None:
         answers.append(error)
 
-    sender = librdkafka.producer(node.bootstrap, retries=0, message_timeout_ms=10_000, acks="all")
+    sender = librdkafka.producer(node.bootstrap, retries=0, message_timeout_ms=PATIENCE_MS, acks="all")
     sender.produce(topic, value, partition=partition, on_delivery=note)
-    sender.flush(15)
+    sender.flush(PATIENCE_S)
     assert len(answers) == 1, "no answer"
     return answers[0]
 
 
 def send_until_taken(node: Node, topic: str, value: bytes) -> None:
-    """The disk has room again; the node notices by itself, within seconds."""
-    deadline = time.monotonic() + 5
-    while (refused := send_once(node, topic, value)) is not None:
-        assert time.monotonic() < deadline, refused
-        time.sleep(0.1)
+    """The disk has room again; the node notices by itself."""
+    until(lambda: send_once(node, topic, value) is None, "the node takes records again", every_s=0.1)
 
 
 def stored(node: Node, topic: str, partition: int = 0) -> list[bytes | None]:
     return librdkafka.values(librdkafka.read_partition(node.bootstrap, topic, partition))
 
 
-@pytest.mark.parametrize("room_bytes", [0, 1, 60, 61, 200])
+also = pytest.mark.slow(stays="tests/system/test_disk_full_and_failures.py::test_a_full_disk_is_a_passing_no[0]")
+
+
+@pytest.mark.invariant("log.disk-full-undoes-append")
+@pytest.mark.parametrize("room_bytes", [0, pytest.param(1, marks=also), 60, 61, pytest.param(200, marks=also)])
 def test_a_full_disk_is_a_passing_no(node: Node, disk: LazyDisk, room_bytes: int) -> None:
     """Whatever part of the batch still fitted, nothing of it is left."""
     topic = librdkafka.make_topic(node.bootstrap, "orders")
@@ -79,15 +81,17 @@ def test_a_full_disk_is_a_passing_no(node: Node, disk: LazyDisk, room_bytes: int
     assert node.complaints() == []
 
 
+@pytest.mark.invariant("log.disk-full-undoes-append")
 def test_a_producer_that_retries_rides_out_a_full_disk(node: Node, disk: LazyDisk) -> None:
     topic = librdkafka.make_topic(node.bootstrap, "orders", 3, segment_bytes=64 * 1024)
-    with writing(node.bootstrap, topic, 3, writer="w", is_idempotent=True, per_second=1_000) as diary:
-        for _ in range(3):
-            time.sleep(0.3)
+    with writing(node.bootstrap, topic, 3, writer="w", is_idempotent=True, per_second=500) as diary:
+        for _ in range(2):
+            diary.wait_for_more(50)
+            before = disk.stats()["refused_writes"]
             disk.room(10_000)
-            time.sleep(0.5)
+            until(lambda before=before: disk.stats()["refused_writes"] > before, "the disk is full")
             disk.room(None)
-    assert disk.stats()["refused_writes"] > 0
+        diary.wait_for_more(1)
     assert check(node.bootstrap, diary) == diary.sent
     assert node.complaints() == []
 
@@ -105,13 +109,11 @@ def test_a_topic_cannot_be_made_on_a_full_disk_and_can_be_afterwards(node: Node,
 
 
 def test_writing_stops_while_there_is_still_room_to_breathe(disk: LazyDisk, tmp_path: Path) -> None:
-    with Node(disk.path / "data", log=tmp_path / "node.log", settings={"disk.free.bytes.min": 64 << 20}) as node:
+    with Node(disk.path / "data", log=tmp_path / "node.log", settings=SETTINGS | {"disk.free.bytes.min": 64 << 20}) as node:
         topic = librdkafka.make_topic(node.bootstrap, "orders")
         assert send_once(node, topic, b"before") is None
         disk.room(32 << 20)
-        deadline = time.monotonic() + 10
-        while (refused := send_once(node, topic, b"x")) is None and time.monotonic() < deadline:
-            time.sleep(0.2)
+        (refused,) = until(lambda: {send_once(node, topic, b"x")} - {None}, "the node refuses a record", every_s=0.1)
         assert refused is not None and refused.code() in RETRIED
         assert stored(node, topic)[0] == b"before"
         assert disk.stats()["refused_writes"] == 0, "it did not wait until the disk said no"
@@ -119,6 +121,7 @@ def test_writing_stops_while_there_is_still_room_to_breathe(disk: LazyDisk, tmp_
         send_until_taken(node, topic, b"again")
 
 
+@pytest.mark.invariant("log.failed-flush-never-trusted")
 def test_a_failed_flush_takes_its_log_out_of_writing_and_never_lies(node: Node, disk: LazyDisk) -> None:
     topic = librdkafka.make_topic(node.bootstrap, "orders", 2)
     for partition in (0, 1):
@@ -150,6 +153,7 @@ def test_a_restart_makes_a_failed_log_trusted_again(node: Node, disk: LazyDisk) 
     assert stored(node, topic) == [b"safe", b"after"]
 
 
+@pytest.mark.invariant("node.metadata-flush-failure-stops")
 def test_a_failed_flush_of_the_metadata_log_stops_the_node(node: Node, disk: LazyDisk) -> None:
     librdkafka.make_topic(node.bootstrap, "kept")
     disk.fail_sync("data/metadata/*.log")

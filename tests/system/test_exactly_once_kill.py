@@ -7,12 +7,10 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,13 +19,16 @@ from cli.running import Ended, penstock
 from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaException, TopicPartition
 from system import librdkafka
-from system.clusters import Cluster, drawn
+from system.clusters import Cluster, drawn, until
+from tiers import pick
+from waiting import ASK_S, PATIENCE_S, pause_at_random
+from warm import Warm
 
 from penstock.client import Consumer, Producer
 
-pytestmark = [pytest.mark.paired, pytest.mark.timeout(400)]  # A mover that librdkafka left hanging takes ten seconds to find out.
+pytestmark = [pytest.mark.paired, pytest.mark.timeout(900)]  # A mover that librdkafka left hanging takes ten seconds to find out.
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", pick(test=4, slow=10)))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "200"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
 
@@ -35,25 +36,31 @@ PROGRAM = Path(__file__).with_name("mover.py")
 PARTITIONS = 4
 SAFE = {"replicas": 3, "min_insync_replicas": 2}
 SETTINGS = {
-    "broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 150, "replica.lag.time.max.ms": 3_000,
     "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500,
     "transaction.state.log.num.partitions": 4, "offsets.topic.num.partitions": 4,
 }  # fmt: skip
-STOPPED_SECONDS = 1.5  # Longer than a node's session.
-PER_SECOND = 200
-PATIENCE_SECONDS = 60.0
-SESSION_SECONDS = 6.0  # Of a mover.
+PER_SECOND = 50
+GROUP = "movers"
+# Looks at the target in a row that find nothing new: then the group is divided anew, or the test ends.
+LOOKS_BEFORE_REST, LOOKS_MAX = int(PATIENCE_S / 4 / ASK_S), int(PATIENCE_S / ASK_S)
+
+
+@cache
+def programs() -> Warm:
+    return Warm(str(PROGRAM))
 
 
 class Mover:
     """One mover, and another after it whenever it ends."""
 
     def __init__(self, cluster: Cluster, number: int, source: str, target: str, rng: random.Random) -> None:
+        self._name = f"mover-{number}"
         options = {
-            "bootstrap": cluster.bootstrap, "name": f"mover-{number}", "group": "movers", "source": source, "target": target,
+            "bootstrap": cluster.bootstrap, "name": self._name, "group": GROUP, "source": source, "target": target,
             "max_records": rng.choice([20, 200]),
         }  # fmt: skip
-        self._command = [sys.executable, str(PROGRAM), json.dumps(options)]
+        self._bootstrap = cluster.bootstrap
+        self._options = json.dumps(options)
         self.lives = 0
         self.words: list[str] = []  # What those said that ended by themselves.
         self._said = cluster.members[0].data_directory.parent / f"mover-{number}.txt"
@@ -61,8 +68,9 @@ class Mover:
 
     def start(self) -> None:
         self.lives += 1
-        with self._said.open("w") as said:
-            self._process = subprocess.Popen(self._command, stderr=said)
+        with self._said.open("w") as said, open(os.devnull, "r+b") as nothing:
+            streams = [nothing.fileno(), nothing.fileno(), said.fileno()]
+            self._process = programs().start([self._options], streams, os.environ, str(PROGRAM.parent))
 
     def look_after(self) -> None:
         """Starts another one where this one has come to its end."""
@@ -72,9 +80,10 @@ class Mover:
 
     def says(self) -> str:
         """Its last words, and where it stands."""
+        said = self._said.stat().st_size
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)
-            time.sleep(0.2)
+            until(lambda: self._said.stat().st_size > said or self._process.poll() is not None, "it says where it stands")
         return self._said.read_text()[-3_000:]
 
     def kill(self) -> None:
@@ -82,10 +91,15 @@ class Mover:
         self._process.wait()
 
     def rest(self) -> None:
-        """Until its session is over, and the group is divided anew. A static member that dies between the two steps of a cooperative
-        rebalance comes back to what it had in the first: perhaps nothing, while what it gave up is nobody's."""
+        """Stays away until its session is over and the group is divided anew. A static member that dies between the two steps of a
+        cooperative rebalance comes back to what it had in the first: perhaps nothing, while what it gave up is nobody's."""
         self.kill()
-        time.sleep(SESSION_SECONDS + 1)
+        until(lambda: self._name not in members_of_group(self._bootstrap), f"the session of {self._name} is over")
+
+
+def members_of_group(bootstrap: str) -> list[str | None]:
+    asked = librdkafka.admin(bootstrap).describe_consumer_groups([GROUP], request_timeout=PATIENCE_S)[GROUP]
+    return [member.group_instance_id for member in asked.result(PATIENCE_S).members]
 
 
 @contextmanager
@@ -105,41 +119,48 @@ def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
         yield count
     finally:
         stopping.set()
-        thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive(), "the writer did not come to an end"
+        thread.join()
 
 
 def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[list[int]]:
-    """By partition what a reader of committed records finds: so many, and whatever comes within two seconds more."""
+    """By partition what a reader of committed records finds, when there are so many and the movers have nothing left to move."""
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    deadline, has_rested = time.monotonic() + PATIENCE_SECONDS, False
+    looks = 0  # In a row that found nothing new.
     with Consumer(topics=[topic], bootstrap=bootstrap) as consumer:
         while True:
-            is_all = sum(map(len, found)) >= count
-            messages = consumer.poll(timeout=2.0)
+            is_all = sum(map(len, found)) >= count and has_moved_all(bootstrap, count)
+            messages = consumer.poll(timeout=ASK_S)
             for message in messages:
                 found[message.partition].append(int(message.value or b"-1"))
-            if messages:
-                deadline = time.monotonic() + PATIENCE_SECONDS  # They come nearer; after many rounds there is a lot to catch up with.
             if is_all and not messages:
                 return found
-            if not has_rested and time.monotonic() > deadline - PATIENCE_SECONDS / 2:
-                has_rested = True
+            looks = 0 if messages else looks + 1
+            if looks == LOOKS_BEFORE_REST:
                 movers[0].rest()
             for mover in movers:
                 mover.look_after()
-            assert time.monotonic() < deadline, f"{[len(each) for each in found]} of {count} came\n{story(bootstrap, movers)}"
+            assert looks < LOOKS_MAX, f"{[len(each) for each in found]} of {count} came\n{story(bootstrap, movers)}"
+
+
+def has_moved_all(bootstrap: str, count: int) -> bool:
+    """Whether the movers have committed the end of the source: nothing of it can be moved once more."""
+    careful = LibraryConsumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "isolation.level": "read_committed"})
+    try:
+        places = careful.committed([TopicPartition("from", partition) for partition in range(PARTITIONS)], timeout=PATIENCE_S)
+        return sum(max(0, place.offset) for place in places) >= count
+    finally:
+        careful.close()
 
 
 def story(bootstrap: str, movers: list[Mover]) -> str:
     """What an operator would look at."""
     asked = [["transactions", "list"], *(["transactions", "describe", f"mover-{number}"] for number in range(2))]
-    asked += [["groups", "describe", "movers"], ["groups", "members", "movers"], ["transactions", "list", "--hanging"]]
+    asked += [["groups", "describe", GROUP], ["groups", "members", GROUP], ["transactions", "list", "--hanging"]]
     told = [penstock(*each, "--bootstrap", bootstrap) for each in asked]
-    careful = LibraryConsumer({"bootstrap.servers": bootstrap, "group.id": "movers", "isolation.level": "read_committed"})
+    careful = LibraryConsumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "isolation.level": "read_committed"})
     for partition in range(PARTITIONS):
         try:
-            (place,) = careful.committed([TopicPartition("from", partition)], timeout=3)
+            (place,) = careful.committed([TopicPartition("from", partition)], timeout=ASK_S)
             told.append(Ended(0, f"from-{partition} is stable: {place}", ""))
         except KafkaException as failure:
             told.append(Ended(1, "", f"from-{partition} is not stable: {failure}"))
@@ -147,6 +168,7 @@ def story(bootstrap: str, movers: list[Mover]) -> str:
     return "\n".join([*(ended.out + ended.err for ended in told), *(f"{mover.words} {mover.says()}" for mover in movers)])
 
 
+@pytest.mark.repeats
 @both
 def test_each_record_has_its_effect_once_whoever_dies(tmp_path: Path, rounds: int) -> None:
     rng = random.Random(f"movers {rounds}")
@@ -157,7 +179,9 @@ def test_each_record_has_its_effect_once_whoever_dies(tmp_path: Path, rounds: in
         try:
             with writing(cluster.bootstrap, source) as count:
                 for kind in drawn(rng, ["mover", "mover", "node", "pause"], rounds):
-                    time.sleep(rng.uniform(0.2, 1.5))
+                    more = count[0] + 25
+                    until(lambda more=more: count[0] >= more, "the load runs")
+                    pause_at_random(rng, 0, 1.2)
                     strike(kind, rng, cluster, movers)
                     cluster.wait_until_full(source, target)
                     for mover in movers:
@@ -168,7 +192,7 @@ def test_each_record_has_its_effect_once_whoever_dies(tmp_path: Path, rounds: in
                 mover.kill()
         print(f"{count[0]} records, {[mover.lives for mover in movers]} lives of movers, who said {[mover.words for mover in movers]}")
         assert found == [list(range(partition, count[0], PARTITIONS)) for partition in range(PARTITIONS)]
-        assert count[0] > rounds * 20
+        assert count[0] >= rounds * 25
         assert cluster.complaints() == []
 
 
@@ -181,9 +205,9 @@ def strike(kind: str, rng: random.Random, cluster: Cluster, movers: list[Mover])
     node = cluster.random_member(rng)
     if kind == "node":
         node.kill()
-        time.sleep(0.3)
+        pause_at_random(rng, 0, 0.6)
         node.start()
     else:
         node.pause()
-        time.sleep(STOPPED_SECONDS)
+        until(lambda: node.node_id not in cluster.view().brokers, "its session is over")
         node.go_on()

@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from system.lazy_disk import LazyDisk
 from system.lazy_tree import PAGE_BYTES, SECTOR_BYTES, Cut
+from waiting import PATIENCE_MS, PATIENCE_S, until
 
 pytestmark = pytest.mark.needs("fuse")
 
@@ -181,10 +181,10 @@ def test_the_power_can_go_in_the_middle_of_a_busy_program(disk: LazyDisk) -> Non
     )
     for seed in range(3):
         writer = subprocess.Popen([sys.executable, "-c", program, str(disk.path / f"log{seed}")], stdout=subprocess.PIPE)
-        disk.cut(Cut.TEAR, seed=seed, after_writes=500 + seed)
+        disk.cut_at_write(500 + seed, Cut.TEAR, seed=seed)
         writer.kill()
         disk.restore()
-        output, _ = writer.communicate(timeout=10)
+        output, _ = writer.communicate(timeout=PATIENCE_S)
         acknowledged = output.splitlines()
         content = (disk.path / f"log{seed}").read_bytes()
         assert len(acknowledged) > 400
@@ -194,13 +194,19 @@ def test_the_power_can_go_in_the_middle_of_a_busy_program(disk: LazyDisk) -> Non
 def test_a_slow_flush_covers_only_what_was_written_before_it(disk: LazyDisk) -> None:
     put(disk.path / "log", b"")
     put(disk.path / "log", b"one", sync=False, sync_name=False)
-    disk.sync_takes(ms=300)
+    disk.sync_takes(ms=PATIENCE_MS)
     file = os.open(disk.path / "log", os.O_WRONLY)
     slow = threading.Thread(target=os.fsync, args=(file,))
     slow.start()
-    time.sleep(0.1)
-    put(disk.path / "log", b"two", sync=False, sync_name=False)
+    until(lambda: disk.stats()["syncs_under_way"] == 1, "the flush has begun")
+    put(disk.path / "other", b"meanwhile", sync=False, sync_name=False)
+    # The kernel lets nobody write to a file that is being flushed, so this write waits for the flush, and is after it.
+    late = threading.Thread(target=put, args=(disk.path / "log", b"two"), kwargs={"sync": False, "sync_name": False})
+    late.start()
+    disk.sync_takes(ms=0)
     slow.join()
+    late.join()
     os.close(file)
+    assert (disk.path / "log").read_bytes() == b"onetwo"
     lose_power(disk)
     assert (disk.path / "log").read_bytes() == b"one"

@@ -6,7 +6,6 @@ The last test shows that the loss is real: without a flush before the acknowledg
 
 import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,17 +13,21 @@ import pytest
 from system import librdkafka
 from system.diary import Diary, check, missing, writing
 from system.harness import Node
-from system.lazy_disk import LazyDisk
+from system.lazy_disk import LazyDisk, power_cut
 from system.lazy_tree import Cut
+from tiers import pick
 
-pytestmark = [pytest.mark.paired, pytest.mark.needs("fuse")]
+pytestmark = [pytest.mark.paired, pytest.mark.timeout(900), pytest.mark.needs("fuse")]
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", pick(test=2, slow=6)))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])])
 
 PARTITIONS = 4
-SETTINGS = {"checkpoint.interval.bytes": 128 * 1024}
+PER_SECOND = 1_000
+# Small files and frequent checkpoints, so that a cut also meets a roll or a checkpoint half done.
+SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partitions": 1}
+SEGMENT_BYTES = 32 * 1024
 
 
 @pytest.fixture
@@ -39,50 +42,46 @@ def node(disk: LazyDisk, tmp_path: Path) -> Iterator[Node]:
         yield node
 
 
-def power_cut(node: Node, disk: LazyDisk, how: Cut, *, seed: int, after_writes: int = 0) -> None:
-    """The node hangs on the dead disk from the cut on, so it can promise nothing between the cut and its end."""
-    disk.cut(how, seed=seed, after_writes=after_writes)
-    node.signal(signal.SIGKILL)
-    disk.restore()
-    node.wait()
-
-
+@pytest.mark.invariant("log.ack-after-flush")
+@pytest.mark.repeats
 @both
 @pytest.mark.parametrize("how", list(Cut))
 def test_what_was_acknowledged_survives_the_power_cut(node: Node, disk: LazyDisk, how: Cut, rounds: int) -> None:
     rng = random.Random(f"{how} {rounds}")
-    topic = librdkafka.make_topic(node.bootstrap, "load", PARTITIONS, segment_bytes=256 * 1024)
-    with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=2_000) as diary:
+    topic = librdkafka.make_topic(node.bootstrap, "load", PARTITIONS, segment_bytes=SEGMENT_BYTES)
+    with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=PER_SECOND) as diary:
         for seed in range(rounds):
-            power_cut(node, disk, how, seed=seed, after_writes=rng.randint(20, 1_500))
+            power_cut(node, disk, how, seed=seed, at_write=rng.randint(10, 200))
             node.start()
     assert check(node.bootstrap, diary) == diary.sent > 0
     assert node.complaints() == []
 
 
+@pytest.mark.repeats
 @both
 def test_a_plain_producer_loses_nothing_either_with_a_slow_disk(node: Node, disk: LazyDisk, rounds: int) -> None:
     """A flush that takes its time is a window in which records are written, not yet safe, and must not be acknowledged."""
     disk.sync_takes(ms=30)
     topic = librdkafka.make_topic(node.bootstrap, "load", PARTITIONS)
-    with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=False, per_second=2_000) as diary:
+    with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=False, per_second=PER_SECOND) as diary:
         for seed in range(rounds):
-            power_cut(node, disk, list(Cut)[seed % 3], seed=seed, after_writes=random.Random(seed).randint(20, 300))
+            power_cut(node, disk, list(Cut)[seed % 3], seed=seed, at_write=random.Random(seed).randint(10, 100))
             node.start()
     assert missing(node.bootstrap, diary) == 0
     assert len(diary.acknowledged) > 0
 
 
+@pytest.mark.repeats
 @both
 def test_the_power_may_go_at_any_write_of_a_start(node: Node, disk: LazyDisk, rounds: int) -> None:
     """Recovery itself writes (truncations, checkpoints, markers): a cut in the middle of it is one more crash, nothing special."""
-    topic = librdkafka.make_topic(node.bootstrap, "load", PARTITIONS, segment_bytes=256 * 1024)
-    with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=2_000) as diary:
+    topic = librdkafka.make_topic(node.bootstrap, "load", PARTITIONS, segment_bytes=SEGMENT_BYTES)
+    with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=PER_SECOND) as diary:
         for seed in range(rounds):
-            power_cut(node, disk, Cut.TEAR, seed=seed, after_writes=400)
+            power_cut(node, disk, Cut.TEAR, seed=seed, at_write=100)
             for write in range(1, 5):
                 node.spawn()
-                power_cut(node, disk, Cut.SCATTER, seed=write, after_writes=write)
+                power_cut(node, disk, Cut.SCATTER, seed=write, at_write=write, or_when=node.has_said_ready)
             node.start()
     assert check(node.bootstrap, diary) == diary.sent
 
@@ -97,6 +96,7 @@ def test_topics_survive_the_power_cut_and_deleted_ones_stay_deleted(node: Node, 
     assert sorted(librdkafka.topic_list(node.bootstrap)) == [f"kept-{number}" for number in range(5)]
 
 
+@pytest.mark.invariant("log.names-durable-first")
 def test_a_data_directory_several_levels_deep_survives_with_its_parents(disk: LazyDisk, tmp_path: Path) -> None:
     with Node(disk.path / "srv" / "penstock" / "data", log=tmp_path / "node.log") as node:
         librdkafka.make_topic(node.bootstrap, "kept")
@@ -115,6 +115,7 @@ def test_a_stopped_node_needs_no_luck(node: Node, disk: LazyDisk) -> None:
     assert missing(node.bootstrap, diary) == 0
 
 
+@pytest.mark.invariant("log.ack-after-flush")
 def test_without_a_flush_before_the_acknowledgement_the_same_cut_loses_records(node: Node, disk: LazyDisk) -> None:
     diary = unsafe_load(node)
     power_cut(node, disk, Cut.DROP, seed=0)
@@ -126,7 +127,7 @@ def test_without_a_flush_before_the_acknowledgement_the_same_cut_loses_records(n
 def unsafe_load(node: Node) -> Diary:
     topic = librdkafka.make_topic(node.bootstrap, "unsafe", PARTITIONS, flush="os")
     diary = Diary("w", topic, PARTITIONS, is_idempotent=False)
-    messages = [{"value": diary.value(number), "partition": number % PARTITIONS} for number in range(1_000)]
+    messages = [{"value": diary.value(number), "partition": number % PARTITIONS} for number in range(200)]
     for message in librdkafka.produce_all(node.bootstrap, topic, messages, acks="all"):
         diary.note(int(message.value().split(b":")[1]), None, message)
     return diary

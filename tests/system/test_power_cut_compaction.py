@@ -11,20 +11,23 @@ import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
 from system import librdkafka
 from system.harness import Node
-from system.lazy_disk import LazyDisk
+from system.lazy_disk import LazyDisk, power_cut
 from system.lazy_tree import Cut
-from system.test_power_cut import power_cut
+from tiers import pick
+from waiting import PATIENCE_MS, PATIENCE_S, until
 
-pytestmark = [pytest.mark.paired, pytest.mark.needs("fuse")]
+pytestmark = [pytest.mark.paired, pytest.mark.timeout(900), pytest.mark.needs("fuse"), pytest.mark.invariant("log.compaction-keeps-last")]
 
-ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", pick(test=2, slow=5)))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])])
 
-SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "log.cleaner.backoff.ms": 10, "disk.free.bytes.min": 0}
+SETTINGS = {
+    "checkpoint.interval.bytes": 16 * 1024, "log.cleaner.backoff.ms": 10, "disk.free.bytes.min": 0, "offsets.topic.num.partitions": 1,
+}  # fmt: skip
 COMPACTED = {"cleanup_policy": "compact", "segment_bytes": 16 * 1024, "min_cleanable_dirty_ratio": 0.05}
 KEYS = 25
-SECONDS_MAX = 30.0
+PACE_S = 0.01
 
 
 class LastWords:
@@ -47,14 +50,14 @@ def writing_keys(bootstrap: str, topic: str) -> Iterator[LastWords]:
     last, stopping = LastWords(), threading.Event()
 
     def write() -> None:
-        sender = librdkafka.producer(bootstrap, enable_idempotence=True, linger_ms=2, delivery_timeout_ms=120_000)
+        sender = librdkafka.producer(bootstrap, enable_idempotence=True, linger_ms=2, delivery_timeout_ms=PATIENCE_MS)
         number = 0
-        while not stopping.wait(0.002):
+        while not stopping.wait(PACE_S):
             for _ in range(5):
                 number += 1
                 sender.produce(topic, key=b"key-%d" % (number % KEYS), value=b"%d:" % number + b"." * 200, on_delivery=last.note)
             sender.poll(0)
-        assert sender.flush(90) == 0
+        assert sender.flush(PATIENCE_S) == 0
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
@@ -62,8 +65,7 @@ def writing_keys(bootstrap: str, topic: str) -> Iterator[LastWords]:
         yield last
     finally:
         stopping.set()
-        thread.join(timeout=120)
-    assert not thread.is_alive(), "the writer did not come to an end"
+        thread.join()
     assert last.refused == [], last.refused[0]
 
 
@@ -71,11 +73,12 @@ def read(bootstrap: str, topic: str) -> Iterator[Message]:
     """To the end, however many offsets are missing."""
     with librdkafka.consumer(bootstrap, enable_partition_eof=True) as reader:
         reader.assign([TopicPartition(topic, 0, 0)])
-        while (message := reader.poll(SECONDS_MAX)) is not None and message.error() is None:
+        while (message := reader.poll(PATIENCE_S)) is not None and message.error() is None:
             yield message
         assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
 
 
+@pytest.mark.repeats
 @both
 @pytest.mark.parametrize("how", list(Cut))
 def test_the_last_of_each_key_survives_power_cuts_during_compaction(tmp_path: Path, how: Cut, rounds: int) -> None:
@@ -84,10 +87,15 @@ def test_the_last_of_each_key_survives_power_cuts_during_compaction(tmp_path: Pa
         topic = librdkafka.make_topic(node.bootstrap, "kept", **COMPACTED)
         with writing_keys(node.bootstrap, topic) as last:
             for seed in range(rounds):
-                power_cut(node, disk, how, seed=seed, after_writes=rng.randint(50, 600))
+                until(lambda: is_compacted(disk), "the node compacts")
+                power_cut(node, disk, how, seed=seed, at_write=rng.randint(10, 200))
                 node.start()
         assert node.complaints() == []
         found = {bytes(message.key() or b""): (message.offset(), bytes(message.value() or b"")) for message in read(node.bootstrap, topic)}
         assert found == last.by_key
         assert len(found) == KEYS
-        assert any("-" in path.name for path in (disk.path / "data" / "topics").rglob("*.log")), "nothing was compacted"
+        assert is_compacted(disk)
+
+
+def is_compacted(disk: LazyDisk) -> bool:
+    return any("-" in path.name for path in (disk.path / "data" / "topics").rglob("*.log"))

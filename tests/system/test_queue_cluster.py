@@ -12,18 +12,15 @@ from urllib.request import urlopen
 
 import pytest
 from sqs_talk import Sqs
-from system.clusters import Cluster, Member, until
+from system.clusters import CALM, Cluster, Member, until
 from system.librdkafka import unique
+from waiting import PATIENCE_S
 
 from penstock.client import AsyncQueue, Queue, QueueMessage
 
 pytestmark = pytest.mark.paired
 
-SETTINGS = {
-    "broker.session.timeout.ms": 1_000, "broker.heartbeat.interval.ms": 150, "replica.lag.time.max.ms": 3_000,
-    "default.replication.factor": 3, "topic.min.insync.replicas": 2,
-}  # fmt: skip
-WAIT_SECONDS = 20  # SQS's longest; whatever a test waits for comes sooner, or not at all.
+SETTINGS = CALM | {"default.replication.factor": 3, "topic.min.insync.replicas": 2}
 MIB = 1 << 20
 BOTO3_TRIES = 5  # Its own default.
 
@@ -39,7 +36,7 @@ def sqs_at(member: Member, *, tries: int = 1) -> Sqs:
 def takers(cluster: Cluster, queue: str) -> int:
     """How many wait for messages of a queue, as its leaders tell it."""
     wanted = f'penstock_queue_waiting{{queue="{queue}"}} '
-    pages = [urlopen(f"{url_of(member)}/metrics", timeout=10).read().decode() for member in cluster.alive()]
+    pages = [urlopen(f"{url_of(member)}/metrics", timeout=PATIENCE_S).read().decode() for member in cluster.alive()]
     return sum(int(float(line.removeprefix(wanted))) for page in pages for line in page.splitlines() if line.startswith(wanted))
 
 
@@ -49,7 +46,8 @@ class Placed:
     def __init__(self, cluster: Cluster, *, is_fifo: bool = False, **attributes: Any) -> None:
         maker = sqs_at(cluster.members[0])
         self.name = unique("jobs") + (".fifo" if is_fifo else "")
-        maker.queue(self.name, **attributes, **({"FifoQueue": True} if is_fifo else {}))
+        kind = {"FifoQueue": True} if is_fifo else {}
+        maker.queue(self.name, VisibilityTimeout=int(PATIENCE_S), **attributes, **kind)
         cluster.wait_until_full(self.name)
         self.leader = cluster.leader_of(self.name)
         self.follower, self.other = (member for member in cluster.members if member is not self.leader)
@@ -71,7 +69,7 @@ def test_a_message_is_sent_at_one_node_received_at_another_and_deleted_at_a_thir
     for members in permutations(cluster.members):
         (sender, to), (receiver, of), (deleter, where) = (queue.at(member) for member in members)
         sent = sender.send(to, "hello", MessageAttributes={"a": {"DataType": "String", "StringValue": "b"}})
-        (message,) = receiver.receive(of, wait=WAIT_SECONDS, MessageAttributeNames=["All"])
+        (message,) = receiver.first(of, MessageAttributeNames=["All"])
         assert (message["MessageId"], message["Body"]) == (sent["MessageId"], "hello")
         assert message["MessageAttributes"]["a"]["StringValue"] == "b"
         assert sender.counts(to) == (0, 1, 0)
@@ -90,13 +88,13 @@ def test_a_fifo_queue_is_one_for_all_nodes(cluster: Cluster) -> None:
     (client, url), (second, its_url), (third, their_url) = doors
     again = second.send(its_url, "0", MessageGroupId="g")
     assert int(again["SequenceNumber"]) == numbers[0], "another node knows what was sent before"
-    (first,) = client.receive(url, 1, WAIT_SECONDS)
+    (first,) = client.first(url, 1)
     assert first["Body"] == "0"
     assert second.receive(its_url) == [], "the group is locked at every node"
     client.send(url, "beside it", MessageGroupId="h")
-    assert third.bodies(their_url, wait=WAIT_SECONDS) == ["beside it"]
+    assert third.first_bodies(their_url) == ["beside it"]
     second.delete(its_url, first)
-    assert third.bodies(their_url, wait=WAIT_SECONDS) == ["1", "2", "3", "4", "5"]
+    assert third.first_bodies(their_url) == ["1", "2", "3", "4", "5"]
 
 
 def test_a_message_that_fails_at_several_nodes_is_a_dead_letter_of_all_of_them(cluster: Cluster) -> None:
@@ -108,11 +106,11 @@ def test_a_message_that_fails_at_several_nodes_is_a_dead_letter_of_all_of_them(c
     sent = client.send(url, "hopeless")
     for member in (queue.follower, queue.other):
         taker, its_url = queue.at(member)
-        (message,) = taker.receive(its_url, wait=WAIT_SECONDS)
+        (message,) = taker.first(its_url)
         taker.change(its_url, message, 0)
     assert client.receive(url) == []
     reader, letters = dead.at(dead.follower)
-    (letter,) = reader.receive(letters, wait=WAIT_SECONDS, MessageSystemAttributeNames=["All"])
+    (letter,) = reader.first(letters, MessageSystemAttributeNames=["All"])
     assert (letter["MessageId"], letter["Body"]) == (sent["MessageId"], "hopeless")
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == client.arn(url)
 
@@ -121,10 +119,10 @@ def test_a_long_poll_at_a_follower_is_answered_by_a_send_at_another(cluster: Clu
     queue = Placed(cluster)
     waiter, url = queue.at(queue.follower)
     sender, its_url = queue.at(queue.other)
-    came = meanwhile(waiter.receive, url, wait=WAIT_SECONDS)
+    came = meanwhile(waiter.first, url)
     until(lambda: takers(cluster, queue.name) > 0, "somebody waits at the leader")
     sender.send(its_url, "at last")
-    assert [message["Body"] for message in came.result(WAIT_SECONDS)] == ["at last"]
+    assert [message["Body"] for message in came.result()] == ["at last"]
 
 
 def test_the_largest_messages_and_batches_cross_from_node_to_node(cluster: Cluster) -> None:
@@ -132,7 +130,7 @@ def test_the_largest_messages_and_batches_cross_from_node_to_node(cluster: Clust
     (client, url), (other, its_url) = queue.at(queue.follower), queue.at(queue.other)
     whole = "x" * MIB
     client.send(url, whole)
-    assert other.bodies(its_url, 1, WAIT_SECONDS) == [whole]
+    assert other.first_bodies(its_url, 1) == [whole]
     tenth = MIB // 10
     entries = [{"Id": str(number), "MessageBody": str(number) * tenth} for number in range(10)]
     assert len(client.send_message_batch(QueueUrl=url, Entries=entries)["Successful"]) == 10
@@ -155,13 +153,13 @@ def test_a_long_poll_outlives_the_leader(cluster: Cluster, meanwhile: Callable[.
     waiter, url = queue.at(queue.follower, tries=BOTO3_TRIES)
     sender, its_url = queue.at(queue.other, tries=BOTO3_TRIES)
     sender.send(its_url, "held")
-    (held,) = waiter.receive(url, wait=WAIT_SECONDS, VisibilityTimeout=600)
-    came = meanwhile(waiter.receive, url, wait=WAIT_SECONDS)
+    (held,) = waiter.first(url, VisibilityTimeout=600)
+    came = meanwhile(waiter.first, url)
     until(lambda: takers(cluster, queue.name) > 0, "somebody waits at the leader")
     queue.leader.kill()
     until(lambda: cluster.leader_of(queue.name) is not queue.leader, "another leads")
     sender.send(its_url, "after it")
-    assert [message["Body"] for message in came.result(WAIT_SECONDS)] == ["after it"]
+    assert [message["Body"] for message in came.result()] == ["after it"]
     sender.delete(its_url, held)  # The lease was not forgotten: nobody else got it.
     assert waiter.counts(url)[:2] == (0, 1)
 
@@ -172,12 +170,12 @@ def test_clients_that_know_several_nodes_go_on_when_theirs_dies(cluster: Cluster
     name = unique("jobs")
 
     async def beside() -> tuple[str, ...]:
-        async with AsyncQueue(name, url=urls) as queue:
-            (message,) = await queue.receive(1, wait=60)
+        async with AsyncQueue(name, url=urls, patience=PATIENCE_S) as queue:
+            (message,) = await queue.receive(1, wait=PATIENCE_S)
             async with message:
                 return message.text, str(message.attempt)
 
-    with Queue(name, url=urls, heartbeat=False) as queue:
+    with Queue(name, url=urls, heartbeat=False, patience=PATIENCE_S) as queue:
         queue.ensure(partitions=3, replicas=3, backoff=0)
         cluster.wait_until_full(name)
         queue.send("held")
@@ -188,7 +186,7 @@ def test_clients_that_know_several_nodes_go_on_when_theirs_dies(cluster: Cluster
         until(lambda: takers(cluster, name) > 0, "it waits")
         victim.kill()
         ids = [queue.send(f"{number}", key=f"{number}") for number in range(6)]
-        waiting.join(60)
+        waiting.join()
         assert len(came) == 1
         held.ack()
         rest: list[QueueMessage] = []

@@ -1,5 +1,6 @@
 """Partitions become part of a transaction."""
 
+import pytest
 from transactions.scene import TIMEOUT_MS, WALL_MS, A, B, C, Scene, place
 
 from penstock.errors import ErrorCode
@@ -24,6 +25,7 @@ def test_the_first_partition_begins_a_transaction_and_the_others_join_it() -> No
     assert (saved.partitions, saved.started_ms, saved.updated_ms) == ((B, A, C), WALL_MS + 1_000, WALL_MS + 2_000)
 
 
+@pytest.mark.invariant("transactions.number-grows")
 def test_the_number_grows_with_every_transaction_and_stays_with_the_id() -> None:
     scene = Scene()
     numbers = []
@@ -55,6 +57,7 @@ def test_a_request_without_partitions_begins_nothing() -> None:
     assert (reply.partitions, scene.recorded, scene.state) == ((), [], TransactionState.EMPTY)
 
 
+@pytest.mark.invariant("transactions.batches-verified")
 def test_verifying_says_of_each_partition_whether_it_is_part_and_adds_none() -> None:
     scene = Scene()
     name = scene.begin()

@@ -16,6 +16,7 @@ def test_the_first_producer_gets_the_fresh_id_and_the_next_ones_its_next_epochs(
     assert scene.state is TransactionState.EMPTY
 
 
+@pytest.mark.invariant("transactions.retry-same-answer")
 def test_a_producer_may_ask_again_for_the_epoch_that_it_did_not_hear_of() -> None:
     scene = Scene()
     name = scene.begin()
@@ -25,6 +26,7 @@ def test_a_producer_may_ask_again_for_the_epoch_that_it_did_not_hear_of() -> Non
     assert scene.saved().timeout_ms == 1_000
 
 
+@pytest.mark.invariant("transactions.retry-same-answer")
 def test_a_producer_that_begins_takes_the_way_back_from_all_before_it() -> None:
     scene = Scene()
     first = scene.begin()
@@ -37,6 +39,7 @@ def test_a_producer_that_begins_takes_the_way_back_from_all_before_it() -> None:
     assert scene.added(third, A) is ErrorCode.NONE
 
 
+@pytest.mark.invariant("transactions.one-at-a-time")
 def test_an_open_transaction_is_aborted_before_the_next_producer_begins() -> None:
     scene = Scene()
     zombie = scene.begin()
@@ -102,6 +105,7 @@ def test_the_name_of_an_id_that_was_forgotten_is_replaced() -> None:
     assert named(reply) == Name(ProducerId(FIRST_PRODUCER), 0)
 
 
+@pytest.mark.invariant("transactions.invalid-requests-refused")
 @pytest.mark.parametrize(
     ("name", "more", "code"),
     [

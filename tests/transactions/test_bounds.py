@@ -73,6 +73,7 @@ def test_an_asker_that_hangs_up_leaves_nothing_behind() -> None:
     assert (decision.records, decision.replies) == ([], [])
 
 
+@pytest.mark.invariant("transactions.markers-owed-until-written")
 def test_a_decision_that_could_not_be_stored_has_not_been_taken() -> None:
     scene = Scene()
     scene.is_disk_full = True

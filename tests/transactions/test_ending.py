@@ -32,6 +32,7 @@ def test_in_version_1_the_epoch_stays_and_the_same_request_is_answered_again(
     assert scene.added(name, A) is ErrorCode.NONE, "the next transaction has the same name"
 
 
+@pytest.mark.invariant("transactions.retry-same-answer")
 @pytest.mark.parametrize(("commit", "prepared", "complete"), ENDS)
 def test_in_version_2_the_epoch_grows_and_the_name_before_is_told_the_same_again(
     commit: bool, prepared: TransactionState, complete: TransactionState
@@ -82,6 +83,7 @@ def test_a_producer_whose_name_before_comes_from_beginning_anew_has_ended_nothin
     assert scene.ended(before, commit=True, v2=True) is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.invariant("transactions.one-at-a-time")
 def test_nothing_can_be_added_until_all_partitions_have_their_marker() -> None:
     scene = Scene()
     name = scene.begin()

@@ -9,6 +9,8 @@ from penstock.transactions.records import TransactionSaved
 from penstock.transactions.states import TransactionState
 from penstock.vocabulary import ProducerId
 
+pytestmark = pytest.mark.invariant("transactions.one-outcome", "transactions.fencing")
+
 LAST = Name(ProducerId(500), EPOCH_MAX - 1)  # The last name that a producer may have.
 
 

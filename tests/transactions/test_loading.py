@@ -8,6 +8,8 @@ from penstock.transactions import records
 from penstock.transactions.names import Name
 from penstock.transactions.states import TransactionState
 
+pytestmark = pytest.mark.invariant("transactions.markers-owed-until-written")
+
 
 def story(scene: Scene, *, v2: bool) -> Name:
     """Two ids: one commits, aborts, is fenced and runs out of time; the other is in the way."""
@@ -29,6 +31,7 @@ def story(scene: Scene, *, v2: bool) -> Name:
     return name
 
 
+@pytest.mark.invariant("transactions.last-record-is-state")
 @pytest.mark.parametrize("v2", [False, True])
 def test_at_every_cut_the_last_record_of_each_key_is_all_that_is_needed(v2: bool) -> None:
     """All records up to the cut, and the last ones in reverse order, give the same state, the same debts and the same answers."""

@@ -8,6 +8,8 @@ from penstock.transactions.states import TransactionState
 from penstock.transactions.views import MarkersOwed
 from penstock.vocabulary import ProducerId
 
+pytestmark = pytest.mark.invariant("transactions.markers-owed-until-written")
+
 
 def ending(*, commit: bool = True, v2: bool = True) -> tuple[Scene, MarkersOwed]:
     scene = Scene()

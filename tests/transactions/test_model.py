@@ -18,6 +18,13 @@ from penstock.errors import BrokenPromise
 from penstock.simulator.knobs import replaced
 from penstock.transactions.records import TransactionPartition
 
+pytestmark = pytest.mark.invariant(
+    "transactions.one-outcome",
+    "transactions.fencing",
+    "transactions.one-at-a-time",
+    "transactions.retry-same-answer",
+)
+
 SEEDS = 120
 STEPS = 120
 

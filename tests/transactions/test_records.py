@@ -40,6 +40,7 @@ def test_a_record_reads_back_as_it_was_written(record: records.Record) -> None:
     assert (value is None) == isinstance(record, TransactionForgotten)
 
 
+@pytest.mark.invariant("transactions.last-record-is-state")
 @given(st.lists(anything, max_size=20), st.randoms(use_true_random=False))
 def test_the_last_record_of_each_key_in_any_order_is_the_whole_truth(written: list[records.Record], dice: random.Random) -> None:
     everything, last = TransactionsImage(), dict[bytes, bytes | None]()

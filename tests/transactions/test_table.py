@@ -245,6 +245,7 @@ def test_the_tables_have_every_state() -> None:
         assert {state for asked, state, _, _ in FIELDS if asked == request} == STATES.keys()
 
 
+@pytest.mark.invariant("transactions.invalid-requests-refused")
 @pytest.mark.parametrize(("request_name", "state", "column", "expected"), FIELDS)
 def test_every_field(request_name: str, state: str, column: str, expected: str) -> None:
     scene = STATES[state][1]()

@@ -11,6 +11,8 @@ from penstock.transactions.records import TransactionForgotten, TransactionSaved
 from penstock.transactions.states import TransactionState
 from penstock.vocabulary import Instant
 
+pytestmark = pytest.mark.invariant("transactions.timeout-aborts")
+
 TIMEOUT = TIMEOUT_MS / 1000
 EXPIRATION_MS = 100_000
 
@@ -191,6 +193,7 @@ def unused(state: str) -> Scene:
     return scene
 
 
+@pytest.mark.invariant("transactions.idle-ids-expire")
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
 def test_an_id_that_nobody_uses_is_forgotten(state: str) -> None:
     scene = unused(state)
@@ -207,6 +210,7 @@ def test_an_id_that_nobody_uses_is_forgotten(state: str) -> None:
     assert scene.begin().producer_epoch == 0
 
 
+@pytest.mark.invariant("transactions.idle-ids-expire")
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort"])
 def test_an_id_with_a_transaction_is_not_forgotten(state: str) -> None:
     scene = unused(state)
@@ -214,6 +218,7 @@ def test_an_id_with_a_transaction_is_not_forgotten(state: str) -> None:
     assert scene.state.title == state
 
 
+@pytest.mark.invariant("transactions.idle-ids-expire")
 def test_an_id_that_is_used_is_not_forgotten() -> None:
     scene = unused("Empty")
     name = Name(scene.saved().producer_id, 0)

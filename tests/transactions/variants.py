@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.errors import ErrorCode
+from penstock.simulator.defects import breaks
 from penstock.transactions import adding, ending, initializing, lapsing, names
 from penstock.transactions.commands import MarkersWritten
 from penstock.transactions.coordinator import TransactionCoordinator
@@ -22,6 +23,7 @@ def _claims(wrong: Callable[[TransactionSaved, Name], Claim]) -> Patches:
     return [(room, "claim_of", wrong) for room in (adding, ending, initializing)]
 
 
+@breaks("transactions.fencing")
 def takes_older_epochs_for_the_current_one() -> Patches:
     right = names.claim_of
 
@@ -32,6 +34,7 @@ def takes_older_epochs_for_the_current_one() -> Patches:
     return _claims(wrong)
 
 
+@breaks("transactions.retry-same-answer")
 def does_not_know_who_asks_again() -> Patches:
     right = names.claim_of
 
@@ -42,6 +45,7 @@ def does_not_know_who_asks_again() -> Patches:
     return _claims(wrong)
 
 
+@breaks("transactions.retry-same-answer", "transactions.fencing")
 def lets_the_one_before_ask_again_after_another_has_begun() -> Patches:
     right = names.renamed
 
@@ -51,10 +55,12 @@ def lets_the_one_before_ask_again_after_another_has_begun() -> Patches:
     return [(initializing, "renamed", wrong)]
 
 
+@breaks("transactions.fencing")
 def gives_the_last_epoch_away() -> Patches:
     return [(room, "EPOCH_MAX", EPOCH_MAX + 1) for room in (names, ending, initializing)]
 
 
+@breaks("transactions.fencing")
 def aborts_over_the_producers_head_without_fencing_it() -> Patches:
     def wrong(saved: TransactionSaved, draft: Draft) -> None:
         draft.save(saved, replace(saved, state=TransactionState.PREPARE_ABORT, updated_ms=draft.wall_ms))
@@ -62,6 +68,7 @@ def aborts_over_the_producers_head_without_fencing_it() -> Patches:
     return [(room, "abort_and_fence", wrong) for room in (initializing, lapsing)]
 
 
+@breaks("transactions.one-at-a-time")
 def lets_a_producer_begin_beside_an_open_transaction() -> Patches:
     def wrong(saved: TransactionSaved, draft: Draft) -> None:
         return None
@@ -69,6 +76,7 @@ def lets_a_producer_begin_beside_an_open_transaction() -> Patches:
     return [(initializing, "abort_and_fence", wrong)]
 
 
+@breaks("transactions.markers-owed-until-written")
 def ends_a_transaction_with_the_first_marker() -> Patches:
     def wrong(saved: TransactionSaved | None, command: MarkersWritten, draft: Draft) -> None:
         right(saved, replace(command, partitions=saved.partitions if saved is not None else ()), draft)
@@ -77,6 +85,7 @@ def ends_a_transaction_with_the_first_marker() -> Patches:
     return [(ending, "markers_written", wrong)]
 
 
+@breaks("transactions.markers-owed-until-written")
 def takes_a_late_report_for_one_of_the_next_transaction() -> Patches:
     def wrong(saved: TransactionSaved | None, command: MarkersWritten, draft: Draft) -> None:
         right(saved, replace(command, number=saved.number if saved is not None else 0), draft)
@@ -85,6 +94,7 @@ def takes_a_late_report_for_one_of_the_next_transaction() -> Patches:
     return [(ending, "markers_written", wrong)]
 
 
+@breaks("transactions.markers-owed-until-written")
 def notes_the_last_marker_before_the_end_is_recorded() -> Patches:
     right = ending.markers_written
 
@@ -96,6 +106,7 @@ def notes_the_last_marker_before_the_end_is_recorded() -> Patches:
     return [(ending, "markers_written", wrong)]
 
 
+@breaks("transactions.markers-owed-until-written")
 def forgets_after_a_restart_what_is_owed() -> Patches:
     right = TransactionCoordinator.begin
 
@@ -106,6 +117,7 @@ def forgets_after_a_restart_what_is_owed() -> Patches:
     return [(TransactionCoordinator, "begin", wrong)]
 
 
+@breaks("transactions.timeout-aborts")
 def forgets_after_a_restart_which_transactions_are_open() -> Patches:
     right = TransactionCoordinator.begin
 
@@ -117,6 +129,7 @@ def forgets_after_a_restart_which_transactions_are_open() -> Patches:
     return [(TransactionCoordinator, "begin", wrong)]
 
 
+@breaks("transactions.timeout-aborts")
 def keeps_the_deadline_of_the_transaction_before() -> Patches:
     right = TransactionCoordinator._follow
 
@@ -137,6 +150,7 @@ def keeps_the_deadline_of_the_transaction_before() -> Patches:
     return [(TransactionCoordinator, "_follow", wrong), (adding, "add", add)]
 
 
+@breaks("transactions.idle-ids-expire")
 def forgets_ids_with_an_open_transaction() -> Patches:
     def wrong(self: lapsing.Sweep, saved: TransactionSaved, wall_ms: int) -> bool:
         return saved.updated_ms <= wall_ms - self._expiration_ms
@@ -144,6 +158,7 @@ def forgets_ids_with_an_open_transaction() -> Patches:
     return [(lapsing.Sweep, "_is_too_old", wrong)]
 
 
+@breaks("transactions.number-grows")
 def counts_transactions_only_while_it_runs() -> Patches:
     right = TransactionsImage.replay
 
@@ -154,11 +169,13 @@ def counts_transactions_only_while_it_runs() -> Patches:
     return [(TransactionsImage, "replay", wrong)]
 
 
+@breaks("transactions.one-outcome", "transactions.retry-same-answer")
 def commits_what_was_asked_to_be_aborted_meanwhile() -> Patches:
     """One who asks again is told what it wants to hear."""
     return [(ending, "_verdict", lambda state, command: ErrorCode.NONE)]
 
 
+@breaks("transactions.fencing")
 def loses_the_new_id_of_a_producer_whose_epochs_are_used_up() -> Patches:
     right = ending._completed
 
@@ -168,6 +185,7 @@ def loses_the_new_id_of_a_producer_whose_epochs_are_used_up() -> Patches:
     return [(ending, "_completed", wrong)]
 
 
+@breaks("transactions.one-at-a-time")
 def opens_a_transaction_while_the_one_before_ends() -> Patches:
     right = adding._fault_of
 
@@ -178,6 +196,7 @@ def opens_a_transaction_while_the_one_before_ends() -> Patches:
     return [(adding, "_fault_of", wrong)]
 
 
+@breaks("transactions.batches-verified")
 def verifies_whatever_it_is_asked() -> Patches:
     right = adding._verify
 
@@ -187,6 +206,7 @@ def verifies_whatever_it_is_asked() -> Patches:
     return [(adding, "_verify", wrong)]
 
 
+@breaks("transactions.timeout-aborts")
 def lets_overdue_transactions_be() -> Patches:
     return [(lapsing, "abort_and_fence", lambda saved, draft: None)]
 

@@ -5,6 +5,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.errors import MalformedInput
 from penstock.wire import _columns_py, _rows_py
@@ -60,7 +61,8 @@ def columns_from(loop, batches, wanted, bounds):
     return answers, reader.take(), reader.rows
 
 
-@settings(max_examples=200)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=60, slow=200))
 @given(
     batches=st.lists(st.tuples(st.lists(records, min_size=1, max_size=12), mutations, header_changes, st.integers(0, 3)), max_size=4),
     wanted=wanted_columns,
@@ -76,7 +78,8 @@ def test_both_loops_read_changed_batches_alike(compiled, batches, wanted, bounds
     assert columns_from(compiled, read, wanted, bounds) == columns_from(_columns_py, read, wanted, bounds)
 
 
-@settings(max_examples=200)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=60, slow=200))
 @given(chosen=st.lists(records, min_size=1, max_size=20), wanted=wanted_columns, bounds=ranges, is_append_time=st.booleans())
 def test_both_loops_read_untouched_batches_alike(compiled, chosen, wanted, bounds, is_append_time):
     batch = encode_batch(chosen)
@@ -88,7 +91,8 @@ def test_both_loops_read_untouched_batches_alike(compiled, chosen, wanted, bound
     assert columns.rows == 2 * max(0, end - first)
 
 
-@settings(max_examples=300)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=80, slow=300))
 @given(
     payload=st.binary(max_size=60) | st.lists(st.sampled_from(b"\0\1\2\x0c\x0e\x80\xff"), max_size=40).map(bytes),
     count=st.integers(-1, 5),
@@ -121,7 +125,8 @@ tables = st.builds(
 selections = st.none() | int32s(st.integers(0, 5) | st.integers(-1, 7), max_size=6)
 
 
-@settings(max_examples=400)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=100, slow=400))
 @given(columns=tables, selection=selections, start=st.integers(-1, 4), bytes_max=st.integers(-1, 60), wall_ms=st.integers(-2, 2**63))
 def test_both_loops_write_alike(compiled_rows, *, columns, selection, start, bytes_max, wall_ms):
     first, second = (
@@ -131,7 +136,8 @@ def test_both_loops_write_alike(compiled_rows, *, columns, selection, start, byt
     assert first == second
 
 
-@settings(max_examples=300)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=80, slow=300))
 @given(
     key=binaries,
     rows=st.integers(-1, 6),

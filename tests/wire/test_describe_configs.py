@@ -1,13 +1,15 @@
 """Replies to DescribeConfigs against kio, every version."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.wire import schemas
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.describe_configs import ConfigResult, ConfigRow, encode_configs, write_describe_configs_response
 
+few = settings(max_examples=pick(test=12, slow=50))  # Each version is a test of its own.
 texts = st.text(max_size=200)
 maybe_texts = st.none() | texts
 small = st.integers(0, 9)
@@ -16,7 +18,9 @@ rows = st.builds(ConfigRow, texts, maybe_texts, st.booleans(), small, small, may
 resources = st.tuples(st.integers(-128, 127), texts, st.lists(rows, max_size=3), st.sampled_from([0, 3, 40, 42]), maybe_texts)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", range(1, 5))
+@few
 @given(described=st.lists(resources, max_size=3), throttle_ms=st.integers(0, 2**31 - 1))
 def test_a_reply_reads_as_it_was_written(oracle_reply, version, described, throttle_ms):
     results = [

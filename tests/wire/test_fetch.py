@@ -3,8 +3,9 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.errors import MalformedInput
 from penstock.wire import schemas
@@ -12,6 +13,7 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.fetch import FetchedPartition, FetchPartition, read_fetch_request, write_fetch_response
 from penstock.wire.frames import LENGTH, read_request_header
 
+few = settings(max_examples=pick(test=12, slow=50))  # Each version is a test of its own.
 VERSIONS = range(4, 19)
 names = st.text(min_size=1, max_size=200)
 ids = st.binary(min_size=16, max_size=16)
@@ -76,7 +78,9 @@ def as_known_to(version, partition):
     return partition if version >= 5 else partition._replace(log_start_offset=-1)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", VERSIONS)
+@few
 @given(topics=requested, forgotten=forgotten, numbers=st.tuples(int32, int32, int32, int32, int32, int32), rack=names, replica_epoch=int64)
 def test_a_request_reads_as_it_was_written(version, *, topics, forgotten, numbers, rack, replica_epoch):
     replica_id, wait, least, most, session_id, session_epoch = numbers
@@ -116,7 +120,9 @@ def test_what_replicas_tag_onto_partitions_is_stepped_over(version):
     assert read(request_frame(version, body), version).topics == [(b"i" * 16, asked)]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", VERSIONS)
+@few
 @given(topics=st.lists(st.tuples(names, ids, st.lists(rows, max_size=4)), max_size=3), head=st.tuples(int32, positions, positions))
 def test_a_reply_reads_as_it_was_written(oracle_reply, version, topics, head):
     correlation_id, throttle_ms, session_id = head
@@ -187,7 +193,9 @@ def test_a_request_cut_at_any_byte_is_malformed_and_bytes_after_it_are_let_go(ve
     assert read_fetch_request(frame + b"more", body_at, version) == read_fetch_request(frame, body_at, version)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", VERSIONS)
+@few
 @given(where=st.integers(0, 10_000), byte=st.integers(0, 255))
 def test_a_request_with_a_changed_byte_reads_or_is_malformed(version, where, byte):
     frame = bytearray(request_frame(version, request_body([("orders", b"i" * 16, [FetchPartition(*range(6))] * 2)])))

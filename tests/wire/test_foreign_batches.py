@@ -1,7 +1,6 @@
 """Batches that other people's code built: their records read right here, and ours read right there."""
 
 import socket
-import time
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
@@ -10,6 +9,7 @@ from confluent_kafka import Producer
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
+from waiting import PATIENCE_MS, PATIENCE_S, until
 
 from penstock.wire import schemas
 from penstock.wire.api_keys import ApiKey
@@ -84,8 +84,8 @@ def test_messages_of_older_formats_are_recognised(magic):
 @pytest.fixture(scope="module")
 def mock_cluster():
     """librdkafka's own broker for tests, in this process: what its producer sends can be fetched from it."""
-    producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "linger.ms": 200})
-    broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
+    producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1})
+    broker = next(iter(producer.list_topics(timeout=PATIENCE_S).brokers.values()))
     yield f"{broker.host}:{broker.port}"
     producer.flush(1)
 
@@ -97,14 +97,14 @@ def test_batches_of_librdkafka_read_right(mock_cluster, codec):
         {
             "bootstrap.servers": mock_cluster,
             "compression.type": codec.name.lower(),
-            "linger.ms": 300,
+            "linger.ms": PATIENCE_MS,  # All in one batch: `flush` waits for no more.
             "enable.idempotence": codec == Codec.LZ4,
         }
     )
     chosen = [record for record in RECORDS if record.headers != (("", b""),)]
     for record in chosen:
         producer.produce(topic, record.value, record.key, partition=0, timestamp=record.timestamp_ms, headers=list(record.headers))
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     batches = fetch_batches(mock_cluster, topic, len(chosen))
     assert codec in [assert_a_good_batch(batch).codec for batch in batches]  # A small batch that packing would not shrink goes as it is.
     read = [record for batch in batches for record in decode_records(batch, bytes_max=MEGABYTE)]
@@ -113,14 +113,16 @@ def test_batches_of_librdkafka_read_right(mock_cluster, codec):
 
 def fetch_batches(address, topic, end_offset):
     """All batches up to the offset: a producer may cut where it likes."""
-    batches, offset, deadline = [], 0, time.monotonic() + 10
+    batches = []
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection, connection.makefile("rb") as stream:
-        while offset < end_offset:
-            assert time.monotonic() < deadline, f"stored only up to {offset}"
-            for batch in cut(fetch(connection, stream, topic, offset)):
-                batches.append(batch)
-                offset = read_header(batch).end_offset
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection, connection.makefile("rb") as stream:
+
+        def has_all():
+            offset = read_header(batches[-1]).end_offset if batches else 0
+            batches.extend(cut(fetch(connection, stream, topic, offset)))
+            return batches and read_header(batches[-1]).end_offset >= end_offset
+
+        until(has_all, lambda: f"all is stored: {len(batches)} batches are")
     return batches
 
 

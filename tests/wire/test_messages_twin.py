@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.errors import MalformedInput
 from penstock.wire import _messages_py, messages
@@ -38,7 +39,8 @@ def outcome(function, *arguments):
         return "malformed"
 
 
-@settings(max_examples=300)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=80, slow=300))
 @given(
     chosen=st.lists(records, min_size=1, max_size=5), changes=mutations, extra=st.integers(-1, 1), first=st.integers(-1, 5),
     end=st.integers(-1, 6),

@@ -4,6 +4,7 @@ import httptools
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.wire import _posts_py, posts
 
@@ -76,7 +77,8 @@ def requests(draw: st.DrawFn) -> bytes:
     return b"".join(line + end for line in (draw(starts), *all_lines)) + draw(st.sampled_from([b"\r\n"] * 9 + [b"", b" \r\n"])) + body
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=120, slow=500))
 @given(requests(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=1))
 @example(START + b"\r\nContent-Length: 0", [])
 @example(START + b"\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", [])

@@ -3,8 +3,9 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.errors import MalformedInput
 from penstock.wire import schemas
@@ -12,6 +13,7 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.frames import read_request_header
 from penstock.wire.produce import ProducedPartition, read_produce_request, write_produce_response
 
+few = settings(max_examples=pick(test=12, slow=50))  # Each version is a test of its own.
 VERSIONS = range(3, 14)
 names = st.text(min_size=1, max_size=200)
 ids = st.binary(min_size=16, max_size=16)
@@ -48,7 +50,9 @@ def read(frame, version):
     return read_produce_request(frame, read_request_header(frame).body_at, version)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", VERSIONS)
+@few
 @given(
     transactional_id=st.none() | names,
     acks=st.integers(-1, 1),
@@ -70,7 +74,9 @@ def test_a_request_reads_as_it_was_written(version, transactional_id, acks, time
     assert request.topics == [(topic_id if version >= 13 else name, rows) for name, topic_id, rows in topics]
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", VERSIONS)
+@few
 @given(
     correlation_id=int32,
     throttle_ms=st.integers(0, 2**31 - 1),
@@ -134,7 +140,9 @@ def test_bytes_after_a_request_are_let_go(version):
     assert read(one_partition(version) + b"more", version) == read(one_partition(version), version)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", VERSIONS)
+@few
 @given(where=st.integers(0, 10_000), byte=st.integers(0, 255))
 def test_a_request_with_a_changed_byte_reads_or_is_malformed(version, where, byte):
     frame = bytearray(one_partition(version, records=b"x" * 20))

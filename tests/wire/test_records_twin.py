@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.wire import _records_py
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch
@@ -38,7 +39,8 @@ def mutate(buffer, changes):
     return mutated
 
 
-@settings(max_examples=500)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=150, slow=500))
 @given(chosen=st.lists(records, min_size=1, max_size=4), changes=mutations, extra=st.integers(-1, 1), cut=st.integers(0, 3), rules=rules)
 def test_both_loops_judge_changed_records_alike(compiled, *, chosen, changes, extra, cut, rules):
     payload = mutate(encode_batch(chosen)[HEADER_BYTES:], changes)
@@ -47,7 +49,8 @@ def test_both_loops_judge_changed_records_alike(compiled, *, chosen, changes, ex
     assert compiled.check_records(payload, count, **rules) == _records_py.check_records(payload, count, **rules)
 
 
-@settings(max_examples=500)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=150, slow=500))
 @given(
     payload=st.binary(max_size=60) | st.lists(st.sampled_from(b"\0\1\2\x0c\x0e\x80\xff"), max_size=40).map(bytes),
     count=st.integers(-1, 5),
@@ -61,7 +64,8 @@ batch_lists = st.lists(st.tuples(st.integers(-3, 100), st.lists(records, min_siz
 header_changes = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([0, 1, 2, 61, 127, 128, 255])), max_size=2)
 
 
-@settings(max_examples=500)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=150, slow=500))
 @given(
     batches=batch_lists,
     changes=mutations,
@@ -88,7 +92,8 @@ def test_both_loops_scan_and_seek_alike(compiled, *, batches, changes, in_header
         assert compiled.seek_batch(buffer, offset) == _records_py.seek_batch(buffer, offset)
 
 
-@settings(max_examples=500)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=150, slow=500))
 @given(
     chosen=st.lists(records, min_size=1, max_size=4),
     changes=mutations,
@@ -134,7 +139,8 @@ rows = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=60, slow=300))
 @given(chosen=st.lists(rows, min_size=1, max_size=100), timestamp_ms=timestamps)
 def test_both_build_the_batch_that_the_general_way_builds(compiled, chosen, timestamp_ms):
     batch = compiled.build_batch(chosen, timestamp_ms)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.wire import _sieve_py
 from penstock.wire.batches import Record, crc_is_right, decode_records, encode_batch, read_header
@@ -243,7 +244,8 @@ logs = st.lists(st.tuples(some_records, st.booleans(), st.integers(0, 3)), max_s
 mutations = st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=2)
 
 
-@settings(max_examples=400)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=100, slow=400))
 @given(
     chosen=logs,
     changes=mutations,
@@ -275,7 +277,8 @@ def test_both_loops_leave_the_same(compiled, *, chosen, changes, map_end, now, e
                 log[where % len(log)] = byte
 
 
-@settings(max_examples=200)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=60, slow=200))
 @given(chosen=logs)
 def test_what_is_left_is_the_last_record_of_each_key(compiled, *, chosen):
     log, base, last = b"", 0, {}

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.errors import MalformedInput
 from penstock.wire import schemas
@@ -60,7 +61,8 @@ def test_a_frame_cut_at_any_byte_is_not_taken(version):
         assert read_single(one[:size]) is None
 
 
-@settings(max_examples=2000)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=300, slow=2000))
 @given(st.sampled_from(VERSIONS), st.lists(st.tuples(st.integers(0, 159), st.integers(0, 255)), min_size=1, max_size=3))
 def test_whatever_it_reads_of_changed_bytes_the_slower_reader_reads_too(version, changes):
     one = frame(version)

@@ -1,8 +1,9 @@
 """ListOffsets, Metadata and ApiVersions against kio, every version."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.vocabulary import NO_TOPIC_ID
 from penstock.wire import schemas
@@ -12,6 +13,7 @@ from penstock.wire.frames import read_request_header
 from penstock.wire.list_offsets import OffsetFound, OffsetWish, read_list_offsets_request, write_list_offsets_response
 from penstock.wire.metadata import PartitionDescription, TopicWish, encode_topic, read_metadata_request, write_metadata_response
 
+few = settings(max_examples=pick(test=12, slow=50))  # Each version is a test of its own.
 names = st.text(min_size=1, max_size=200)
 ids = st.binary(min_size=16, max_size=16)
 int16 = st.integers(-(2**15), 2**15 - 1)
@@ -26,7 +28,9 @@ def request_frame(api_key, version, body):
     return frame, read_request_header(frame).body_at
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", range(1, 12))
+@few
 @given(
     topics=st.lists(st.tuples(names, st.lists(st.builds(OffsetWish, int32, int32, int64), max_size=4)), max_size=3),
     head=st.tuples(int32, int32),
@@ -50,7 +54,9 @@ def wish_body(wish):
     return {"partition_index": wish.partition, "current_leader_epoch": wish.leader_epoch, "timestamp": wish.timestamp}
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", range(1, 12))
+@few
 @given(
     topics=st.lists(st.tuples(names, st.lists(st.builds(OffsetFound, int32, codes, int64, int64, int32), max_size=4)), max_size=3),
     throttle_ms=int32,
@@ -67,7 +73,9 @@ def test_a_list_offsets_reply_reads_as_it_was_written(oracle_reply, version, top
     assert oracle_reply(ApiKey.LIST_OFFSETS, version, wire) == (9, schemas.build_response(ApiKey.LIST_OFFSETS, version, expected))
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", range(14))
+@few
 @given(topics=st.none() | st.lists(st.builds(TopicWish, names, ids), max_size=4), creation=st.booleans())
 def test_a_metadata_request_reads_as_it_was_written(version, topics, creation):
     if version == 0 and topics is None:
@@ -96,7 +104,9 @@ topic_descriptions = st.tuples(codes, st.none() | names, ids, st.booleans(), st.
 brokers = st.lists(st.tuples(int32, names, int32, st.none() | names), max_size=4)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", range(14))
+@few
 @given(
     topics=st.lists(topic_descriptions, max_size=3), brokers=brokers, cluster_id=st.none() | names, numbers=st.tuples(int32, int32, int32)
 )
@@ -140,7 +150,9 @@ apis = st.lists(st.tuples(int16, int16, int16), max_size=60)
 features = st.lists(st.tuples(names, int16, int16), max_size=3)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("version", range(5))
+@few
 @given(apis=apis, throttle_ms=int32, supported=features, finalized=features, epoch=st.integers(-1, 2**40))
 def test_an_api_versions_reply_reads_as_it_was_written(oracle_reply, version, *, apis, throttle_ms, supported, finalized, epoch):
     wire = write_api_versions_response(

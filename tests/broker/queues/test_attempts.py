@@ -2,10 +2,13 @@
 
 import asyncio
 
-from serving import Serving, until
+from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Sent, Verb
 from penstock.broker.queues.facade import Queues
+
+VIRTUAL_TIME = True
 
 QUEUE = "wide"
 PARTITIONS = 4
@@ -44,7 +47,7 @@ async def test_an_attempt_that_was_served_while_it_waited_is_known_too(serving: 
     waiting = asyncio.ensure_future(taken(queues, "a", wait_s=10.0))
     topic_id = queues.describe(QUEUE).topic_id
     ledgers = [each for index in range(PARTITIONS) if (each := serving.node.ledgers.find(topic_id, index)) is not None]
-    await until(lambda: all(each.waiting(QUEUE_GROUP) for each in ledgers))
+    await until_async(lambda: all(each.waiting(QUEUE_GROUP) for each in ledgers))
     await fill(queues, 40)
     first = await waiting
     assert first and await taken(queues, "a") == first

@@ -1,13 +1,12 @@
 """Delays that are far away, in files of the node: caches that may be damaged, lost or impossible to write, and nothing comes of it."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from serving import Serving, until
+from serving import Serving, SimPath
+from waiting import until_async
 
 from penstock.broker.queues import bucket_files
 from penstock.broker.queues.bucket_files import BucketFiles, Place
@@ -19,6 +18,8 @@ from penstock.queues import pages, timetable
 from penstock.queues.state import LedgerState
 from penstock.settings import DAY_MS
 from penstock.simulator.knobs import replaced
+
+VIRTUAL_TIME = True
 
 QUEUE = "later"
 WEEK_MS = 7 * DAY_MS
@@ -46,9 +47,8 @@ def ledger_of(serving: Serving) -> QueuePartition:
     return ledger
 
 
-def files(serving: Serving) -> list[Path]:
-    """By a walk that does not mind directories that are removed meanwhile: the node does that in a thread."""
-    return sorted(Path(directory, name) for directory, _, names in os.walk(serving.directory / "delays") for name in names)
+def files(serving: Serving) -> list[SimPath]:
+    return (serving.directory / "delays").files()
 
 
 def told(serving: Serving, words: str) -> bool:
@@ -57,7 +57,7 @@ def told(serving: Serving, words: str) -> bool:
 
 async def opened_again(serving: Serving) -> Queues:
     queues = (await serving.open()).queues
-    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    await until_async(lambda: ledger_of(serving).coordinator.state is not None)
     return queues
 
 
@@ -83,9 +83,9 @@ async def all_come(serving: Serving, count: int = COUNT) -> list[bytes]:
 
 async def test_pages_lie_in_files_until_their_time_comes(serving: Serving) -> None:
     await sent(serving)
-    assert sum(path.stat().st_size for path in files(serving)) > COUNT * 16 // 2
+    assert sum(len(path.read_bytes()) for path in files(serving)) > COUNT * 16 // 2
     assert sorted(await all_come(serving), key=int) == [b"%d" % at for at in range(COUNT)]
-    await until(lambda: not files(serving))
+    await until_async(lambda: not files(serving))
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
@@ -100,7 +100,7 @@ async def test_a_node_that_starts_removes_old_files_and_writes_its_own(serving: 
     before[0].write_bytes(b"of no use to anybody")
     queues = await opened_again(serving)
     assert (await queues.counts(QUEUE)).delayed == COUNT - 5
-    await until(lambda: not any(path.exists() for path in before))
+    await until_async(lambda: not any(path.exists() for path in before))
     assert files(serving)
     assert len(await all_come(serving, COUNT - 5)) == COUNT - 5
 
@@ -110,7 +110,7 @@ async def test_a_file_that_is_not_what_it_was_is_built_anew_from_the_log(serving
     await sent(serving)
     for path in files(serving):
         if how == "gone":
-            path.unlink()
+            path.remove()
         else:
             content = path.read_bytes()
             path.write_bytes(content[:-1] if how == "cut off" else bytes([content[0] ^ 1]) + content[1:])
@@ -127,7 +127,7 @@ async def test_pages_that_are_cold_are_fetched_beside_everything_else(serving: S
     assert len(await serving.node.queues.take(QUEUE, 100)) < COUNT, "nobody waits for the disk"
     await disk.cold_reads.until_waited_for()
     disk.cold_reads.let_go()
-    await until(lambda: not ledger_of(serving).state.messages.waiting.count)
+    await until_async(lambda: not ledger_of(serving).state.messages.waiting.count)
     counts = await serving.node.queues.counts(QUEUE)
     assert (counts.ready + counts.leased, counts.delayed) == (COUNT, 0)
 
@@ -152,11 +152,11 @@ async def test_a_load_ends_with_its_queue(serving: Serving, monkeypatch: pytest.
     serving.env.disk.is_cold = True
     ledger, ledgers = ledger_of(serving), serving.node.ledgers
     ledger.coordinator.reload("a test")
-    await until(lambda: bool(ledger.pages._fetching))
+    await until_async(lambda: bool(ledger.pages._fetching))
     assert ledgers._loading == 1
     ledger.close()
     may_fetch.set()
-    await until(lambda: ledgers._loading == 0)
+    await until_async(lambda: ledgers._loading == 0)
     assert ledger.coordinator.state is None
 
 
@@ -173,13 +173,12 @@ async def test_a_checkpoint_is_drawn_from_pages_that_are_cold(serving: Serving) 
 
 
 async def test_what_cannot_be_written_stays_in_memory_and_is_written_later(serving: Serving) -> None:
-    serving.directory.mkdir(parents=True, exist_ok=True)
     obstacle = serving.directory / "delays"
     obstacle.write_bytes(b"")
     await sent(serving)
     pages_of = ledger_of(serving).pages
     assert told(serving, "stay in memory") and pages_of._held_bytes > COUNT * 16 // 2
-    obstacle.unlink()
+    obstacle.remove()
     for _ in range(COUNT):
         await serving.node.queues.send(QUEUE, [Draft(b"more", delay_ms=WEEK_MS)])
     assert not pages_of._held and files(serving)
@@ -189,11 +188,11 @@ async def test_what_cannot_be_written_stays_in_memory_and_is_written_later(servi
 async def test_nothing_is_written_while_the_disk_is_nearly_full(serving: Serving) -> None:
     await sent(serving)
     await serving.crash()
-    node = await serving.open(disk_free_bytes_min=1 << 44)
-    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    node = await serving.open(disk_free_bytes_min=1 << 51)
+    await until_async(lambda: ledger_of(serving).coordinator.state is not None)
     pages_of = ledger_of(serving).pages
     assert node.disk_is_low and told(serving, "disk.free.bytes.min") and pages_of._held_bytes > COUNT * 16 // 2
-    await until(lambda: not files(serving))  # Those of the life before.
+    await until_async(lambda: not files(serving))  # Those of the life before.
     node.settings = replace(node.settings, disk_free_bytes_min=0)
     node.look_at_disk_room()
     for _ in range(COUNT):
@@ -204,7 +203,6 @@ async def test_nothing_is_written_while_the_disk_is_nearly_full(serving: Serving
 
 async def test_senders_are_refused_when_too_much_stays_in_memory(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_files, "HELD_BYTES_MAX", 200)
-    serving.directory.mkdir(parents=True, exist_ok=True)
     obstacle = serving.directory / "delays"
     obstacle.write_bytes(b"")
     await sent(serving)
@@ -217,8 +215,8 @@ async def test_senders_are_refused_when_too_much_stays_in_memory(serving: Servin
 async def test_files_go_with_a_purge_and_with_the_queue(serving: Serving) -> None:
     await sent(serving)
     await serving.node.queues.purge(QUEUE)
-    await until(lambda: not files(serving))
+    await until_async(lambda: not files(serving))
     await serving.node.queues.send(QUEUE, [Draft(b"again", delay_ms=WEEK_MS) for _ in range(COUNT)])
     assert files(serving)
     await serving.node.queues.delete(QUEUE)
-    await until(lambda: not files(serving))
+    await until_async(lambda: not files(serving))

@@ -3,11 +3,16 @@
 import asyncio
 
 import pytest
-from serving import Serving, batch, until
+from serving import Serving, batch
+from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Sent, Verb
 from penstock.broker.queues.facade import Queues
 from penstock.broker.queues.leading import QueuePartition
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("queues.changed-delay")
 
 QUEUE = "slow"
 HOUR = "3600000"
@@ -23,7 +28,7 @@ async def opened(serving: Serving, **settings: str) -> Queues:
 async def opened_again(serving: Serving) -> Queues:
     await serving.crash()
     queues = (await serving.open()).queues
-    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    await until_async(lambda: ledger_of(serving).coordinator.state is not None)
     return queues
 
 
@@ -76,7 +81,7 @@ async def test_who_waits_for_messages_is_served_when_the_delay_is_taken_away(ser
     queues = await opened(serving, queue_fifo="true", queue_delay_ms=HOUR)
     await send(queues, b"first", group="g")
     taking = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
-    await until(lambda: ledger_of(serving).waiting(QUEUE_GROUP) == 1)
+    await until_async(lambda: ledger_of(serving).waiting(QUEUE_GROUP) == 1)
     await queues.configure(QUEUE, {DELAY: "0"})
     assert [each.body for each in await taking] == [b"first"]
 
@@ -90,7 +95,7 @@ async def test_a_delay_that_comes_later_holds_for_nothing_that_was_sent_before(s
     await queues.configure(QUEUE, {DELAY: HOUR})
     await send(queues, b"late, by the door")
     await line.produce_batch(QUEUE, batch(b"late, by the log", timestamp_ms=serving.env.wall_ms()))
-    await until(lambda: ledger_of(serving).state.learned_end == 4)
+    await until_async(lambda: ledger_of(serving).state.learned_end == 4)
     counts = await queues.counts(QUEUE)
     assert (counts.ready, counts.delayed) == (2, 2)
     if has_checkpoint:

@@ -7,12 +7,18 @@ must not take the messages from the worker: they would be given to another one a
 import asyncio
 from typing import Any
 
+import pytest
 from broker.queues.test_queue_life import QUEUE, opened, sent, settled
 from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Lent, Outcome, Verb
 from penstock.errors import ErrorCode
 from penstock.queues.commands import Resume
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("queues.undo-only-undelivered")
 
 
 class Told:
@@ -38,9 +44,7 @@ async def taken_again(serving: Serving, *, attempt_id: str) -> tuple["asyncio.Fu
     assert ledger is not None
     decided_before = ledger.companion.log.end_offset
     second = asyncio.ensure_future(queues.take(QUEUE, 5, attempt_id=attempt_id))
-    async with asyncio.timeout(5.0):
-        while ledger.companion.log.end_offset == decided_before:
-            await asyncio.sleep(0)
+    await until_async(lambda: ledger.companion.log.end_offset > decided_before)
     return first, second
 
 

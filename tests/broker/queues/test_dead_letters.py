@@ -1,10 +1,10 @@
 """Dead letters: moved once, with their history, whatever breaks in between; and sent back by whoever has mended what was wrong."""
 
-import asyncio
 import json
 
 import pytest
-from serving import Serving, until
+from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues.calls import (
     Code,
@@ -21,6 +21,8 @@ from penstock.broker.queues.calls import (
     Verb,
 )
 from penstock.broker.queues.facade import Queues
+
+VIRTUAL_TIME = True
 
 QUEUE, DEAD = "jobs", "jobs-dead"
 SETTINGS = {"queue.dead.letter": DEAD, "queue.deliveries.max": "2", "queue.backoff.min.ms": "0"}
@@ -42,9 +44,11 @@ async def failed(queues: Queues, reason: str = "no such user") -> None:
 
 async def buried(queues: Queues, count: int) -> None:
     """All of them are safe in the other queue, and gone here."""
-    async with asyncio.timeout(10):
-        while (await queues.counts(QUEUE)).burying or (await queues.counts(DEAD)).ready < count:
-            await asyncio.sleep(0.005)
+
+    async def are_safe() -> bool:
+        return not (await queues.counts(QUEUE)).burying and (await queues.counts(DEAD)).ready >= count
+
+    await until_async(are_safe)
 
 
 async def seen(queues: Queues, task: RedriveTask) -> RedriveTask:
@@ -52,10 +56,11 @@ async def seen(queues: Queues, task: RedriveTask) -> RedriveTask:
 
 
 async def ended(queues: Queues, task: RedriveTask) -> RedriveTask:
-    async with asyncio.timeout(10):
-        while (found := await seen(queues, task)).status in (TaskStatus.RUNNING, TaskStatus.CANCELLING):
-            await asyncio.sleep(0.005)
-    return found
+    async def has_ended() -> bool:
+        return (await seen(queues, task)).status not in (TaskStatus.RUNNING, TaskStatus.CANCELLING)
+
+    await until_async(has_ended)
+    return await seen(queues, task)
 
 
 async def test_a_message_that_fails_too_often_goes_to_the_dead_letters_with_its_history(serving: Serving) -> None:
@@ -97,6 +102,7 @@ async def test_letters_wait_for_a_queue_that_is_not_there(serving: Serving) -> N
     await buried(queues, 1)
 
 
+@pytest.mark.invariant("queues.dead-letter-once")
 @pytest.mark.parametrize("cut_at", ["before the copy", "after the copy"])
 async def test_a_crash_between_the_steps_neither_loses_nor_doubles_a_letter(serving: Serving, cut_at: str) -> None:
     queues = await opened(serving)
@@ -130,7 +136,7 @@ async def _copied_and_cut(serving: Serving, queues: Queues) -> None:
 
     dead.watchers[Cut()] = None
     await failed(queues)
-    await until(lambda: dead.high_watermark == 1)
+    await until_async(lambda: dead.high_watermark == 1)
     await serving.crash()
 
 
@@ -215,9 +221,11 @@ async def test_a_move_can_be_cancelled_and_two_at_once_are_refused(serving: Serv
     with pytest.raises(QueueRefusal) as refused:
         await queues.redrive(DEAD, Redrive())
     assert refused.value.code is Code.BUSY
-    async with asyncio.timeout(10):
-        while (await seen(queues, task)).moved < 2:
-            await asyncio.sleep(0.005)
+
+    async def has_moved_some() -> bool:
+        return (await seen(queues, task)).moved >= 2
+
+    await until_async(has_moved_some)
     assert (await queues.cancel_task(task.handle)).handle == task.handle
     task = await ended(queues, task)
     assert task.status is TaskStatus.CANCELLED
@@ -251,9 +259,11 @@ async def test_a_message_is_cancelled_by_its_id_wherever_it_lives_on(serving: Se
     await buried(queues, 3)
     assert [each.outcome for each in await queues.cancel(DEAD, ids[:1])] == [Outcome.OK], "a dead letter has the id that it had"
     await ended(queues, await queues.redrive(DEAD, Redrive()))
-    async with asyncio.timeout(10):
-        while (await queues.counts(QUEUE)).ready < 2:
-            await asyncio.sleep(0.005)
+
+    async def are_back() -> bool:
+        return (await queues.counts(QUEUE)).ready >= 2
+
+    await until_async(are_back)
     assert [each.outcome for each in await queues.cancel(QUEUE, ids)] == [Outcome.GONE, Outcome.OK, Outcome.OK]
     assert await queues.take(QUEUE, 10) == []
     assert [each.outcome for each in await queues.cancel(QUEUE, ids[1:])] == [Outcome.GONE, Outcome.GONE]

@@ -7,7 +7,8 @@ from unittest.mock import ANY
 
 import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
-from serving import Serving, until
+from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues import checkpoints, ledgers
 from penstock.broker.queues.asking import Place
@@ -25,6 +26,10 @@ from penstock.log.log import Log
 from penstock.queues.commands import Rewind
 from penstock.queues.state import LedgerState
 from penstock.vocabulary import Buffer, NodeId, Offset
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("queues.no-message-lost")
 
 
 async def test_a_purge_takes_what_its_ledger_has_yet_to_read(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +70,7 @@ async def test_what_is_unfinished_stays_where_the_log_begins_behind_ids_that_cou
     ledger = ledger_of(serving)
     await trim(serving.node, ledger.data, Offset(7))
     first = serving.directory / "topics" / ledger.data.topic_id.hex() / "0" / f"{0:020}.log"
-    await until(lambda: not first.exists())
+    await until_async(lambda: not first.exists())
     for _ in range(3):
         await serving.node.ledgers.look_at(ledger)
     assert ledger.data.log.start_offset == 7
@@ -85,7 +90,7 @@ async def test_a_rewind_while_new_messages_are_read_takes_none_of_the_old_ones_f
     await ledger.ask(lambda asker: Rewind(asker, QUEUE_GROUP, 0))
     disk.is_cold = False
     disk.cold_reads.let_go()
-    await until(lambda: ledger.state.learned_end == 4)
+    await until_async(lambda: ledger.state.learned_end == 4)
     assert [each.body for each in await queues.take(QUEUE, 10)] == [b"0", b"1", b"2", b"3"]
 
 
@@ -110,7 +115,7 @@ async def test_a_log_that_fails_at_the_end_of_a_load_keeps_no_other_queue_from_b
 
     monkeypatch.setattr(Ledgers, "_note_delay", fail_once)
     queues = (await serving.open()).queues
-    await until(lambda: bool(failed))
+    await until_async(lambda: bool(failed))
     (other,) = {QUEUE, "another"} - set(failed)
     assert len(await queues.take(other, 1, wait_s=10.0)) == 1
     assert "a task failed" not in caplog.text
@@ -144,13 +149,13 @@ async def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one(serv
     topic_id = serving.node.image.topics[QUEUE].topic_id
     await serving.crash()
     unreadable = serving.directory / "topics" / topic_id.hex() / "0" / "checkpoint"
-    unreadable.unlink(missing_ok=True)
+    unreadable.remove()
     unreadable.mkdir()
     node = await serving.open()
-    await until(lambda: "cannot be loaded" in caplog.text or node.queues.asking.here(Place(topic_id, 0)) is not None)
+    await until_async(lambda: "cannot be loaded" in caplog.text or node.queues.asking.here(Place(topic_id, 0)) is not None)
     assert node.queues.asking.here(Place(topic_id, 0)) is None, "nobody knows what is there"
     await serving.crash()
-    unreadable.rmdir()
+    unreadable.remove()
     queues = (await serving.open()).queues
     assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
 
@@ -167,6 +172,7 @@ class Channel:
         self.told.append(read_answer(memoryview(b"".join(pieces))))
 
 
+@pytest.mark.invariant("queues.unfinished-send-unknown")
 @pytest.mark.parametrize(("operation", "code"), [("send", str(Code.NOT_AVAILABLE)), ("counts", NOT_HERE)])
 async def test_a_send_that_is_cut_short_may_have_been_made(serving: Serving, operation: str, code: str) -> None:
     """The leader stopped, and told the node that had asked it that nothing was done: it sent the same to the next leader."""
@@ -181,11 +187,11 @@ async def test_a_send_that_is_cut_short_may_have_been_made(serving: Serving, ope
     body = memoryview(b"".join(write_call(call)))
     asked = Asked(cast(CalledChannel, channel), NodeId(2), DirectoryId(bytes(16)), body, 1)
     queues.answering.asked(asked)
-    await until(lambda: asked.parked is not None and ledger.data.log.end_offset == (2 if operation == "send" else 1))
+    await until_async(lambda: asked.parked is not None and ledger.data.log.end_offset == (2 if operation == "send" else 1))
     await asyncio.sleep(0)
     assert asked.parked is not None
     asked.parked.cancel()
-    await until(lambda: bool(channel.told))
+    await until_async(lambda: bool(channel.told))
     assert [answer.code for answer in channel.told] == [code]
     serving.env.disk.flushes.let_go()
     await lending

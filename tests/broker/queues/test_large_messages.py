@@ -2,11 +2,16 @@
 
 import asyncio
 
+import pytest
 from serving import Serving
 
 from penstock.broker.memory import HeldReply
 from penstock.broker.queues.calls import LENT_BYTES_MAX, PEEKED_BYTES_MAX, Draft, Lent, Peeked, Sent
 from penstock.broker.queues.facade import Queues
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("queues.memory-bounded")
 
 QUEUE = "films"
 SIZE, COUNT = 1_000_000, 18

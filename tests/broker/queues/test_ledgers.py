@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from serving import Serving, started, until, virtually
+from serving import Serving, started, virtually
+from waiting import until_async
 
 from penstock.broker.queues import checkpoints
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Order, QueueRefusal, Sent, State, Verb
@@ -17,6 +18,8 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.vocabulary import Instant, Offset
 from penstock.wire.keyed_records import Pair, keyed_records
+
+VIRTUAL_TIME = True
 
 QUEUE = "jobs"
 LONG_MS = 3_600_000
@@ -67,7 +70,7 @@ async def test_a_ledger_is_loaded_from_its_checkpoint_and_what_came_after(servin
     counts = await queues.counts(QUEUE)
     await serving.crash()
     queues = (await serving.open()).queues
-    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    await until_async(lambda: ledger_of(serving).coordinator.state is not None)
     assert await queues.counts(QUEUE) == counts
     (again,) = await queues.send(QUEUE, [Draft(b"3", dedup="id-3")])
     assert isinstance(again, Sent)
@@ -75,9 +78,10 @@ async def test_a_ledger_is_loaded_from_its_checkpoint_and_what_came_after(servin
     assert (await queues.settle(QUEUE, [Order(held[1].handle, Verb.DONE)]))[0].outcome == "ok"
 
 
+@pytest.mark.invariant("queues.ledger-log-starts-whole")
 async def test_what_is_decided_between_the_pieces_is_not_lost(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.queues.checkpoint.PIECE_BYTES", 50)
-    monkeypatch.setattr("penstock.broker.patience.SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr("penstock.broker.patience.SECONDS_AT_ONCE", -1.0)
     queues = await opened(serving)
     await sent(queues, *[Draft(b"%d" % at, dedup=f"id-{at}") for at in range(60)])
     held = await queues.take(QUEUE, 20, lease_ms=LONG_MS)
@@ -95,10 +99,11 @@ async def test_what_is_decided_between_the_pieces_is_not_lost(serving: Serving, 
     counts = await queues.counts(QUEUE)
     await serving.crash()
     queues = (await serving.open()).queues
-    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    await until_async(lambda: ledger_of(serving).coordinator.state is not None)
     assert await queues.counts(QUEUE) == counts
 
 
+@pytest.mark.invariant("queues.ledger-log-starts-whole")
 async def test_a_checkpoint_that_was_cut_short_does_no_harm(serving: Serving) -> None:
     queues = await opened(serving)
     await sent(queues, Draft(b"one"), Draft(b"two"))
@@ -113,6 +118,7 @@ async def test_a_checkpoint_that_was_cut_short_does_no_harm(serving: Serving) ->
     assert (await queues.counts(QUEUE)).finished == 2
 
 
+@pytest.mark.invariant("queues.ledger-log-starts-whole")
 async def test_checkpoints_come_by_themselves_and_keep_the_log_short(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.broker.queues.ledgers.CHECKPOINT_EVERY_BYTES_MIN", 500)
     monkeypatch.setattr("penstock.broker.queues.ledgers.ROUND_SECONDS", 0.01)
@@ -123,12 +129,13 @@ async def test_checkpoints_come_by_themselves_and_keep_the_log_short(serving: Se
         for _ in range(20):
             await sent(queues, Draft(b"x"))
             await done(queues, 1)
-        await until(lambda start=start: ledger.companion.log.start_offset > start)  # type: ignore[misc]
+        await until_async(lambda start=start: ledger.companion.log.start_offset > start)  # type: ignore[misc]
     first = decode(*(await stored(ledger))[0])
     assert isinstance(first, CheckpointPiece)
     assert first.number == 0
 
 
+@pytest.mark.invariant("queues.lost-records-counted")
 async def test_a_log_that_is_trimmed_takes_its_messages_with_it_and_they_are_counted(serving: Serving) -> None:
     queues = await opened(serving, queue_retention="keep")
     await sent(queues, *[Draft(b"%d" % at) for at in range(5)])
@@ -141,7 +148,7 @@ async def test_a_log_that_is_trimmed_takes_its_messages_with_it_and_they_are_cou
     assert (await queues.settle(QUEUE, [Order(held.handle, Verb.DONE)]))[0].outcome == "gone"
     await serving.stop()
     queues = (await serving.open()).queues
-    await until(lambda: ledger_of(serving).coordinator.state is not None)
+    await until_async(lambda: ledger_of(serving).coordinator.state is not None)
     assert (await queues.counts(QUEUE)).dropped == 3
 
 
@@ -181,7 +188,7 @@ async def test_an_ordinary_topic_becomes_a_queue_with_all_that_is_in_it(serving:
     await node.ledgers.prepare(topic.topic_id)
     ledger = node.ledgers.find(topic.topic_id, 0)
     assert ledger is not None
-    await until(lambda: ledger.coordinator.state is not None)
+    await until_async(lambda: ledger.coordinator.state is not None)
     assert ledger.is_ready(QUEUE_GROUP)
 
 
@@ -189,7 +196,7 @@ async def test_a_deleted_queue_is_gone_with_its_ledger_and_who_waits_is_told(ser
     queues = await opened(serving)
     waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
     ledger = ledger_of(serving)
-    await until(lambda: ledger.waiting(QUEUE_GROUP) == 1)
+    await until_async(lambda: ledger.waiting(QUEUE_GROUP) == 1)
     await queues.delete(QUEUE)
     with pytest.raises(Exception, match="deleted"):
         await waiting

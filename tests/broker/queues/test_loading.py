@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
-from serving import Serving, until
+from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues.calls import Draft
 from penstock.broker.trimming import trim
@@ -13,6 +14,8 @@ from penstock.partition.leader import Leader
 from penstock.partition.partition import Partition
 from penstock.queues.commands import EARLIEST, Start
 from penstock.vocabulary import Offset
+
+VIRTUAL_TIME = True
 
 
 async def test_a_load_whose_partition_is_led_anew_meanwhile_ends(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,5 +52,5 @@ async def test_what_was_deleted_while_the_ledger_could_not_write_it_down_is_know
         await trim(serving.node, ledger.data, Offset(7))
         ledger.following.look_at_start()
         ledger.coordinator.reload("a test")
-    await until(lambda: ledger.coordinator.state is not None)
-    await until(lambda: ledger.state.base_of_all == 7)
+    await until_async(lambda: ledger.coordinator.state is not None)
+    await until_async(lambda: ledger.state.base_of_all == 7)

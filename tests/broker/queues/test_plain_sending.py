@@ -3,13 +3,16 @@
 import asyncio
 from random import Random
 
-from serving import Serving, until
+from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues import plain_sending, sending
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Sent
 from penstock.broker.queues.leading import QueuePartition
 from penstock.queues.headers import PRIORITY
 from penstock.wire.batches import Record, encode_batch
+
+VIRTUAL_TIME = True
 
 WALL_MS = 1_800_000_000_000
 STRAIGHT, GENERAL, QUEUE = "straight", "general", "mixed"
@@ -76,9 +79,9 @@ async def test_own_messages_are_learned_in_order_with_what_others_write_between_
     sends = []
     for body in (b"one", b"two"):
         sends.append(asyncio.create_task(node.queues.send(QUEUE, [Draft(body)])))
-    await until(lambda: partition_of(serving, QUEUE).data.log.end_offset == 2)
+    await until_async(lambda: partition_of(serving, QUEUE).data.log.end_offset == 2)
     produced = asyncio.create_task(line.produce_batch(QUEUE, bytes(urgent)))
-    await until(lambda: partition_of(serving, QUEUE).data.log.end_offset == 3)
+    await until_async(lambda: partition_of(serving, QUEUE).data.log.end_offset == 3)
     sends.append(asyncio.create_task(node.queues.send(QUEUE, [Draft(b"three")])))
     await asyncio.sleep(0)
     serving.env.disk.flushes.let_go()
@@ -106,7 +109,7 @@ async def test_of_messages_that_came_side_by_side_those_are_learned_that_are_flu
     first = asyncio.create_task(node.queues.send(QUEUE, [Draft(b"one"), Draft(b"two")]))
     await flushes.until_waited_for()
     second = asyncio.create_task(node.queues.send(QUEUE, [Draft(b"three")]))
-    await until(lambda: queue.data.log.end_offset == 3)
+    await until_async(lambda: queue.data.log.end_offset == 3)
     assert queue.state.learned_end == 0
     flushes.let_go()
     await first

@@ -1,10 +1,10 @@
 """A message's life on a node: sent, lent, settled; what holds across a restart; what waits, and for how long."""
 
 import asyncio
-import shutil
 
 import pytest
-from serving import Serving, records_in, rows_of, until
+from serving import Serving, records_in, rows_of
+from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Lent, Order, Outcome, QueueRefusal, Sent, State, Verb
 from penstock.broker.queues.facade import Queues
@@ -12,6 +12,8 @@ from penstock.broker.trimming import trim
 from penstock.queues.ids import message_id
 from penstock.vocabulary import Offset
 from penstock.wire.batches import Record, encode_batch, read_header
+
+VIRTUAL_TIME = True
 
 SECOND_MS = 1_000
 QUEUE = "emails"
@@ -39,15 +41,16 @@ async def settled(queues: Queues, verb: Verb, *lent: Lent, delay_ms: int | None 
 
 
 async def until_ready(queues: Queues, queue: str, count: int) -> None:
-    async with asyncio.timeout(10):
-        while (await queues.counts(queue)).ready != count:
-            await asyncio.sleep(0.01)
+    async def are_ready() -> bool:
+        return (await queues.counts(queue)).ready == count
+
+    await until_async(are_ready)
 
 
 async def until_waiting(serving: Serving, count: int, partition: int = 0) -> None:
     queue = serving.node.ledgers.find(serving.node.queues.describe(QUEUE).topic_id, partition)
     assert queue is not None
-    await until(lambda: queue.waiting(QUEUE_GROUP) == count)
+    await until_async(lambda: queue.waiting(QUEUE_GROUP) == count)
 
 
 async def test_a_message_is_lent_once_and_gone_when_it_is_done(serving: Serving) -> None:
@@ -91,6 +94,7 @@ async def test_leases_and_what_is_done_outlive_a_restart(serving: Serving) -> No
     assert await settled(queues, Verb.DONE, second) == [Outcome.OK]
 
 
+@pytest.mark.invariant("queues.state-survives-failover")
 async def test_a_crash_loses_nothing_that_was_promised(serving: Serving) -> None:
     queues = await opened(serving)
     await sent(queues, b"one", b"two")
@@ -131,6 +135,7 @@ async def test_a_released_message_waits_for_its_delay_and_comes_again(serving: S
     assert [(attempt.who, attempt.reason) for attempt in peeked.history] == [("worker-1", "timeout")]
 
 
+@pytest.mark.invariant("queues.lease-expires")
 async def test_a_lapsed_lease_gives_the_message_to_another(serving: Serving) -> None:
     queues = await opened(serving, queue_backoff_min_ms="0")
     await sent(queues, b"dropped")
@@ -139,6 +144,7 @@ async def test_a_lapsed_lease_gives_the_message_to_another(serving: Serving) -> 
     assert again.attempt == 2
 
 
+@pytest.mark.invariant("queues.waiters-in-order")
 async def test_whoever_waits_is_served_in_order(serving: Serving) -> None:
     queues = await opened(serving)
     waiting = [asyncio.ensure_future(bodies(queues, 1, wait_s=20.0)) for _ in range(3)]
@@ -148,6 +154,7 @@ async def test_whoever_waits_is_served_in_order(serving: Serving) -> None:
     assert await asyncio.gather(*waiting) == [[b"1"], [b"2"], [b"3"]]
 
 
+@pytest.mark.invariant("queues.no-lease-after-hangup")
 async def test_a_taker_that_hangs_up_keeps_nothing(serving: Serving) -> None:
     queues = await opened(serving)
     waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
@@ -162,6 +169,7 @@ async def test_a_taker_that_hangs_up_keeps_nothing(serving: Serving) -> None:
     assert await bodies(queues, wait_s=5.0) == [b"for somebody else"]
 
 
+@pytest.mark.invariant("queues.lease-durable-first")
 async def test_nothing_is_lent_before_its_lease_is_durable(serving: Serving) -> None:
     queues = await opened(serving)
     await sent(queues, b"one")
@@ -206,12 +214,14 @@ async def test_a_delayed_message_is_not_early_and_survives_a_restart(serving: Se
     assert [each.outcome for each in await queues.cancel(QUEUE, [peeked.id])] == [Outcome.GONE]
 
 
+@pytest.mark.invariant("queues.priority-order")
 async def test_urgent_messages_come_first(serving: Serving) -> None:
     queues = await opened(serving)
     await queues.send(QUEUE, [Draft(b"low", priority=0), Draft(b"usual"), Draft(b"high", priority=9)])
     assert await bodies(queues) == [b"high", b"usual", b"low"]
 
 
+@pytest.mark.invariant("queues.state-survives-failover")
 async def test_two_sends_with_one_id_make_one_message_across_a_restart(serving: Serving) -> None:
     queues = await opened(serving)
     once = Draft(b"once", dedup="order-7")
@@ -319,6 +329,7 @@ async def test_a_queue_over_several_partitions_is_one_queue(serving: Serving) ->
     assert await waiting == [b"late"]
 
 
+@pytest.mark.invariant("queues.aborted-never-delivered")
 async def test_records_of_aborted_transactions_are_never_lent(serving: Serving) -> None:
     queues = await opened(serving)
     partition = serving.node.partitions.find(QUEUE, 0)
@@ -418,13 +429,14 @@ async def test_the_dead_letters_of_a_queue_go_to_another_one(serving: Serving) -
         await queues.configure(QUEUE, {"queue.dead.letter": QUEUE})
 
 
+@pytest.mark.invariant("queues.lost-records-counted")
 async def test_a_log_that_lost_what_its_ledger_knows_goes_on(serving: Serving) -> None:
     queues = await opened(serving)
     await sent(queues, b"1", b"2", b"3")
     await settled(queues, Verb.DONE, *await queues.take(QUEUE, 2))
     topic_id = queues.describe(QUEUE).topic_id
     await serving.stop()
-    shutil.rmtree(serving.directory / "topics" / topic_id.hex() / "0")
+    (serving.directory / "topics" / topic_id.hex() / "0").remove()
     queues = (await serving.open()).queues
     await sent(queues, b"new 1", b"new 2")
     assert await bodies(queues, wait_s=5.0) == [b"new 1", b"new 2"]

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from broker.queues.test_dead_letters import DEAD, QUEUE, buried, ended, failed, opened
-from serving import Serving, until
+from serving import Serving
+from waiting import until_async
 
 from penstock.broker.queues import redriving
 from penstock.broker.queues.asking import Place
@@ -12,6 +13,10 @@ from penstock.broker.queues.calls import Code, Draft, QueueRefusal, Redrive, Sen
 from penstock.broker.queues.facade import Queues
 from penstock.errors import DiskFailed
 from penstock.partition.partition import Partition
+
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("queues.message-moved-once")
 
 
 async def dead(serving: Serving, *bodies: bytes) -> Queues:
@@ -25,9 +30,11 @@ async def dead(serving: Serving, *bodies: bytes) -> Queues:
 
 async def gone(queues: Queues) -> None:
     """None is on its way any more."""
-    async with asyncio.timeout(10):
-        while (await queues.counts(DEAD)).burying:
-            await asyncio.sleep(0.005)
+
+    async def none_is_under_way() -> bool:
+        return not (await queues.counts(DEAD)).burying
+
+    await until_async(none_is_under_way)
 
 
 async def test_a_redrive_whose_caller_leaves_while_it_is_written_down_runs(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +97,7 @@ async def test_a_letter_that_may_be_on_its_way_waits_for_a_queue_that_is_full(se
 
     monkeypatch.setattr(Queues, "send_to", first_unheard)
     assert (await ended(queues, await queues.redrive(DEAD, Redrive()))).status is TaskStatus.COMPLETED
-    await until(lambda: len(answers) >= 3)
+    await until_async(lambda: len(answers) >= 3)
     assert [each.state for each in await queues.peek(DEAD)] == [State.BURYING]
     await queues.configure(QUEUE, {"queue.ready.max": "2"})
     await gone(queues)

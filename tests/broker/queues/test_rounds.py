@@ -21,6 +21,10 @@ from penstock.settings import MIB
 from penstock.simulator.knobs import replaced
 from penstock.wire.batches import BatchHeader, read_header
 
+VIRTUAL_TIME = True
+
+pytestmark = pytest.mark.invariant("queues.batched-callers-isolated")
+
 
 def partition_of(serving: Serving) -> QueuePartition:
     found = serving.node.ledgers.find(serving.node.queues.describe(QUEUE).topic_id, 0)

@@ -1,7 +1,5 @@
-// Apache Kafka's own admin client against a broker. Usage: AdminCalls HOST:PORT NODE
-// One scene after the other: some look at settings that others change.
+// Apache Kafka's own admin client against a broker.
 
-import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.stream.*;
@@ -14,44 +12,38 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class AdminCalls extends Scenes {
+public class AdminCalls extends Clients {
     static String node;
 
-    public static void main(String[] arguments) throws Exception {
-        begin(arguments[0]);
-        node = arguments[1];
-        scene("settings of a topic", AdminCalls::topicSettings);
-        scene("settings that cannot be", AdminCalls::refusedSettings);
-        scene("settings of a node", AdminCalls::nodeSettings);
-        scene("settings of every node", AdminCalls::everyNodeSettings);
-        scene("more partitions", AdminCalls::morePartitions);
-        scene("deleted records", AdminCalls::deletedRecords);
-        scene("log directories", AdminCalls::logDirectories);
-        scene("producers", AdminCalls::producers);
-        scene("reassignments", AdminCalls::reassignments);
-        scene("config resources", AdminCalls::configResources);
-        scene("many topics described", AdminCalls::manyTopics);
-        scene("a position with its epoch", AdminCalls::validatedPosition);
-        playAll(1);
+    static void add() {
+        add("settings of a topic", AdminCalls::topicSettings);
+        add("settings that cannot be", AdminCalls::refusedSettings);
+        add("settings of a node", AdminCalls::nodeSettings);
+        add("settings of every node", AdminCalls::everyNodeSettings);
+        add("more partitions", AdminCalls::morePartitions);
+        add("deleted records", AdminCalls::deletedRecords);
+        add("log directories", AdminCalls::logDirectories);
+        add("producers", AdminCalls::producers);
+        add("reassignments", AdminCalls::reassignments);
+        add("config resources", AdminCalls::configResources);
+        add("many topics described", AdminCalls::manyTopics);
+        add("a position with its epoch", AdminCalls::validatedPosition);
     }
 
     /** Apache Kafka's brokers hear of a change a little after the answer that it was made. */
     static void until(Callable<Boolean> claim, String what) throws Exception {
-        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-        while (true) {
+        Waiting.until(what, () -> {
             try {
-                if (claim.call()) return;
+                return claim.call();
             } catch (ExecutionException | NullPointerException notYet) {
-                if (System.nanoTime() > until) throw notYet;
+                return false;
             }
-            claim(System.nanoTime() < until, what);
-            Thread.sleep(50);
-        }
+        });
     }
 
     static void refused(Class<?> kind, Callable<KafkaFuture<?>> call) throws Exception {
         try {
-            call.call().get(30, TimeUnit.SECONDS);
+            call.call().get();
             throw new IllegalStateException("taken instead of refused with " + kind.getSimpleName());
         } catch (ExecutionException failure) {
             claim(kind.isInstance(failure.getCause()), failure.getCause());
@@ -60,7 +52,7 @@ public class AdminCalls extends Scenes {
 
     static String topic(int partitions, Map<String, String> settings) throws Exception {
         String name = "java-admin-" + UUID.randomUUID();
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(settings))).all().get(30, TimeUnit.SECONDS);
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(settings))).all().get();
         return name;
     }
 
@@ -70,7 +62,7 @@ public class AdminCalls extends Scenes {
 
     static Config described(ConfigResource resource) throws Exception {
         var options = new DescribeConfigsOptions().includeSynonyms(true).includeDocumentation(true);
-        return admin.describeConfigs(List.of(resource), options).all().get(30, TimeUnit.SECONDS).get(resource);
+        return admin.describeConfigs(List.of(resource), options).all().get().get(resource);
     }
 
     static KafkaFuture<Void> change(ConfigResource resource, boolean isTrial, AlterConfigOp... changes) {
@@ -138,12 +130,12 @@ public class AdminCalls extends Scenes {
     static void everyNodeSettings() throws Exception {
         ConfigResource every = new ConfigResource(ConfigResource.Type.BROKER, "");
         ConfigResource own = new ConfigResource(ConfigResource.Type.BROKER, node);
-        change(every, false, set("producer.id.expiration.ms", "70000000")).get(30, TimeUnit.SECONDS);
+        change(every, false, set("producer.id.expiration.ms", "70000000")).get();
         until(() -> described(every).get("producer.id.expiration.ms").value().equals("70000000"), "every node");
         until(() -> described(own).get("producer.id.expiration.ms").value().equals("70000000"), "this node");
         ConfigEntry entry = described(own).get("producer.id.expiration.ms");
         claim(entry.source() == ConfigEntry.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, entry);
-        change(every, false, delete("producer.id.expiration.ms")).get(30, TimeUnit.SECONDS);
+        change(every, false, delete("producer.id.expiration.ms")).get();
         until(() -> described(own).get("producer.id.expiration.ms").isDefault(), "not taken back");
     }
 
@@ -231,10 +223,10 @@ public class AdminCalls extends Scenes {
             consumer.assign(List.of(where));
             consumer.seek(where, new OffsetAndMetadata(2, Optional.of(0), ""));
             List<String> values = new ArrayList<>();
-            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-            while (values.size() < 3 && System.nanoTime() < until) {
-                consumer.poll(Duration.ofMillis(200)).forEach(record -> values.add(record.value()));
-            }
+            until(() -> {
+                consumer.poll(Waiting.ASK).forEach(record -> values.add(record.value()));
+                return values.size() >= 3;
+            }, "not all of them");
             claim(values.equals(List.of("v2", "v3", "v4")), values);
         }
     }

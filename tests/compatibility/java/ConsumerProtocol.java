@@ -1,6 +1,5 @@
-// The new consumer group protocol (KIP-848) through Apache Kafka's Java clients. Usage: ConsumerProtocol HOST:PORT
+// The new consumer group protocol (KIP-848) through Apache Kafka's Java clients.
 
-import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.BooleanSupplier;
@@ -11,28 +10,26 @@ import org.apache.kafka.common.*;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class ConsumerProtocol extends Scenes {
-    public static void main(String[] arguments) throws Exception {
-        begin(arguments[0]);
-        scene("shares partitions and takes over", ConsumerProtocol::sharesAndTakesOver);
-        scene("only what must move moves", ConsumerProtocol::onlyWhatMustMove);
-        scene("the range assignor", ConsumerProtocol::rangeAssignor);
-        scene("an assignor that is not there", ConsumerProtocol::unknownAssignor);
-        scene("a regular expression", ConsumerProtocol::regularExpression);
-        scene("a topic that grows", ConsumerProtocol::growingTopic);
-        scene("a subscription that changes", ConsumerProtocol::changedSubscription);
-        scene("static restart", ConsumerProtocol::staticRestart);
-        scene("second holder of an instance id", ConsumerProtocol::secondHolder);
-        scene("commit and resume", ConsumerProtocol::commitAndResume);
-        scene("a transaction with its offsets", ConsumerProtocol::transaction);
-        scene("described with epochs", ConsumerProtocol::described);
-        scene("a classic group is upgraded while it runs", ConsumerProtocol::upgrade);
-        scene("and downgraded again", ConsumerProtocol::downgrade);
-        playAll(3);
+public class ConsumerProtocol extends Clients {
+    static void add() {
+        add("shares partitions and takes over", ConsumerProtocol::sharesAndTakesOver);
+        add("only what must move moves", ConsumerProtocol::onlyWhatMustMove);
+        add("the range assignor", ConsumerProtocol::rangeAssignor);
+        add("an assignor that is not there", ConsumerProtocol::unknownAssignor);
+        add("a regular expression", ConsumerProtocol::regularExpression);
+        add("a topic that grows", ConsumerProtocol::growingTopic);
+        add("a subscription that changes", ConsumerProtocol::changedSubscription);
+        add("static restart", ConsumerProtocol::staticRestart);
+        add("second holder of an instance id", ConsumerProtocol::secondHolder);
+        add("commit and resume", ConsumerProtocol::commitAndResume);
+        add("a transaction with its offsets", ConsumerProtocol::transaction);
+        add("described with epochs", ConsumerProtocol::described);
+        add("a classic group is upgraded while it runs", ConsumerProtocol::upgrade);
+        add("and downgraded again", ConsumerProtocol::downgrade);
     }
 
     static void create(String name, int partitions) throws Exception {
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get(30, TimeUnit.SECONDS);
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get();
     }
 
     static String topic(int partitions, int records) throws Exception {
@@ -71,7 +68,7 @@ public class ConsumerProtocol extends Scenes {
         static Member classic(String group, String topic, String assignor) {
             Map<String, Object> config = Map.of(
                 "group.protocol", "classic", "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor,
-                "session.timeout.ms", "6000", "heartbeat.interval.ms", "300");
+                "session.timeout.ms", Waiting.PATIENCE_MS, "heartbeat.interval.ms", 100);
             return new Member(group, topic, config);
         }
 
@@ -85,20 +82,19 @@ public class ConsumerProtocol extends Scenes {
         }
 
         void poll() {
-            read += consumer.poll(Duration.ofMillis(50)).count();
+            read += consumer.poll(Waiting.ASK).count();
         }
 
         public void close() {
-            consumer.close(CloseOptions.timeout(Duration.ofSeconds(5)));
+            consumer.close(CloseOptions.timeout(Waiting.PATIENCE));
         }
     }
 
-    static void until(String what, BooleanSupplier holds, Member... members) {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        while (!holds.getAsBoolean()) {
-            claim(System.nanoTime() < deadline, what);
+    static void until(String what, BooleanSupplier holds, Member... members) throws Exception {
+        Waiting.until(what, () -> {
             for (Member member : members) member.poll();
-        }
+            return holds.getAsBoolean();
+        });
     }
 
     static boolean own(int count, Member... members) {
@@ -247,7 +243,7 @@ public class ConsumerProtocol extends Scenes {
     static void transaction() throws Exception {
         String source = topic(1, 5), target = topic(1, 0), group = unique("group");
         TopicPartition where = new TopicPartition(source, 0);
-        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", unique("writer"), "max.block.ms", 30_000);
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", unique("writer"), "max.block.ms", Waiting.PATIENCE_MS);
         ConsumerGroupMetadata membership;
         try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
             producer.initTransactions();
@@ -275,13 +271,11 @@ public class ConsumerProtocol extends Scenes {
         String topic = topic(2, 0), group = unique("group");
         try (Member one = new Member(group, topic, Map.of())) {
             until("it owns everything", () -> own(2, one), one);
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-            ConsumerGroupDescription told = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
-            while (told.groupState() != GroupState.STABLE) {
-                claim(System.nanoTime() < deadline, told);
+            Waiting.until("it is stable", () -> {
                 one.poll();
-                told = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
-            }
+                return admin.describeConsumerGroups(List.of(group)).all().get().get(group).groupState() == GroupState.STABLE;
+            });
+            ConsumerGroupDescription told = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
             claim(told.type() == GroupType.CONSUMER && told.partitionAssignor().equals("uniform"), told);
             claim(told.groupEpoch().get() >= 1 && told.targetAssignmentEpoch().equals(told.groupEpoch()), told);
             MemberDescription member = told.members().iterator().next();

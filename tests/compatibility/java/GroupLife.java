@@ -1,6 +1,5 @@
-// Consumer groups through Apache Kafka's Java clients. Usage: GroupLife HOST:PORT
+// Consumer groups through Apache Kafka's Java clients.
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
@@ -25,16 +24,14 @@ import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-public class GroupLife extends Scenes {
-    public static void main(String[] arguments) throws Exception {
-        begin(arguments[0]);
-        scene("shares partitions and takes over", GroupLife::sharesAndTakesOver);
-        scene("cooperative moves only what must move", GroupLife::cooperative);
-        scene("static restart without rebalance", GroupLife::staticRestart);
-        scene("second holder fences the first", GroupLife::fenced);
-        scene("commit, fetch, seek", GroupLife::offsets);
-        scene("admin", GroupLife::admin);
-        playAll(3);
+public class GroupLife extends Clients {
+    static void add() {
+        add("shares partitions and takes over", GroupLife::sharesAndTakesOver);
+        add("cooperative moves only what must move", GroupLife::cooperative);
+        add("static restart without rebalance", GroupLife::staticRestart);
+        add("second holder fences the first", GroupLife::fenced);
+        add("commit, fetch, seek", GroupLife::offsets);
+        add("admin", GroupLife::admin);
     }
 
     static String topic(int partitions, int records) throws Exception {
@@ -64,8 +61,8 @@ public class GroupLife extends Scenes {
             config.put("group.id", group);
             config.put("enable.auto.commit", "false");
             config.put("auto.offset.reset", "earliest");
-            config.put("session.timeout.ms", "6000");
-            config.put("heartbeat.interval.ms", "300");
+            config.put("session.timeout.ms", Waiting.PATIENCE_MS);
+            config.put("heartbeat.interval.ms", 100);
             config.put("key.deserializer", StringDeserializer.class.getName());
             config.put("value.deserializer", StringDeserializer.class.getName());
             config.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
@@ -86,20 +83,19 @@ public class GroupLife extends Scenes {
         }
 
         void poll() {
-            read += consumer.poll(Duration.ofMillis(50)).count();
+            read += consumer.poll(Waiting.ASK).count();
         }
 
         public void close() {
-            consumer.close(Duration.ofSeconds(5));
+            consumer.close(Waiting.PATIENCE);
         }
     }
 
-    static void until(String what, BooleanSupplier holds, Member... members) {
-        long deadline = System.nanoTime() + 40_000_000_000L;
-        while (!holds.getAsBoolean()) {
-            claim(System.nanoTime() < deadline, what);
+    static void until(String what, BooleanSupplier holds, Member... members) throws Exception {
+        Waiting.until(what, () -> {
             for (Member member : members) member.poll();
-        }
+            return holds.getAsBoolean();
+        });
     }
 
     static void sharesAndTakesOver() throws Exception {
@@ -136,7 +132,7 @@ public class GroupLife extends Scenes {
                 had = new HashSet<>(two.owned);
                 one.givenUp.clear();
                 int generation = one.consumer.groupMetadata().generationId();
-                two.consumer.close(Duration.ofSeconds(5));
+                two.consumer.close(Waiting.PATIENCE);
                 try (Member again = new Member(group, topic, "RangeAssignor", "two")) {
                     until("it owns what it had", () -> again.owned.equals(had), one, again);
                     claim(one.givenUp.isEmpty(), "nobody else noticed");
@@ -153,9 +149,7 @@ public class GroupLife extends Scenes {
             try (Member second = new Member(group, topic, "RangeAssignor", "the-one")) {
                 until("the second owns everything", () -> second.owned.size() == 2, second);
                 try {
-                    long deadline = System.nanoTime() + 20_000_000_000L;
-                    while (System.nanoTime() < deadline) first.poll();
-                    throw new IllegalStateException("not so: the first is told");
+                    until("the first is told", () -> false, first);
                 } catch (FencedInstanceIdException expected) {
                     second.poll();
                 }

@@ -1,6 +1,5 @@
-// Share groups (KIP-932) through Apache Kafka's Java clients. Usage: ShareGroups HOST:PORT
+// Share groups (KIP-932) through Apache Kafka's Java clients.
 
-import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.stream.*;
@@ -12,26 +11,26 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class ShareGroups extends Scenes {
-    public static void main(String[] arguments) throws Exception {
-        begin(arguments[0]);
-        scene("accepted by the next poll", ShareGroups::implicit);
-        scene("two share one partition", ShareGroups::twoShare);
-        scene("accept, release, reject", ShareGroups::explicit);
-        scene("renewed while it works", ShareGroups::renewed);
-        scene("lapsed and given to another", ShareGroups::lapsed);
-        scene("delivered so often and no more", ShareGroups::deliveryLimit);
-        scene("no more records than asked for", ShareGroups::recordLimit);
-        scene("closed and given to another", ShareGroups::closed);
-        scene("compressed batches", ShareGroups::compressed);
-        scene("listed and described", ShareGroups::described);
-        scene("offsets listed, altered and deleted", ShareGroups::offsets);
-        playAll(3);
+public class ShareGroups extends Clients {
+    static final int SHORT_LOCK_MS = 1_000;  // The least that Apache Kafka can be told. The node's own is long.
+
+    static void add() {
+        add("accepted by the next poll", ShareGroups::implicit);
+        add("two share one partition", ShareGroups::twoShare);
+        add("accept, release, reject", ShareGroups::explicit);
+        add("renewed while it works", ShareGroups::renewed);
+        add("lapsed and given to another", ShareGroups::lapsed);
+        add("delivered so often and no more", ShareGroups::deliveryLimit);
+        add("no more records than asked for", ShareGroups::recordLimit);
+        add("closed and given to another", ShareGroups::closed);
+        add("compressed batches", ShareGroups::compressed);
+        add("listed and described", ShareGroups::described);
+        add("offsets listed, altered and deleted", ShareGroups::offsets);
     }
 
     static String topic(int partitions, int records) throws Exception {
         String name = unique("java-shared");
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get(30, TimeUnit.SECONDS);
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get();
         write(name, partitions, records, "none");
         return name;
     }
@@ -43,19 +42,33 @@ public class ShareGroups extends Scenes {
         }
     }
 
+    /** One record to each partition. */
+    static void writeValue(String topic, int partitions, String value) {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap);
+        try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
+            for (int partition = 0; partition < partitions; partition++) producer.send(new ProducerRecord<>(topic, partition, null, value));
+        }
+    }
+
+    /** A group that begins with the first record, with these settings besides. */
     static String group(String... configs) throws Exception {
         String name = unique("java-share");
+        configure(name, "share.auto.offset.reset", "earliest");
+        if (configs.length > 0) configure(name, configs);
+        return name;
+    }
+
+    static void configure(String group, String... configs) throws Exception {
         List<AlterConfigOp> told = new ArrayList<>();
-        told.add(new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET));
         for (int at = 0; at < configs.length; at += 2)
             told.add(new AlterConfigOp(new ConfigEntry(configs[at], configs[at + 1]), AlterConfigOp.OpType.SET));
-        admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, name), told)).all().get(30, TimeUnit.SECONDS);
-        return name;
+        admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), told)).all().get();
     }
 
     static class Worker implements AutoCloseable {
         final KafkaShareConsumer<String, String> consumer;
         final List<String> values = new ArrayList<>();
+        boolean isExplicit = false;
 
         Worker(String group, String topic, String... more) {
             Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "group.id", group));
@@ -66,34 +79,45 @@ public class ShareGroups extends Scenes {
 
         static Worker explicit(String group, String topic, String... more) {
             String[] all = Stream.concat(Stream.of("share.acknowledgement.mode", "explicit"), Stream.of(more)).toArray(String[]::new);
-            return new Worker(group, topic, all);
+            Worker worker = new Worker(group, topic, all);
+            worker.isExplicit = true;
+            return worker;
         }
 
-        List<ConsumerRecord<String, String>> poll(long ms) {
+        List<ConsumerRecord<String, String>> poll() {
             List<ConsumerRecord<String, String>> found = new ArrayList<>();
-            consumer.poll(Duration.ofMillis(ms)).forEach(found::add);
+            consumer.poll(Waiting.ASK).forEach(found::add);
             found.forEach(record -> values.add(record.value()));
             return found;
         }
 
         /** Of one poll that gives something. */
-        List<ConsumerRecord<String, String>> some() {
-            long deadline = System.nanoTime() + 15_000_000_000L;
-            while (System.nanoTime() < deadline) {
-                var found = poll(500);
-                if (!found.isEmpty()) return found;
-            }
-            throw new IllegalStateException("no record came");
+        List<ConsumerRecord<String, String>> some() throws Exception {
+            List<ConsumerRecord<String, String>> found = new ArrayList<>();
+            Waiting.until("a record comes", () -> found.addAll(poll()));
+            return found;
         }
 
         void commit() {
-            consumer.commitSync(Duration.ofSeconds(10)).forEach((where, failure) -> {
-                if (failure.isPresent()) throw failure.get();
-            });
+            outcome().ifPresent(failure -> { throw failure; });
+        }
+
+        /** What went wrong with what was acknowledged. */
+        Optional<KafkaException> outcome() {
+            return consumer.commitSync(Waiting.PATIENCE).values().stream().flatMap(Optional::stream).findFirst();
+        }
+
+        /** Writes one more record to each partition, and sees that no other comes. */
+        void onlyNewOnesCome(String topic, int partitions) throws Exception {
+            values.clear();
+            writeValue(topic, partitions, "new");
+            while (values.size() < partitions)
+                for (var record : some()) if (isExplicit) consumer.acknowledge(record);
+            claim(values.stream().allMatch(value -> value.equals("new")), "something came again: " + values);
         }
 
         public void close() {
-            consumer.close(Duration.ofSeconds(5));
+            consumer.close(Waiting.PATIENCE);
         }
     }
 
@@ -102,30 +126,30 @@ public class ShareGroups extends Scenes {
         try (var worker = new Worker(group, topic)) {
             while (worker.values.size() < 300) worker.some();
             claim(new HashSet<>(worker.values).size() == 300, worker.values);
-            claim(worker.poll(300).isEmpty(), "nothing comes twice");
+            claim(worker.poll().isEmpty(), "nothing comes twice");
         }
         try (var other = new Worker(group, topic)) {
-            claim(other.poll(1500).isEmpty(), "all was accepted: " + other.values);
+            other.onlyNewOnesCome(topic, 3);
         }
     }
 
     static void twoShare() throws Exception {
         String topic = topic(1, 0), group = group();
         try (var one = new Worker(group, topic); var other = new Worker(group, topic)) {
-            one.poll(300);
-            other.poll(300);
-            for (int round = 0; round < 10; round++) {
+            int[] written = {0};
+            Waiting.until("both have some", () -> {
                 write(topic, 1, 10, "none");
-                one.poll(50);
-                other.poll(50);
-            }
-            long deadline = System.nanoTime() + 15_000_000_000L;
-            while (one.values.size() + other.values.size() < 100 && System.nanoTime() < deadline) {
-                one.poll(50);
-                other.poll(50);
-            }
-            claim(one.values.size() + other.values.size() == 100, one.values.size() + " and " + other.values.size());
-            claim(!one.values.isEmpty() && !other.values.isEmpty(), "both have some");
+                written[0] += 10;
+                one.poll();
+                other.poll();
+                return written[0] >= 100 && !one.values.isEmpty() && !other.values.isEmpty();
+            });
+            Waiting.until("all come", () -> {
+                one.poll();
+                other.poll();
+                return one.values.size() + other.values.size() >= written[0];
+            });
+            claim(one.values.size() + other.values.size() == written[0], one.values.size() + " and " + other.values.size());
         }
     }
 
@@ -143,35 +167,52 @@ public class ShareGroups extends Scenes {
             claim(again.get(0).deliveryCount().get() == 2, again.get(0).deliveryCount());
             worker.consumer.acknowledge(again.get(0));
             worker.commit();
-            claim(worker.poll(500).isEmpty(), "all is settled");
+            worker.onlyNewOnesCome(topic, 1);
         }
     }
 
+    /** A machine may be too slow to renew a lock in time; then the same is tried with a longer one. */
     static void renewed() throws Exception {
-        String topic = topic(1, 1), group = group();
-        try (var worker = Worker.explicit(group, topic); var other = Worker.explicit(group, topic)) {
-            var held = worker.some();
-            claim(worker.consumer.acquisitionLockTimeoutMs().get() == 1500, worker.consumer.acquisitionLockTimeoutMs());
-            for (int round = 0; round < 4; round++) {
-                claim(other.poll(700).isEmpty(), "the lock is renewed");
-                worker.consumer.acknowledge(held.get(0), AcknowledgeType.RENEW);
-                worker.commit();
-                worker.poll(100);
-            }
-            worker.consumer.acknowledge(held.get(0), AcknowledgeType.ACCEPT);
-            worker.commit();
-            claim(other.poll(2000).isEmpty(), "it was accepted");
+        int lockMs = SHORT_LOCK_MS;
+        while (!isRenewed(lockMs)) {
+            lockMs *= 2;
+            claim(lockMs < Waiting.PATIENCE_MS, "the lock is renewed");
         }
+    }
+
+    /** A record whose lock is renewed is kept, while one that was locked later, and is not renewed, goes to another. */
+    static boolean isRenewed(int lockMs) throws Exception {
+        String topic = topic(1, 1), group = group("share.record.lock.duration.ms", "" + lockMs);
+        try (var worker = Worker.explicit(group, topic); var idle = Worker.explicit(group, topic); var other = Worker.explicit(group, topic)) {
+            var held = worker.some().get(0);
+            claim(worker.consumer.acquisitionLockTimeoutMs().get() == lockMs, worker.consumer.acquisitionLockTimeoutMs());
+            writeValue(topic, 1, "later");
+            idle.some();
+            while (!other.values.contains("later")) {
+                worker.consumer.acknowledge(held, AcknowledgeType.RENEW);
+                if (worker.outcome().isPresent()) return false;
+                for (var record : worker.poll()) if (record.offset() != held.offset()) worker.consumer.acknowledge(record, AcknowledgeType.RELEASE);
+                other.poll();
+            }
+            worker.consumer.acknowledge(held, AcknowledgeType.ACCEPT);
+            if (worker.outcome().isPresent() || !idle.values.equals(List.of("later")) || !other.values.equals(List.of("later"))) return false;
+        }
+        configure(group, "share.record.lock.duration.ms", "" + Waiting.PATIENCE_MS);
+        try (var last = Worker.explicit(group, topic)) {
+            claim(last.some().get(0).value().equals("later"), "it was accepted: " + last.values);
+        }
+        return true;
     }
 
     static void lapsed() throws Exception {
-        String topic = topic(1, 1), group = group();
+        String topic = topic(1, 1), group = group("share.record.lock.duration.ms", "" + SHORT_LOCK_MS);
         try (var slow = Worker.explicit(group, topic); var other = Worker.explicit(group, topic)) {
             var held = slow.some();
+            configure(group, "share.record.lock.duration.ms", "" + Waiting.PATIENCE_MS);
             var taken = other.some();
             claim(taken.get(0).deliveryCount().get() == 2, taken);
             slow.consumer.acknowledge(held.get(0));
-            var outcome = slow.consumer.commitSync(Duration.ofSeconds(10)).values().iterator().next();
+            var outcome = slow.outcome();
             claim(outcome.isPresent() && outcome.get() instanceof InvalidRecordStateException, outcome);
             other.consumer.acknowledge(taken.get(0));
             other.commit();
@@ -187,7 +228,7 @@ public class ShareGroups extends Scenes {
                 worker.consumer.acknowledge(found.get(0), AcknowledgeType.RELEASE);
                 worker.commit();
             }
-            claim(worker.poll(700).isEmpty(), "it is given up");
+            worker.onlyNewOnesCome(topic, 1);
         }
     }
 
@@ -199,7 +240,7 @@ public class ShareGroups extends Scenes {
     }
 
     static void closed() throws Exception {
-        String topic = topic(1, 2), group = group("share.record.lock.duration.ms", "60000");
+        String topic = topic(1, 2), group = group();
         try (var other = Worker.explicit(group, topic)) {
             try (var one = Worker.explicit(group, topic)) {
                 var held = one.some();
@@ -225,7 +266,7 @@ public class ShareGroups extends Scenes {
     /** Whether the group has one member, with so many partitions. */
     static boolean has(String group, int partitions) throws Exception {
         try {
-            var members = admin.describeShareGroups(List.of(group)).all().get(30, TimeUnit.SECONDS).get(group).members();
+            var members = admin.describeShareGroups(List.of(group)).all().get().get(group).members();
             return members.size() == 1 && members.iterator().next().assignment().topicPartitions().size() == partitions;
         } catch (ExecutionException notYet) {
             return false;
@@ -235,24 +276,26 @@ public class ShareGroups extends Scenes {
     static void described() throws Exception {
         String topic = topic(2, 0), group = group();
         try (var worker = new Worker(group, topic)) {
-            long deadline = System.nanoTime() + 15_000_000_000L;
-            while (!has(group, 2) && System.nanoTime() < deadline) worker.poll(200);
-            var listed = admin.listGroups(ListGroupsOptions.forShareGroups()).all().get(30, TimeUnit.SECONDS);
+            Waiting.until("it has both partitions", () -> {
+                worker.poll();
+                return has(group, 2);
+            });
+            var listed = admin.listGroups(ListGroupsOptions.forShareGroups()).all().get();
             claim(listed.stream().anyMatch(each -> each.groupId().equals(group) && each.type().get() == GroupType.SHARE), listed);
-            var shown = admin.describeShareGroups(List.of(group)).all().get(30, TimeUnit.SECONDS).get(group);
+            var shown = admin.describeShareGroups(List.of(group)).all().get().get(group);
             claim(shown.groupState() == GroupState.STABLE && shown.members().size() == 1, shown);
             var member = shown.members().iterator().next();
             claim(member.assignment().topicPartitions().size() == 2, member);
             try {
-                admin.deleteShareGroups(List.of(group)).all().get(30, TimeUnit.SECONDS);
+                admin.deleteShareGroups(List.of(group)).all().get();
                 claim(false, "a group with members is deleted");
             } catch (ExecutionException refused) {
                 claim(refused.getCause() instanceof GroupNotEmptyException, refused);
             }
         }
-        admin.deleteShareGroups(List.of(group)).all().get(30, TimeUnit.SECONDS);
+        admin.deleteShareGroups(List.of(group)).all().get();
         try {
-            admin.describeShareGroups(List.of(group)).all().get(30, TimeUnit.SECONDS);
+            admin.describeShareGroups(List.of(group)).all().get();
             claim(false, "a deleted group is described");
         } catch (ExecutionException refused) {
             claim(refused.getCause() instanceof GroupIdNotFoundException, refused);
@@ -261,7 +304,7 @@ public class ShareGroups extends Scenes {
 
     static SharePartitionOffsetInfo offset(String group, TopicPartition where) throws Exception {
         var wanted = Map.of(group, new ListShareGroupOffsetsSpec());
-        return admin.listShareGroupOffsets(wanted).partitionsToOffsetInfo(group).get(30, TimeUnit.SECONDS).get(where);
+        return admin.listShareGroupOffsets(wanted).partitionsToOffsetInfo(group).get().get(where);
     }
 
     static void offsets() throws Exception {
@@ -273,12 +316,12 @@ public class ShareGroups extends Scenes {
             worker.commit();
         }
         claim(offset(group, where).lag().get() == 6, offset(group, where));
-        admin.alterShareGroupOffsets(group, Map.of(where, 8L)).all().get(30, TimeUnit.SECONDS);
+        admin.alterShareGroupOffsets(group, Map.of(where, 8L)).all().get();
         claim(offset(group, where).startOffset() == 8, offset(group, where));
         try (var worker = new Worker(group, topic)) {
             claim(worker.some().get(0).offset() == 8, worker.values);
         }
-        admin.deleteShareGroupOffsets(group, Set.of(topic)).all().get(30, TimeUnit.SECONDS);
+        admin.deleteShareGroupOffsets(group, Set.of(topic)).all().get();
         claim(offset(group, where) == null, offset(group, where));
     }
 }

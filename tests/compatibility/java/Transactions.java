@@ -1,4 +1,4 @@
-// Transactions through Apache Kafka's Java clients. Usage: Transactions HOST:PORT
+// Transactions through Apache Kafka's Java clients.
 
 import java.time.Duration;
 import java.util.*;
@@ -10,34 +10,24 @@ import org.apache.kafka.common.*;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.serialization.*;
 
-public class Transactions extends Scenes {
-    public static void main(String[] arguments) throws Exception {
-        begin(arguments[0]);
-        scene("committed and aborted", Transactions::committedAndAborted);
-        scene("readers wait", Transactions::readersWait);
-        scene("several partitions", Transactions::severalPartitions);
-        scene("offsets with the records", Transactions::offsets);
-        scene("offsets that are not stable", Transactions::unstableOffsets);
-        scene("offsets of one who left", Transactions::offsetsOfOneWhoLeft);
-        scene("second producer fences the first", Transactions::fenced);
-        scene("fenced by an admin", Transactions::fencedByAdmin);
-        scene("terminated by an admin", Transactions::terminatedByAdmin);
-        scene("too slow", Transactions::tooSlow);
-        scene("time-out too long", Transactions::timeoutTooLong);
-        scene("out of turn", Transactions::outOfTurn);
-        scene("listed and described", Transactions::listedAndDescribed);
-        scene("aborted in a partition", Transactions::abortedInPartition);
-        scene("a producer goes on after an error", Transactions::goesOnAfterError);
-        scene("the feature is announced", Transactions::announced);
-        playAll(3);
-    }
-
-    static void until(String what, Callable<Boolean> holds) throws Exception {
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(40);
-        while (!holds.call()) {
-            claim(System.nanoTime() < deadline, what);
-            Thread.sleep(50);
-        }
+public class Transactions extends Clients {
+    static void add() {
+        add("committed and aborted", Transactions::committedAndAborted);
+        add("readers wait", Transactions::readersWait);
+        add("several partitions", Transactions::severalPartitions);
+        add("offsets with the records", Transactions::offsets);
+        add("offsets that are not stable", Transactions::unstableOffsets);
+        add("offsets of one who left", Transactions::offsetsOfOneWhoLeft);
+        add("second producer fences the first", Transactions::fenced);
+        add("fenced by an admin", Transactions::fencedByAdmin);
+        add("terminated by an admin", Transactions::terminatedByAdmin);
+        add("too slow", Transactions::tooSlow);
+        add("time-out too long", Transactions::timeoutTooLong);
+        add("out of turn", Transactions::outOfTurn);
+        add("listed and described", Transactions::listedAndDescribed);
+        add("aborted in a partition", Transactions::abortedInPartition);
+        add("a producer goes on after an error", Transactions::goesOnAfterError);
+        add("the feature is announced", Transactions::announced);
     }
 
     static Throwable refusal(Scene scene) throws Exception {
@@ -53,8 +43,8 @@ public class Transactions extends Scenes {
 
     static String topic(int partitions) throws Exception {
         String name = unique("java-transactions");
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get(30, TimeUnit.SECONDS);
-        until("it is there", () -> admin.listTopics().names().get().contains(name));
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all().get();
+        Waiting.until("it is there", () -> admin.listTopics().names().get().contains(name));
         return name;
     }
 
@@ -62,15 +52,13 @@ public class Transactions extends Scenes {
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("transaction.timeout.ms", timeoutMs);
-        config.put("max.block.ms", 30_000);
-        config.put("delivery.timeout.ms", 30_000);
-        config.put("request.timeout.ms", 10_000);
+        config.put("max.block.ms", Waiting.PATIENCE_MS);
         if (id != null) config.put("transactional.id", id);
         return new KafkaProducer<>(config, new StringSerializer(), new StringSerializer());
     }
 
     static KafkaProducer<String, String> begun(String id) {
-        KafkaProducer<String, String> producer = producer(id, 60_000);
+        KafkaProducer<String, String> producer = producer(id, Waiting.PATIENCE_MS);
         producer.initTransactions();
         return producer;
     }
@@ -97,7 +85,7 @@ public class Transactions extends Scenes {
     }
 
     /** What a reader finds up to where it must wait: up to the end as its isolation sees it. */
-    static List<String> visible(String topic, int partitions, String isolation) {
+    static List<String> visible(String topic, int partitions, String isolation) throws Exception {
         List<TopicPartition> places = new ArrayList<>();
         for (int partition = 0; partition < partitions; partition++) places.add(new TopicPartition(topic, partition));
         List<String> found = new ArrayList<>();
@@ -105,18 +93,18 @@ public class Transactions extends Scenes {
             consumer.assign(places);
             consumer.seekToBeginning(places);
             Map<TopicPartition, Long> ends = consumer.endOffsets(places);
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-            while (places.stream().anyMatch(place -> consumer.position(place) < ends.get(place))) {
-                claim(System.nanoTime() < deadline, "read to the end " + ends + ", found " + found);
-                consumer.poll(Duration.ofMillis(100)).forEach(each -> found.add(each.value()));
-            }
+            Waiting.until("read to the end " + ends, () -> {
+                if (places.stream().allMatch(place -> consumer.position(place) >= ends.get(place))) return true;
+                consumer.poll(Waiting.ASK).forEach(each -> found.add(each.value()));
+                return false;
+            });
         }
         return found;
     }
 
     static void untilVisible(String topic, String... values) throws Exception {
         List<String> wanted = List.of(values);
-        until("visible is " + wanted, () -> visible(topic, 1, "read_committed").equals(wanted));
+        Waiting.until("visible is " + wanted, () -> visible(topic, 1, "read_committed").equals(wanted));
     }
 
     static void committedAndAborted() throws Exception {
@@ -168,13 +156,12 @@ public class Transactions extends Scenes {
         claim(found.size() == 500 && found.stream().allMatch(each -> each.startsWith("true")), found.size() + " " + found);
     }
 
-    static List<String> take(KafkaConsumer<String, String> consumer, int count) {
+    static List<String> take(KafkaConsumer<String, String> consumer, int count) throws Exception {
         List<String> found = new ArrayList<>();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-        while (found.size() < count) {
-            claim(System.nanoTime() < deadline, "only " + found);
-            consumer.poll(Duration.ofMillis(200)).forEach(each -> found.add(each.value()));
-        }
+        Waiting.until(count + " records come", () -> {
+            consumer.poll(Waiting.ASK).forEach(each -> found.add(each.value()));
+            return found.size() >= count;
+        });
         return found;
     }
 
@@ -219,7 +206,7 @@ public class Transactions extends Scenes {
             var carefree = admin.listConsumerGroupOffsets(Map.of(group, spec)).partitionsToOffsetAndMetadata(group).get();
             claim(carefree.get(where).offset() == 1, "what holds is told: " + carefree);
             claim(committed(group, where) == null, "the admin leaves out what is not stable");
-            Throwable told = refusal(() -> consumer.committed(Set.of(where), Duration.ofSeconds(2)));
+            Throwable told = refusal(() -> consumer.committed(Set.of(where), Duration.ofMillis(500)));
             claim(told instanceof org.apache.kafka.common.errors.TimeoutException, told);
             producer.commitTransaction();
         }
@@ -299,13 +286,16 @@ public class Transactions extends Scenes {
 
     static void tooSlow() throws Exception {
         String topic = topic(1);
-        try (var producer = producer(unique("slow"), 1_000)) {
+        try (var producer = producer(unique("slow"), 500)) {
             producer.initTransactions();
             producer.beginTransaction();
-            producer.send(record(topic, "slow")).get();
+            var sent = producer.send(record(topic, "slow"));
             writePlainly(topic, "after");
             untilVisible(topic, "after");
-            Throwable told = refusal(producer::commitTransaction);
+            Throwable told = refusal(() -> {
+                sent.get();  // Refused already, if the time was over before it came.
+                producer.commitTransaction();
+            });
             claim(told instanceof ProducerFencedException || told instanceof InvalidProducerEpochException || told instanceof InvalidTxnStateException, told);
         } catch (KafkaException closing) {
             claim(true, closing);
@@ -340,7 +330,7 @@ public class Transactions extends Scenes {
             producer.send(record(topic, "v")).get();
             var told = admin.describeTransactions(List.of(id)).description(id).get();
             claim(told.state() == TransactionState.ONGOING && told.topicPartitions().equals(Set.of(new TopicPartition(topic, 0))), told);
-            claim(told.transactionTimeoutMs() == 60_000 && told.transactionStartTimeMs().isPresent(), told);
+            claim(told.transactionTimeoutMs() == Waiting.PATIENCE_MS && told.transactionStartTimeMs().isPresent(), told);
             var ongoing = new ListTransactionsOptions().filterStates(List.of(TransactionState.ONGOING));
             claim(admin.listTransactions(ongoing).all().get().stream().anyMatch(each -> each.transactionalId().equals(id)), "listed");
             var old = new ListTransactionsOptions().filterOnDuration(3_600_000);
@@ -350,7 +340,7 @@ public class Transactions extends Scenes {
             var by = new ListTransactionsOptions().filterProducerIds(List.of(told.producerId()));
             claim(admin.listTransactions(by).all().get().size() == 1, "by producer");
             producer.commitTransaction();
-            until("it is over", () -> admin.describeTransactions(List.of(id)).description(id).get().state() == TransactionState.COMPLETE_COMMIT);
+            Waiting.until("it is over", () -> admin.describeTransactions(List.of(id)).description(id).get().state() == TransactionState.COMPLETE_COMMIT);
         }
         String nobody = unique("nobody");
         claim(refusal(() -> admin.describeTransactions(List.of(nobody)).description(nobody).get()) instanceof TransactionalIdNotFoundException, "unknown");
@@ -387,7 +377,7 @@ public class Transactions extends Scenes {
         config.put("bootstrap.servers", bootstrap);
         config.put("transactional.id", unique("clumsy"));
         config.put("max.request.size", 4_000_000);
-        config.put("max.block.ms", 30_000);
+        config.put("max.block.ms", Waiting.PATIENCE_MS);
         try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
             producer.initTransactions();
             for (int round = 0; round < 3; round++) {

@@ -1,11 +1,13 @@
 """boto3 and one real node for all files of this folder; tests keep apart by queues."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from sqs_talk import Sqs
+from sqs_talk import LONGEST_POLL_S, Sqs
+from waiting import PATIENCE_S, until
 
 from penstock.testing import Broker
 
@@ -13,6 +15,44 @@ from penstock.testing import Broker
 @pytest.fixture(scope="session")
 def sqs(penstock_broker: Broker) -> Sqs:
     return Sqs(penstock_broker.http_url)
+
+
+@pytest.fixture(scope="session")
+def empty(sqs: Sqs) -> str:
+    """A queue for requests that are refused: nothing ever gets into it."""
+    return sqs.queue()
+
+
+Prepare = Callable[[], tuple[str, Callable[[], object]]]  # Returns a fresh queue, and what happens while a long poll waits for it.
+
+
+@pytest.fixture(scope="session")
+def polled(sqs: Sqs) -> Callable[..., None]:
+    """Checks that one long poll brings these bodies, because of what happens after it was sent.
+
+    AWS allows no poll of more than twenty seconds, and a machine may stand still for so long: then the same is done with another queue.
+    """
+
+    def check(prepare: Prepare, expected: list[str], *, says_how_long: bool = True) -> None:
+        wait = {"WaitTimeSeconds": LONGEST_POLL_S} if says_how_long else {}
+
+        def poll_once() -> list[str]:
+            url, happen = prepare()
+            heard: list[list[str]] = []
+            asked = {"QueueUrl": url, "MaxNumberOfMessages": 10} | wait
+
+            def poll() -> None:
+                heard.append([message["Body"] for message in sqs.receive_message(**asked).get("Messages", [])])
+
+            waiting = threading.Thread(target=poll)
+            waiting.start()
+            happen()
+            waiting.join(PATIENCE_S)
+            return heard[0]
+
+        assert until(poll_once, "a long poll brings something") == expected
+
+    return check
 
 
 @pytest.fixture(scope="session")

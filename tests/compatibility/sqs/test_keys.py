@@ -12,6 +12,8 @@ from penstock.client import Queue
 from penstock.client.queues import QueueError
 from penstock.testing import Broker
 
+pytestmark = pytest.mark.invariant("http.sqs-requests-exact")
+
 Refused = Callable[..., tuple[str, str]]
 
 

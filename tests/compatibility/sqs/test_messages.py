@@ -7,10 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from waiting import EXPIRES_MS, EXPIRES_S, PATIENCE_S, until
 
 Refused = Callable[..., tuple[str, str]]
 
 TEXT = {"DataType": "String", "StringValue": "b"}
+
+
+def option(name: str, value: object) -> dict[str, Any]:
+    """What a message has that AWS's have not."""
+    return {"MessageSystemAttributes": {f"penstock.{name}": {"DataType": "Number", "StringValue": str(value)}}}
 
 
 # Sending
@@ -99,8 +105,8 @@ def test_a_trace_header_is_carried_and_does_not_count(sqs, refused: Refused):
 
 
 @pytest.mark.parametrize("body", ["\x00", "a\x08", "\x1f", "\ufffe", "\uffff"])
-def test_characters_that_xml_has_not_are_refused(sqs, refused: Refused, body: str):
-    assert refused(sqs.send, sqs.queue(), body)[0] == "InvalidMessageContents"
+def test_characters_that_xml_has_not_are_refused(sqs, empty: str, refused: Refused, body: str):
+    assert refused(sqs.send, empty, body)[0] == "InvalidMessageContents"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +133,8 @@ def test_characters_that_xml_has_not_are_refused(sqs, refused: Refused, body: st
         ("penstock.priority", {"DataType": "Number", "StringValue": "10"}, "0 to 9"),
     ],
 )
-def test_an_attribute_that_cannot_be_is_refused(sqs, refused: Refused, name: str, value: dict[str, Any], part: str):
-    code, words = refused(sqs.send, sqs.queue(), "x", MessageAttributes={name: value})
+def test_an_attribute_that_cannot_be_is_refused(sqs, empty: str, refused: Refused, *, name: str, value: dict[str, Any], part: str):
+    code, words = refused(sqs.send, empty, "x", MessageAttributes={name: value})
     assert code == "InvalidParameterValue" and part in words
 
 
@@ -178,8 +184,8 @@ def test_several_large_messages_come_in_one_answer(sqs):
     assert {message["MD5OfMessageAttributes"] for message in messages} == {"bef8bf215374a0a228d67533b1a488be"}
 
 
-def test_an_empty_body_is_none(sqs, refused: Refused):
-    told = refused(sqs.send, sqs.queue(), "")
+def test_an_empty_body_is_none(sqs, empty: str, refused: Refused):
+    told = refused(sqs.send, empty, "")
     assert told == ("MissingParameter", "The request must contain the parameter MessageBody.")
 
 
@@ -193,17 +199,22 @@ def test_a_delay_has_its_bounds_and_its_queue_a_default(sqs, refused: Refused):
     assert sqs.counts(url) == (0, 1, 1)
 
 
-def test_a_delayed_message_wakes_who_waits_for_it(sqs):
+def test_a_delayed_message_wakes_who_waits_for_it(sqs, polled):
+    def prepare() -> tuple[str, Callable[[], object]]:
+        url = sqs.queue()
+        return url, lambda: sqs.send(url, "soon", **option("delay", EXPIRES_S))
+
+    polled(prepare, ["soon"])
     url = sqs.queue()
     sqs.send(url, "soon", DelaySeconds=1)
-    assert sqs.bodies(url) == []
-    assert sqs.bodies(url, wait=10) == ["soon"]
+    (message,) = sqs.first(url, AttributeNames=["All"])
+    told = message["Attributes"]
+    assert int(told["ApproximateFirstReceiveTimestamp"]) - int(told["SentTimestamp"]) >= 1_000
 
 
-def test_a_deduplication_id_is_for_fifo_queues(sqs, refused: Refused):
-    url = sqs.queue()
-    assert refused(sqs.send, url, "x", MessageDeduplicationId="id")[0] == "InvalidParameterValue"
-    assert refused(sqs.receive, url, ReceiveRequestAttemptId="id")[0] == "InvalidParameterValue"
+def test_a_deduplication_id_is_for_fifo_queues(sqs, empty: str, refused: Refused):
+    assert refused(sqs.send, empty, "x", MessageDeduplicationId="id")[0] == "InvalidParameterValue"
+    assert refused(sqs.receive, empty, ReceiveRequestAttemptId="id")[0] == "InvalidParameterValue"
 
 
 def test_a_group_on_a_standard_queue_is_told_and_locks_nothing(sqs, refused: Refused):
@@ -219,10 +230,6 @@ def test_a_group_on_a_standard_queue_is_told_and_locks_nothing(sqs, refused: Ref
 
 def test_extensions_give_priority_long_delay_and_a_time_to_live(sqs):
     url = sqs.queue()
-
-    def option(name: str, value: object) -> dict[str, Any]:
-        return {"MessageSystemAttributes": {f"penstock.{name}": {"DataType": "Number", "StringValue": str(value)}}}
-
     sqs.send(url, "tomorrow", **option("delay", 86_400))
     sqs.send(url, "short-lived", **option("ttl", 0.001))
     sqs.send(url, "plain")
@@ -245,20 +252,20 @@ def test_extensions_give_priority_long_delay_and_a_time_to_live(sqs):
         ({"VisibilityTimeout": 43_201}, "Must be >= 0 and <= 43200, if provided."),
     ],
 )
-def test_numbers_of_a_receive_have_their_bounds(sqs, refused: Refused, fields: dict[str, int], words: str):
+def test_numbers_of_a_receive_have_their_bounds(sqs, empty: str, refused: Refused, fields: dict[str, int], words: str):
     ((name, value),) = fields.items()
-    told = refused(sqs.receive_message, QueueUrl=sqs.queue(), **fields)
+    told = refused(sqs.receive_message, QueueUrl=empty, **fields)
     assert told == ("InvalidParameterValue", f"Value {value} for parameter {name} is invalid. Reason: {words}")
 
 
-def test_a_long_poll_ends_with_the_first_message(sqs):
-    url = sqs.queue(ReceiveMessageWaitTimeSeconds=20)
-    heard: list[str] = []
-    waiting = threading.Thread(target=lambda: heard.extend(sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"]))
-    waiting.start()
-    sqs.send(url, "x")
-    waiting.join(15)
-    assert heard == ["x"]
+def test_a_long_poll_ends_with_the_first_message(sqs, polled):
+    """The queue says how long one is that says nothing itself."""
+
+    def prepare() -> tuple[str, Callable[[], object]]:
+        url = sqs.queue(ReceiveMessageWaitTimeSeconds=20)
+        return url, lambda: sqs.send(url, "x")
+
+    polled(prepare, ["x"], says_how_long=False)
 
 
 def test_a_receive_is_counted_and_hides_the_message(sqs):
@@ -302,7 +309,8 @@ def test_a_message_that_is_received_again_and_again_goes_to_the_back(sqs):
 def test_a_message_outlives_its_retention_by_nothing(sqs):
     url = sqs.queue(MessageRetentionPeriod=60, more={"penstock.ttl.ms": "1"})
     sqs.send(url, "x")
-    assert sqs.bodies(url, wait=1) == []
+    until(lambda: sqs.counts(url) == (0, 0, 0))
+    assert sqs.bodies(url) == []
 
 
 def test_a_queue_of_the_python_door_is_the_same_queue(sqs, penstock_broker):
@@ -334,7 +342,7 @@ def test_a_long_poll_ends_when_its_queue_is_deleted(sqs):
     waiting.start()
     sqs.bodies(url)  # By now the other one is on its way.
     sqs.delete_queue(QueueUrl=url)
-    waiting.join(15)
+    waiting.join(PATIENCE_S)
     assert len(heard) == 1 and (heard == [[]] or isinstance(heard[0], sqs.exceptions.QueueDoesNotExist))
 
 
@@ -359,10 +367,10 @@ def test_deleting_twice_is_no_error_and_garbage_is_no_handle(sqs):
 
 
 def test_an_expired_handle_still_deletes(sqs):
-    url = sqs.queue(more={"penstock.lease.ms": "200"})
+    url = sqs.queue(more={"penstock.lease.ms": str(EXPIRES_MS)})
     sqs.send(url, "x")
     (first,) = sqs.receive(url)
-    (second,) = sqs.receive(url, wait=10, VisibilityTimeout=0)
+    (second,) = sqs.first(url, VisibilityTimeout=0)
     assert first["ReceiptHandle"] != second["ReceiptHandle"]
     sqs.delete(url, first)
     assert sqs.bodies(url) == []
@@ -370,13 +378,13 @@ def test_an_expired_handle_still_deletes(sqs):
 
 
 def test_a_changed_visibility_does_not_count_for_the_next_receive(sqs):
-    url = sqs.queue(more={"penstock.lease.ms": "200"})
+    url = sqs.queue(more={"penstock.lease.ms": str(EXPIRES_MS)})
     sqs.send(url, "x")
-    (message,) = sqs.receive(url, VisibilityTimeout=60)
+    (message,) = sqs.receive(url, VisibilityTimeout=3_600)
     sqs.change(url, message, 600)
     sqs.change(url, message, 0)
     assert sqs.bodies(url) == ["x"]
-    assert sqs.bodies(url, wait=10) == ["x"], "the queue's own time should have counted"
+    assert sqs.first_bodies(url) == ["x"], "the queue's own time should have counted"
 
 
 def test_the_visibility_of_a_deleted_message_cannot_be_changed(sqs, refused: Refused):
@@ -450,14 +458,13 @@ def test_a_batch_is_sent_received_and_deleted(sqs):
         (["invalid:id"], "InvalidBatchEntryId"),
     ],
 )
-def test_a_batch_is_refused_as_a_whole_for_its_ids(sqs, action: str, ids: list[str], shape: str):
-    url = sqs.queue()
+def test_a_batch_is_refused_as_a_whole_for_its_ids(sqs, empty: str, action: str, ids: list[str], shape: str):
     more = {"send_message_batch": {"MessageBody": "x"}, "delete_message_batch": {"ReceiptHandle": "x"}}
     fields = more.get(action, {"ReceiptHandle": "x", "VisibilityTimeout": 1})
     with pytest.raises(getattr(sqs.exceptions, shape)) as caught:
-        getattr(sqs, action)(QueueUrl=url, Entries=[{"Id": each, **fields} for each in ids])
+        getattr(sqs, action)(QueueUrl=empty, Entries=[{"Id": each, **fields} for each in ids])
     assert caught.value.response["Error"]["Code"] == f"AWS.SimpleQueueService.{shape}"
-    assert sqs.counts(url) == (0, 0, 0)
+    assert sqs.counts(empty) == (0, 0, 0)
 
 
 def test_a_batch_may_not_be_longer_than_one_message(sqs, refused: Refused):

@@ -11,8 +11,11 @@ from uuid import uuid4
 import pytest
 from botocore.loaders import Loader
 from botocore.model import ListShape, MapShape, OperationModel, ServiceModel, Shape, StructureShape
+from waiting import PATIENCE_S
 
 from penstock.http.sqs.aws_shapes import AWS_SHAPES
+
+pytestmark = pytest.mark.invariant("http.sqs-requests-exact")
 
 MODEL = ServiceModel(Loader().load_service_model("sqs", "service-2"))
 OPERATIONS = {name: MODEL.operation_model(name) for name in MODEL.operation_names}
@@ -26,7 +29,7 @@ class Asker:
         self._address = url.removeprefix("http://")
 
     def ask(self, action: str, body: object, path: str = "/") -> tuple[int, dict[str, str], Any]:
-        connection = http.client.HTTPConnection(self._address, timeout=30)
+        connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S)
         try:
             headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": f"AmazonSQS.{action}"}
             connection.request("POST", path, json.dumps(body), headers)

@@ -331,8 +331,8 @@ def test_permissions_are_statements_of_the_policy(sqs, refused: Refused):
         ({"Actions": ["SendMessage"] * 8}, "OverLimit"),
     ],
 )
-def test_a_permission_that_cannot_be_is_refused(sqs, refused: Refused, change: dict[str, Any], code: str):
-    wish = {"QueueUrl": sqs.queue(), "Label": "label", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}
+def test_a_permission_that_cannot_be_is_refused(sqs, empty: str, refused: Refused, change: dict[str, Any], code: str):
+    wish = {"QueueUrl": empty, "Label": "label", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}
     assert refused(sqs.add_permission, **(wish | change))[0] == code
 
 

@@ -10,11 +10,13 @@ from penstock.groups.consumer.partitions import NOTHING, Partitions
 from penstock.groups.consumer.records import ConsumerRecord, CurrentAssigned, TargetGone
 from penstock.groups.consumer.session import ConsumerSession
 from penstock.groups.consumer.topics import KnownTopics
+from penstock.simulator.defects import breaks
 from penstock.vocabulary import Instant, TopicId
 
 Patches = list[tuple[Any, str, Any]]  # Whose, which attribute, what instead.
 
 
+@breaks("groups.consumer-one-owner")
 def hands_on_what_another_still_has() -> Patches:
     def free(*_: Any) -> Any:
         return lambda topic_id, number: True
@@ -22,6 +24,7 @@ def hands_on_what_another_still_has() -> Patches:
     return [(stepping, "_free_for", free)]
 
 
+@breaks("groups.consumer-one-owner")
 def takes_silence_for_having_given_up() -> Patches:
     def may_have(owned: Partitions | None, revoking: Partitions) -> bool:
         return False
@@ -29,6 +32,7 @@ def takes_silence_for_having_given_up() -> Patches:
     return [(reconciling, "_may_have", may_have)]
 
 
+@breaks("groups.consumer-sticky")
 def takes_everything_away_before_it_assigns() -> Patches:
     def nothing_in_common(one: Partitions, other: Partitions) -> Partitions:
         return NOTHING
@@ -36,6 +40,7 @@ def takes_everything_away_before_it_assigns() -> Patches:
     return [(reconciling, "common", nothing_in_common)]
 
 
+@breaks("groups.consumer-all-assigned")
 def forgets_the_last_partition() -> Patches:
     right = assigning.ASSIGNORS["uniform"]
 
@@ -45,6 +50,7 @@ def forgets_the_last_partition() -> Patches:
     return [(assigning, "ASSIGNORS", {"uniform": fewer, "range": fewer})]
 
 
+@breaks("groups.consumer-all-assigned")
 def leaves_a_gone_members_partitions_with_it() -> Patches:
     right = stepping.removal
 
@@ -54,6 +60,7 @@ def leaves_a_gone_members_partitions_with_it() -> Patches:
     return [(stepping, "removal", removal), (leaving, "removal", removal)]
 
 
+@breaks("groups.consumer-all-assigned")
 def leaves_a_target_behind() -> Patches:
     right = stepping.removal
 
@@ -63,10 +70,12 @@ def leaves_a_target_behind() -> Patches:
     return [(stepping, "removal", removal), (leaving, "removal", removal)]
 
 
+@breaks("groups.consumer-all-assigned")
 def does_not_notice_new_topics() -> Patches:
     return [(KnownTopics, "changed", lambda self: None)]
 
 
+@breaks("groups.consumer-all-assigned")
 def does_not_share_out_what_a_member_leaves() -> Patches:
     def saved_after(group: Any, change: Any, draft: Any, *, must_grow: bool) -> Any:
         return replace(group.saved, since_ms=draft.wall_ms)
@@ -74,6 +83,7 @@ def does_not_share_out_what_a_member_leaves() -> Patches:
     return [(leaving, "saved_after", saved_after)]
 
 
+@breaks("groups.consumer-one-owner")
 def lets_a_static_place_be_taken_while_it_is_held() -> Patches:
     def static_place(group: Any, holder: str, member_id: str) -> stepping.Place:
         before = replace(group.members[holder], member_id=member_id)
@@ -82,10 +92,12 @@ def lets_a_static_place_be_taken_while_it_is_held() -> Patches:
     return [(heartbeating, "_static_place", static_place)]
 
 
+@breaks("groups.silent-member-removed", "groups.consumer-all-assigned")
 def never_tires_of_waiting_for_a_member() -> Patches:
     return [(heartbeating, "note_revoking", lambda *_: None)]
 
 
+@breaks("groups.silent-member-removed", "groups.consumer-all-assigned")
 def never_misses_anybody() -> Patches:
     def lapsed(self: ConsumerSession, now: Instant) -> list[str]:
         for deadlines in self._all():
@@ -95,6 +107,7 @@ def never_misses_anybody() -> Patches:
     return [(ConsumerSession, "lapsed", lapsed)]
 
 
+@breaks("groups.consumer-epochs-grow")
 def lets_a_member_run_ahead_of_its_assignment() -> Patches:
     right = stepping.reconciled
 

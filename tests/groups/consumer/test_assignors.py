@@ -14,6 +14,8 @@ from penstock.groups.consumer.range import assign_ranges
 from penstock.groups.consumer.uniform import assign_uniformly
 from penstock.vocabulary import TopicId
 
+pytestmark = pytest.mark.invariant("groups.consumer-sticky", "groups.consumer-all-assigned")
+
 A, B, C = (TopicId(name * 16) for name in (b"a", b"b", b"c"))
 TOPICS = (A, B, C)
 

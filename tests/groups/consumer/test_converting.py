@@ -8,6 +8,8 @@ from penstock.groups.commands import Leaving, NewOffset
 from penstock.groups.states import GroupState
 from penstock.wire.consumer_protocol import read_assignment, write_assignment, write_subscription
 
+pytestmark = pytest.mark.invariant("groups.conversion-keeps-offsets")
+
 OFFER = (("range", write_subscription(["t"])),)
 TOLD_TO_JOIN = ErrorCode.REBALANCE_IN_PROGRESS
 

@@ -182,6 +182,7 @@ def test_the_group_that_the_last_one_leaves_is_empty_and_goes_on_counting_epochs
     assert company.member("b").epoch == 3
 
 
+@pytest.mark.invariant("groups.silent-member-removed")
 def test_a_session_that_lapses_frees_what_the_member_had() -> None:
     company = Company({"t": 2}, group_consumer_session_timeout_ms=10_000)
     first, second = company.member("a"), company.member("b")
@@ -194,6 +195,7 @@ def test_a_session_that_lapses_frees_what_the_member_had() -> None:
     assert second.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.invariant("groups.silent-member-removed")
 def test_one_that_does_not_give_up_in_time_is_fenced_however_alive_it_is() -> None:
     company = Company({"t": 2})
     first, second = company.member("a", rebalance_timeout_ms=9_000), company.member("b")
@@ -286,6 +288,7 @@ def test_what_is_counted_is_given_back() -> None:
     assert all(value is None for value in company.log.values())
 
 
+@pytest.mark.invariant("groups.committed-offset-changes")
 def test_members_commit_in_their_epoch() -> None:
     company = Company({"t": 2})
     first = company.member("a")

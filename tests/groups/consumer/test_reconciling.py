@@ -9,6 +9,8 @@ from penstock.groups.consumer.reconciling import reconciled
 from penstock.groups.consumer.records import CurrentAssigned, MemberState
 from penstock.vocabulary import TopicId
 
+pytestmark = pytest.mark.invariant("groups.consumer-one-owner")
+
 T = TopicId(b"t" * 16)
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED
 SILENT = None

@@ -11,6 +11,7 @@ SEEDS = 40
 STEPS = 250
 
 
+@pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-sticky", "groups.consumer-epochs-grow", "groups.consumer-all-assigned")
 def test_a_walk_finds_nothing_that_does_not_hold_and_meets_everything_on_the_way() -> None:
     seen: dict[str, int] = {}
     for seed in range(SEEDS):
@@ -38,6 +39,7 @@ def test_a_long_walk() -> None:
             pytest.fail(f"seed {seed}: {found}")
 
 
+@pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-sticky", "groups.consumer-epochs-grow", "groups.consumer-all-assigned")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_broken_coordinator_is_caught(variant: str) -> None:
     with replaced(VARIANTS[variant]()), pytest.raises((Violation, BrokenPromise)):

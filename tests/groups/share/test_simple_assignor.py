@@ -3,6 +3,7 @@
 from collections import Counter
 from math import ceil
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from penstock.groups.consumer.assignors import Reader
 from penstock.groups.consumer.partitions import NOTHING, Partitions, count, each
 from penstock.groups.share.simple import assign_simply
 from penstock.vocabulary import TopicId
+
+pytestmark = pytest.mark.invariant("share.assignment-even")
 
 A, B = TopicId(b"a" * 16), TopicId(b"b" * 16)
 

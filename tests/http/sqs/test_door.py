@@ -2,12 +2,11 @@
 
 import asyncio
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from http_talk import Answered, Http, with_http
-from serving import Serving
+from http_talk import Answered, Http, on_node
+from serving import VirtualServing, virtually
 
 from penstock.http.sqs import desk, room
 from penstock.http.sqs.door import QueueDoor
@@ -29,8 +28,9 @@ def error_of(answer: Answered) -> str:
     return str(answer.json["__type"].partition("#")[2])
 
 
-def test_a_web_page_is_not_let_in_and_others_are_by_any_name(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+@pytest.mark.invariant("http.cross-site-refused")
+def test_a_web_page_is_not_let_in_and_others_are_by_any_name():
+    async def story(serving: VirtualServing, http: Http) -> None:
         await make(http)
         body = {"QueueName": "q"}
         for mark in (
@@ -48,20 +48,20 @@ def test_a_web_page_is_not_let_in_and_others_are_by_any_name(tmp_path: Path):
         preflight = await http.ask("OPTIONS", "/", origin="http://evil.example", access_control_request_headers="x-amz-target")
         assert not any(name.startswith("access-control") for name in preflight.headers)
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_other_pages_are_where_they_were(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_other_pages_are_where_they_were():
+    async def story(serving: VirtualServing, http: Http) -> None:
         assert (await http.get("/health")).status == 200
         assert (await http.post("/", {})).status == 405
         assert (await http.ask("GET", "/health", x_amz_target="AmazonSQS.ListQueues")).status == 200
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_answers_are_counted_by_action_and_code(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_answers_are_counted_by_action_and_code():
+    async def story(serving: VirtualServing, http: Http) -> None:
         url = await make(http)
         for _ in range(2):
             await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
@@ -77,28 +77,28 @@ def test_answers_are_counted_by_action_and_code(tmp_path: Path):
         ):
             assert line in told
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_request_ids_differ(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_request_ids_differ():
+    async def story(serving: VirtualServing, http: Http) -> None:
         ids = {(await ask(http, "ListQueues", {})).headers["x-amzn-requestid"] for _ in range(5)}
         assert len(ids) == 5 and all(len(each) == 36 for each in ids)
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"a":' * 5_000, b'{"MaxResults":' + b"1" * 5_000 + b"}", b"NaN"])
-def test_what_is_no_json_is_refused(tmp_path: Path, content: bytes):
-    async def story(serving: Serving, http: Http) -> None:
+def test_what_is_no_json_is_refused(content: bytes):
+    async def story(serving: VirtualServing, http: Http) -> None:
         answer = await ask(http, "ListQueues", content)
         assert (answer.status, error_of(answer)) == (400, "SerializationException")
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands():
+    async def story(serving: VirtualServing, http: Http) -> None:
         url = await make(http)
         half = "\ud800"
         attribute = {"DataType": "String", "StringValue": half}
@@ -109,11 +109,11 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path):
         assert error_of(await ask(http, "Penstock.Send", {"Queue": "q", "Messages": [{"Body": half}]})) == "invalid"
         assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "\U0001f600"})).status == 200, "a whole pair"
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_a_body_has_its_bound_announced_or_not():
+    async def story(serving: VirtualServing, http: Http) -> None:
         too_much = b"x" * (room.BODY_BYTES_MAX + 1)
         answer = await ask(http, "ListQueues", b"", content_length=str(len(too_much)))
         assert (answer.status, error_of(answer)) == (413, "RequestEntityTooLargeException")
@@ -121,31 +121,32 @@ def test_a_body_has_its_bound_announced_or_not(tmp_path: Path):
         streamed = await ask(http, "ListQueues", chunk, content_length="", transfer_encoding="chunked")
         assert streamed.status == 413
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_all_bodies_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.invariant("http.long-poll-ends-with-client")
+def test_all_bodies_together_have_a_bound(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "BODIES_BYTES_MAX", 20_000)
 
-    async def story(serving: Serving, http: Http) -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         url = await make(http)
         answer = await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 20_000})
         assert (answer.status, error_of(answer)) == (403, "RequestThrottled")
         for _ in range(20):  # What was refused, and what was answered, was given back.
             assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 19_000})).status == 200
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in():
+    async def story(serving: VirtualServing, http: Http) -> None:
         def refused(key_id: str, date: str, door: QueueDoor) -> str | None:
             scope, names = f"{key_id}/{date[:8]}/r/sqs/aws4_request", "host;x-amz-date;x-amz-target"
             signature = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={names}, Signature=0"
             refusal = door.refusal_of_head({b"authorization": signature.encode(), b"x-amz-date": date.encode()})
             return None if refusal is None else refusal.kind.shape
 
-        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        now = datetime.fromtimestamp(serving.env.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         with_keys, without = QueueDoor(serving.node, Keys({"AKID": "secret"})), QueueDoor(serving.node, Keys({}))
         assert refused("AKID", now, with_keys) is None, "only the body can tell"
         assert refused("OTHER", now, with_keys) == "UnrecognizedClientException"
@@ -154,11 +155,12 @@ def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in(tmp_p
         assert unsigned is not None and unsigned.kind.shape == "MissingAuthenticationTokenException"
         assert refused("OTHER", now, without) is without.refusal_of_head({}) is None
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+@pytest.mark.invariant("http.long-poll-ends-with-client")
+def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along():
+    async def story(serving: VirtualServing, http: Http) -> None:
         url = await make(http)
         waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
         queues = serving.node.queues
@@ -170,13 +172,14 @@ def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along(tmp_path:
         received = await ask(http, "ReceiveMessage", {"QueueUrl": url, "AttributeNames": ["ApproximateReceiveCount"]})
         assert received.json["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_long_polls_have_a_bound_and_short_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.invariant("http.long-poll-ends-with-client")
+def test_long_polls_have_a_bound_and_short_ones_go_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(desk, "LONG_POLLS_MAX", 1)
 
-    async def story(serving: Serving, http: Http) -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         url = await make(http)
         waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
         await until_polls(http, 1)
@@ -186,13 +189,13 @@ def test_long_polls_have_a_bound_and_short_ones_go_on(tmp_path: Path, monkeypatc
         await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
         assert (await waiting).json["Messages"][0]["Body"] == "x"
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_a_record_of_a_kafka_client_is_a_message(tmp_path: Path):
+def test_a_record_of_a_kafka_client_is_a_message():
     """Also one whose value is no text, or nothing at all."""
 
-    async def story(serving: Serving, http: Http) -> None:
+    async def story(serving: VirtualServing, http: Http) -> None:
         url = await make(http)
         drafts = [(b"\xff\x00", [("h", b"text"), ("b", b"\xff")]), (b"", [])]
         for value, headers in drafts:
@@ -207,7 +210,7 @@ def test_a_record_of_a_kafka_client_is_a_message(tmp_path: Path):
         }
         assert empty["Body"] == ""
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
 def _draft(value: bytes, headers: list[tuple[str, bytes]]) -> Any:
@@ -217,6 +220,5 @@ def _draft(value: bytes, headers: list[tuple[str, bytes]]) -> Any:
 
 
 async def until_polls(http: Http, count: int) -> None:
-    async with asyncio.timeout(10):
-        while f"\npenstock_sqs_long_polls {count}\n" not in (await http.get("/metrics")).text:
-            await asyncio.sleep(0.005)
+    while f"\npenstock_sqs_long_polls {count}\n" not in (await http.get("/metrics")).text:
+        pass

@@ -1,8 +1,9 @@
 """Attributes of messages: digests against known ones, and that they lie in a header without loss. Pure."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.http.sqs.errors import SqsError
 from penstock.http.sqs.message_attributes import (
@@ -32,6 +33,8 @@ def test_digests_are_those_that_sdks_compute():
     assert digest(both) == "3f346be8859e3922fb444adfbe7f18b8"
 
 
+@pytest.mark.repeats
+@settings(max_examples=pick(test=50, slow=100))
 @given(st.dictionaries(NAMES, VALUES, max_size=10))
 def test_a_header_holds_attributes_without_loss(attributes: dict[str, Attribute]):
     assert unpack_attributes(pack_attributes(attributes)) == attributes
@@ -45,6 +48,8 @@ def test_no_text_takes_more_than_a_third_more_in_a_header(text: str):
     assert len(packed) <= len(text.encode()) * 4 // 3 + 100
 
 
+@pytest.mark.repeats
+@settings(max_examples=pick(test=50, slow=100))
 @given(st.dictionaries(NAMES, VALUES.filter(lambda each: each.type != "Number"), max_size=10))
 def test_what_is_shown_reads_the_same_again(attributes: dict[str, Attribute]):
     assert read_attributes(shown(attributes)) == attributes

@@ -1,11 +1,12 @@
 """The actions `Penstock.*`, as their shapes are published: every answer has the members that clients read."""
 
 import base64
-from pathlib import Path
 from typing import Any
 
-from http_talk import Answered, Http, with_http
-from serving import Serving, until
+import pytest
+from http_talk import Answered, Http, on_node
+from serving import VirtualServing, virtually
+from waiting import until_async
 
 from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX
 from penstock.http.sqs.native_shapes import NATIVE_SHAPES
@@ -31,18 +32,18 @@ class Native:
         return str(code)
 
 
-def tell(tmp_path: Path, story: Any) -> None:
-    async def whole(serving: Serving, http: Http) -> None:
+def tell(story: Any) -> None:
+    async def whole(serving: VirtualServing, http: Http) -> None:
         await story(Native(http))
 
-    with_http(tmp_path, whole)
+    virtually(on_node(whole))
 
 
 def test_every_shape_has_its_action():
     assert {name.removeprefix(NATIVE_PREFIX) for name in ACTIONS if name.startswith(NATIVE_PREFIX)} == set(NATIVE_SHAPES)
 
 
-def test_a_queue_is_made_described_set_listed_and_deleted(tmp_path: Path):
+def test_a_queue_is_made_described_set_listed_and_deleted():
     async def story(penstock: Native) -> None:
         settings = {"queue.lease.ms": "5000"}
         assert await penstock("CreateQueue", Queue="a", Settings=settings, Partitions=2) == {"IsNew": True}
@@ -62,10 +63,10 @@ def test_a_queue_is_made_described_set_listed_and_deleted(tmp_path: Path):
         assert await penstock("DeleteQueue", Queue="other") == {}
         assert await penstock.refusal("DescribeQueue", Queue="other") == "no_such_queue"
 
-    tell(tmp_path, story)
+    tell(story)
 
 
-def test_messages_are_sent_and_received_with_all_that_they_have(tmp_path: Path):
+def test_messages_are_sent_and_received_with_all_that_they_have():
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q")
         binary = base64.b64encode(b"\xff\x00").decode()
@@ -87,11 +88,12 @@ def test_messages_are_sent_and_received_with_all_that_they_have(tmp_path: Path):
         assert (second["BodyBase64"], second["KeyBase64"]) == (binary, binary) and not {"Body", "Key"} & second.keys()
         assert await penstock("Receive", Queue="q") == {}
 
-    tell(tmp_path, story)
+    tell(story)
 
 
-def test_large_messages_are_counted_until_they_are_sent(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+@pytest.mark.invariant("queues.memory-bounded")
+def test_large_messages_are_counted_until_they_are_sent():
+    async def story(serving: VirtualServing, http: Http) -> None:
         penstock, room = Native(http), serving.node.reply_room
         await penstock("CreateQueue", Queue="q")
         for number in range(4):
@@ -99,17 +101,17 @@ def test_large_messages_are_counted_until_they_are_sent(tmp_path: Path):
         room.take(room.bytes_max)  # A crowd that does not read has left no room.
         first = (await penstock("Receive", Queue="q", Max=1000))["Messages"]
         assert [each["Body"][0] for each in first] == ["0"]
-        await until(lambda: room.bytes_taken == room.bytes_max)
+        await until_async(lambda: room.bytes_taken == room.bytes_max)
         room.give_back(room.bytes_max)
         rest = (await penstock("Receive", Queue="q", Max=1000))["Messages"]
         assert [(each["Body"][0], each["Attempt"]) for each in rest] == [("1", 1), ("2", 1), ("3", 1)]
         assert len((await penstock("Peek", Queue="q", States=["leased"], Max=1000))["Messages"]) == 4
-        await until(lambda: room.bytes_taken == 0)
+        await until_async(lambda: room.bytes_taken == 0)
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
-def test_messages_are_settled_each_by_itself(tmp_path: Path):
+def test_messages_are_settled_each_by_itself():
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q", Settings={"queue.backoff.min.ms": "60000", "queue.backoff.jitter": "0"})
         await penstock("Send", Queue="q", Messages=[{"Body": str(number)} for number in range(4)])
@@ -130,10 +132,10 @@ def test_messages_are_settled_each_by_itself(tmp_path: Path):
         assert set(counts) == {"Ready", "Leased", "Delayed", "Burying", "OldestMs", "Finished", "Dropped", "IsPaused"}
         assert (counts["Ready"], counts["Leased"], counts["Delayed"], counts["Finished"]) == (0, 1, 1, 2)
 
-    tell(tmp_path, story)
+    tell(story)
 
 
-def test_a_message_is_found_peeked_at_and_cancelled(tmp_path: Path):
+def test_a_message_is_found_peeked_at_and_cancelled():
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q")
         drafts = [{"Body": "now"}, {"Body": "later", "DelayMs": 86_400_000}, {"Body": "then"}]
@@ -151,10 +153,10 @@ def test_a_message_is_found_peeked_at_and_cancelled(tmp_path: Path):
         assert await penstock.refusal("Find", Queue="q", Id="no id") == "invalid"
         assert await penstock.refusal("Peek", Queue="q", States=["odd"]) == "invalid"
 
-    tell(tmp_path, story)
+    tell(story)
 
 
-def test_a_queue_is_paused_resumed_purged_and_rewound(tmp_path: Path):
+def test_a_queue_is_paused_resumed_purged_and_rewound():
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q", Settings={"queue.retention": "keep"})
         await penstock("Send", Queue="q", Messages=[{"Body": "x"}])
@@ -167,10 +169,10 @@ def test_a_queue_is_paused_resumed_purged_and_rewound(tmp_path: Path):
         assert await penstock("Rewind", Queue="q", ToMs=0) == {"Count": 1}
         assert (await penstock("Receive", Queue="q"))["Messages"][0]["Body"] == "x"
 
-    tell(tmp_path, story)
+    tell(story)
 
 
-def test_dead_letters_are_counted_moved_and_told_of(tmp_path: Path):
+def test_dead_letters_are_counted_moved_and_told_of():
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="dead")
         await penstock("CreateQueue", Queue="q", Settings={"queue.dead.letter": "dead", "queue.deliveries.max": "1"})
@@ -197,7 +199,7 @@ def test_dead_letters_are_counted_moved_and_told_of(tmp_path: Path):
         assert (await penstock("CancelRedrive", Handle=slow["Handle"]))["Task"]["Status"] in ("cancelling", "cancelled")
         assert await penstock.refusal("CancelRedrive", Handle="none") == "no_such_task"
 
-    tell(tmp_path, story)
+    tell(story)
 
 
 WRONG: list[tuple[str, dict[str, Any]]] = [
@@ -233,7 +235,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_what_makes_no_sense_is_invalid(tmp_path: Path):
+def test_what_makes_no_sense_is_invalid():
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q")
         for action, body in WRONG:
@@ -243,10 +245,10 @@ def test_what_makes_no_sense_is_invalid(tmp_path: Path):
             if "Queue" in shape.required:
                 assert await penstock.refusal(action) == "invalid"
 
-    tell(tmp_path, story)
+    tell(story)
 
 
-def test_a_queue_that_is_not_there_is_missed_by_every_action(tmp_path: Path):
+def test_a_queue_that_is_not_there_is_missed_by_every_action():
     sound: dict[str, Any] = {
         "Settings": {}, "Messages": [{"Body": "x"}], "Orders": [{"Handle": "x", "Verb": "done"}], "Ids": ["x"], "Id": "x", "ToMs": 0,
     }  # fmt: skip
@@ -257,4 +259,4 @@ def test_a_queue_that_is_not_there_is_missed_by_every_action(tmp_path: Path):
                 body = {name: sound[name] for name in shape.required if name != "Queue"}
                 assert await penstock.refusal(action, Queue="nowhere", **body) == "no_such_queue", action
 
-    tell(tmp_path, story)
+    tell(story)

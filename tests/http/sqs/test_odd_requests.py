@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from serving import started, virtually
+from tiers import pick
 
 from penstock.http.app import application
 from penstock.http.sqs.actions import ACTIONS
@@ -79,7 +80,8 @@ async def call(queues: QueueDoor, action: str, body: object) -> tuple[int, Any]:
     return reply.status, json.loads(reply.body)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.repeats
+@pytest.mark.parametrize("seed", range(1, 1 + pick(test=1, slow=2)))
 def test_no_request_breaks_the_node(seed: int):
     async def story(world: World, env: SimEnv) -> None:
         node, _ = await started(env)

@@ -8,12 +8,14 @@ import json
 import types
 import typing
 from contextlib import suppress
+from functools import cache
 from types import NoneType
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import pick
 
 from penstock.broker.queues.calls import Lent
 from penstock.http.sqs import reading, receiving, sending
@@ -37,6 +39,7 @@ numbers = st.integers(-5, 50) | st.sampled_from([2**31, 2**63, -(2**63), 2**64, 
 strangers = st.none() | st.booleans() | texts | st.integers() | st.floats() | st.just([]) | st.just({}) | st.just([{"a": [1]}])
 
 
+@cache
 def fitting(form: Any) -> st.SearchStrategy[Any]:
     """Values of a form, in which now and then something is of another kind."""
     if typing.is_typeddict(form):
@@ -60,6 +63,7 @@ def plain_of(form: Any) -> Any:
     return next(each for each in typing.get_args(form) if each is not NoneType) if is_union else form
 
 
+@cache
 def of(form: Any) -> st.SearchStrategy[Any]:
     own = fitting(form)
     return st.integers(0, 30).flatmap(lambda dice: own if dice else strangers)
@@ -95,8 +99,9 @@ def known(form: Any, value: Any) -> Any:
     return value
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("name", HOT)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=pick(test=50, slow=80), deadline=None)
 @given(data=st.data())
 def test_both_ways_read_the_same(name: str, data: st.DataObject):
     action = ACTIONS[name]
@@ -144,7 +149,8 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.repeats
+@settings(max_examples=pick(test=100, slow=300), deadline=None)
 @given(queues, st.lists(entries, min_size=1, max_size=4), st.sampled_from(["", "key"]))
 @example(SqsQueue("q", False, {}), [{"Id": "a", "MessageBody": "x"}, {"Id": "b", "MessageBody": "\x7f\n"}], "")
 def test_a_plain_batch_is_what_each_of_its_entries_would_be(queue: SqsQueue, batch: list[dict[str, Any]], key_id: str):
@@ -209,17 +215,18 @@ def test_a_redrive_of_as_many_ids_as_there_may_be_is_read() -> None:
     assert reading.read(ACTIONS["Penstock.Redrive"], json.dumps(wish).encode()) == wish
 
 
-MEBIBYTES = 8
+MEBIBYTES = pick(test=4, slow=8)  # 8 is the bound. Half of it would still take hours.
 HOSTILE = [
     b'\\",', b'",', b'\\\\",', b'\\\\\\",', b",", b'""', b'"', b"\\", b'{"', b'\\u",', b'"\\"', b"\\,", b"1,",
     b"[,", b'"a":{},', b"\xff,", b"0.1,", b"\n,",
 ]  # fmt: skip
 
 
+@pytest.mark.repeats
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", HOSTILE, ids=repr)
 @pytest.mark.parametrize("beginning", [b'{"QueueUrl":"q","MessageBody":"', b'{"QueueUrl":', b""], ids=["text", "value", "nothing"])
-def test_no_body_of_the_largest_size_takes_long_to_read(beginning: bytes, piece: bytes):
+def test_no_large_body_takes_long_to_read(beginning: bytes, piece: bytes):
     """A text without end among them, with a place to begin at in each of its pieces. Work that grows with the square of a body's size
     would take hours for each."""
     body = beginning + piece * ((MEBIBYTES << 20) // len(piece))

@@ -11,6 +11,8 @@ from botocore.credentials import Credentials
 from penstock.http.sqs.errors import SqsError
 from penstock.http.sqs.signing import Keys
 
+pytestmark = pytest.mark.invariant("http.sqs-requests-exact")
+
 BODY = b'{"QueueName":"q"}'
 KEYS = Keys({"AKID": "correct horse", "OTHER": "battery staple"})
 

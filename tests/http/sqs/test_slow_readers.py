@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
-from http_talk import Http, with_http
-from serving import Serving, until
+from http_talk import Http, on_node
+from serving import VirtualServing, virtually
+from waiting import until_async
 
 MIB = 1 << 20
 LARGE = "z" * 900_000
@@ -26,21 +25,19 @@ async def filled(http: Http, *, partitions: int = 1, content: str = LARGE, count
     return [(await ask(http, "Send", Queue="q", Messages=[{"Body": content}])).json["Results"][0]["Id"] for _ in range(count)]
 
 
-async def deaf(http: Http, action: str, **body: Any) -> socket.socket:
+async def deaf(http: Http, action: str, **body: Any) -> asyncio.StreamWriter:
     """Asks, and never reads the answer."""
-    content, client = json.dumps(body).encode(), socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.setblocking(False)
-    loop = asyncio.get_running_loop()
-    await loop.sock_connect(client, http.address)
+    content = json.dumps(body).encode()
+    _, writer = await asyncio.open_connection(*http.address)
+    writer.transport.pause_reading()
     head = f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Penstock.{action}\r\nContent-Length: {len(content)}\r\n\r\n"
-    await loop.sock_sendall(client, head.encode() + content)
-    return client
+    writer.write(head.encode() + content)
+    return writer
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_peek_gives_no_more_than_there_is_room_for(partitions: int, tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_a_peek_gives_no_more_than_there_is_room_for(partitions: int):
+    async def story(serving: VirtualServing, http: Http) -> None:
         await filled(http, partitions=partitions)
         room = serving.node.reply_room
         assert len((await ask(http, "Peek", Queue="q", Max=1000)).json["Messages"]) > 6
@@ -52,12 +49,12 @@ def test_a_peek_gives_no_more_than_there_is_room_for(partitions: int, tmp_path: 
             seen, after = seen + len(page), page[-1]["Id"]
         assert seen == 12, "the others are found when somebody peeks on"
 
-    with_http(tmp_path, story)
+    virtually(on_node(story))
 
 
 @pytest.mark.parametrize("action", ["Peek", "Find"])
-def test_a_crowd_that_takes_no_answers_cannot_fill_the_memory(action: str, tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_a_crowd_that_takes_no_answers_cannot_fill_the_memory(action: str):
+    async def story(serving: VirtualServing, http: Http) -> None:
         ids = await filled(http) if action == "Peek" else await filled(http, content=VERY_LARGE, count=1)
         body: dict[str, Any] = {"Peek": {"Max": 1000}, "Find": {"Id": ids[0]}}[action]
         room, crowd = serving.node.reply_room, []
@@ -67,15 +64,15 @@ def test_a_crowd_that_takes_no_answers_cannot_fill_the_memory(action: str, tmp_p
         await asyncio.sleep(1.0)
         assert room.bytes_max // 8 < room.bytes_taken < room.bytes_max + 8 * MIB
         for client in crowd:
-            client.close()
-        await until(lambda: room.bytes_taken < 2 * MIB)
+            client.transport.abort()
+        await until_async(lambda: room.bytes_taken < 2 * MIB)
         assert (await ask(http, "Find", Queue="q", Id=ids[0])).status == 200
 
-    with_http(tmp_path, story, memory_bytes_max=256 * MIB)
+    virtually(on_node(story, memory_bytes_max=256 * MIB))
 
 
-def test_where_answers_fill_the_room_no_more_are_made(tmp_path: Path):
-    async def story(serving: Serving, http: Http) -> None:
+def test_where_answers_fill_the_room_no_more_are_made():
+    async def story(serving: VirtualServing, http: Http) -> None:
         ids = await filled(http, content=VERY_LARGE, count=1)
         crowd = [await deaf(http, "Find", Queue="q", Id=ids[0]) for _ in range(20)]
         await asyncio.sleep(1.0)
@@ -83,6 +80,6 @@ def test_where_answers_fill_the_room_no_more_are_made(tmp_path: Path):
         assert refused.status == 503 and "do not take them" in refused.json["message"]
         assert (await ask(http, "Send", Queue="q", Messages=[{"Body": "x"}])).status == 200, "who sends is not held up"
         for client in crowd:
-            client.close()
+            client.transport.abort()
 
-    with_http(tmp_path, story, memory_bytes_max=256 * MIB)
+    virtually(on_node(story, memory_bytes_max=256 * MIB))

@@ -1,21 +1,23 @@
 """A query as Spark runs it, without Spark: a checkpoint, batches with numbers, tasks with attempts, a commit or an abort by the driver.
 
-Every task and every call of the driver is a process of its own, forked for it as Spark's daemon does, so that each can be killed for real
-(PENSTOCK_SINK_EXIT_AT) while this one, the engine, keeps count. What Spark promises is kept: a batch that was not committed in the
-checkpoint comes again with its number and its rows, and `commit` sees one report for each task.
+A batch in which a process is to end has a process for each task and for each call of the driver, forked for it as Spark's daemon does, so
+that each can be killed for real (PENSTOCK_SINK_EXIT_AT) while this one, the engine, keeps count. Other batches share one process, as tasks
+do whose worker Spark uses again. What Spark promises is kept: a batch that was not committed in the checkpoint comes again with its number
+and its rows, and `commit` sees one report for each task.
 """
 
-import asyncio
 import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
+from waiting import PATIENCE_S, until
 
 from penstock.peers.client import Client
 from penstock.peers.fetching import FetchLimits
@@ -35,6 +37,7 @@ from penstock.vocabulary import TopicPartition
 T = TypeVar("T")
 
 Rows = Sequence[Mapping[str, Any]]
+Ending = Callable[[Sequence[Report]], None]
 
 
 class Killed(Exception):
@@ -84,6 +87,7 @@ def _told_by(work: Callable[[], Any]) -> bytes:
 
 
 def table(rows: Rows) -> pa.RecordBatch:
+    """Made before a process is forked: Arrow imports Pandas for it."""
     return pa.RecordBatch.from_pylist([dict(row) for row in rows])
 
 
@@ -112,33 +116,52 @@ class Query:
 
     def start(self, batches: Sequence[Sequence[Rows]], *, exit_at: Step | None = None, in_batch: int = -1) -> None:
         """`batches` has the rows of each task of each batch. With `exit_at` whoever comes to that step in that batch takes all with it."""
-        run = str(uuid4())
-        for number, tasks in enumerate(batches):
-            if (self.checkpoint / f"commit-{number}").exists():
-                continue
-            self.run_batch(number, run, tasks, exit_at=exit_at if number == in_batch else None)
+        run, left = str(uuid4()), [number for number in range(len(batches)) if not (self.checkpoint / f"commit-{number}").exists()]
+        tables = {number: [table(rows) for rows in batches[number]] for number in left}
 
-    def run_batch(self, number: int, run: str, tasks: Sequence[Rows], *, exit_at: Step | None = None) -> None:
-        reports = [self.task(number, run, index, rows, exit_at=exit_at) for index, rows in enumerate(tasks)]
+        def undisturbed(numbers: Sequence[int]) -> None:
+            for number in numbers:
+                reports = [self._written(number, run, index, rows) for index, rows in enumerate(tables[number])]
+                self._end_batch(number, reports, self._commit, self._abort)
+
+        if exit_at is None:
+            in_child(lambda: undisturbed(left))
+            return
+        if before := [number for number in left if number < in_batch]:
+            in_child(lambda: undisturbed(before))
+        reports = [self.task(in_batch, run, index, rows, exit_at=exit_at) for index, rows in enumerate(batches[in_batch])]
+        self._end_batch(in_batch, reports, partial(self.commit, exit_at=exit_at), self.abort)
+        raise AssertionError(f"no process of batch {in_batch} came to the step {exit_at.value}")
+
+    def task(self, number: int, run: str, index: int, rows: Rows, *, attempt: int = 0, exit_at: Step | None = None) -> Report:
+        made = table(rows)
+        return in_child(lambda: self._written(number, run, index, made, attempt), exit_at)
+
+    def commit(self, reports: Sequence[Report], *, exit_at: Step | None = None) -> None:
+        in_child(lambda: self._commit(reports), exit_at)
+
+    def abort(self, reports: Sequence[Report], *, exit_at: Step | None = None) -> None:
+        in_child(lambda: self._abort(reports), exit_at)
+
+    def _end_batch(self, number: int, reports: Sequence[Report], commit: Ending, abort: Ending) -> None:
         try:
-            self.commit(reports, exit_at=exit_at)
+            commit(reports)
         except Killed:
             raise
         except Exception:
-            self.abort(reports)
+            abort(reports)
             raise
         (self.checkpoint / f"commit-{number}").touch()
 
-    def task(self, number: int, run: str, index: int, rows: Rows, *, attempt: int = 0, exit_at: Step | None = None) -> Report:
-        work = Work(self.sink, number, run, self.id)
-        batches = [table(rows)] if rows else []
-        return in_child(lambda: write_task(self.broker(), self.options, work, Place(index, attempt), iter(batches)), exit_at)
+    def _written(self, number: int, run: str, index: int, rows: pa.RecordBatch, attempt: int = 0) -> Report:
+        work, batches = Work(self.sink, number, run, self.id), [rows] if rows.num_rows else []
+        return write_task(self.broker(), self.options, work, Place(index, attempt), iter(batches))
 
-    def commit(self, reports: Sequence[Report], *, exit_at: Step | None = None) -> None:
-        in_child(lambda: commit_batch(self.broker(), self.options, reports), exit_at)
+    def _commit(self, reports: Sequence[Report]) -> None:
+        commit_batch(self.broker(), self.options, reports)
 
-    def abort(self, reports: Sequence[Report], *, exit_at: Step | None = None) -> None:
-        in_child(lambda: abort_batch(self.broker(), self.options, reports), exit_at)
+    def _abort(self, reports: Sequence[Report]) -> None:
+        abort_batch(self.broker(), self.options, reports)
 
     def broker(self) -> Broker:
         return brokers(self.given)
@@ -149,48 +172,51 @@ class Query:
         """Everything that is there now, by partition and offset."""
 
         async def read(client: Client) -> list[Any]:
-            await until_told(client)
             count = await client.partition_count(topic)
             starts = {TopicPartition(topic, index): FROM_EARLIEST for index in range(count)}
             settings = ReaderSettings(fetch=FetchLimits(wait_ms=50, is_committed_only=is_committed_only))
             async with Reader(client, starts, settings) as reader:
                 return sorted([record async for record in reader], key=lambda record: (record.partition, record.offset))
 
-        return in_child(lambda: self.broker().run(read(self.broker().client)))
+        def read_when_told() -> list[Any]:
+            until_told(self.broker())
+            return self.broker().run(read(self.broker().client))
+
+        return in_child(read_when_told)
 
     def values(self, topic: str) -> list[str]:
         return sorted((record.value or b"").decode() for record in self.records(topic))
 
     def held_back(self, topic: str) -> int:
         """How many offsets readers of committed records have to wait for."""
-        return int(self.call(lambda client: _held_back(client, topic)))
+        return in_child(lambda: _held_back(self.broker(), topic))
 
     def until_released(self, topic: str) -> None:
-        async def wait(client: Client) -> None:
-            async with asyncio.timeout(30):
-                while await _held_back(client, topic):
-                    await asyncio.sleep(0.05)
-
-        self.call(wait)
+        in_child(lambda: until(lambda: _held_back(self.broker(), topic) == 0, f"no transaction holds readers of {topic} back"))
 
     def call(self, ask: Callable[[Client], Any]) -> Any:
         """Anything else, asked by a client of its own."""
         return in_child(lambda: self.broker().run(ask(self.broker().client)))
 
 
-async def until_told(client: Client) -> None:
-    """Until no transaction is about to end: coordinators answer before every partition has heard of it."""
-    ending = Wanted(states=("PrepareCommit", "PrepareAbort"))
-    while await list_transactions(client.router, ending, client.router.deadline(10)):
-        await asyncio.sleep(0.005)
+def until_told(broker: Broker) -> None:
+    """Waits until no transaction is about to end: coordinators answer before every partition has heard of it."""
+    ending, router = Wanted(states=("PrepareCommit", "PrepareAbort")), broker.client.router
+    until(
+        lambda: not broker.run(list_transactions(router, ending, router.deadline(PATIENCE_S))),
+        "every partition knows how transactions ended",
+    )
 
 
-async def _held_back(client: Client, topic: str) -> int:
-    await until_told(client)
-    wishes = {TopicPartition(topic, index): LATEST for index in range(await client.partition_count(topic))}
-    ends = await client.list_offsets(wishes)
-    stable = await client.list_offsets(wishes, is_committed_only=True)
-    return sum(ends[where].offset - stable[where].offset for where in wishes)
+def _held_back(broker: Broker, topic: str) -> int:
+    async def ask(client: Client) -> int:
+        wishes = {TopicPartition(topic, index): LATEST for index in range(await client.partition_count(topic))}
+        ends = await client.list_offsets(wishes)
+        stable = await client.list_offsets(wishes, is_committed_only=True)
+        return sum(ends[where].offset - stable[where].offset for where in wishes)
+
+    until_told(broker)
+    return broker.run(ask(broker.client))
 
 
 def rows_of(batch: int, task: int, count: int = 3) -> Rows:

@@ -9,10 +9,13 @@ from pipeline.sink.small_spark import Killed, all_values, batches_of
 
 from penstock.pipeline.sink.steps import Step
 
+pytestmark = pytest.mark.invariant("sink.row-counts-once")
+
 BEFORE_THE_COMMIT = [Step.RUN_TAKEN, Step.NAMED, Step.HALF_STAGED, Step.STAGED, Step.CHECKED]
 AFTER_THE_COMMIT = [Step.COMMITTED, Step.HALF_ENDED, Step.ENDED]
 
 
+@pytest.mark.invariant("sink.commit-point")
 @pytest.mark.parametrize("step", BEFORE_THE_COMMIT + AFTER_THE_COMMIT, ids=lambda step: step.value)
 def test_every_row_counts_once_wherever_the_query_is_killed(query: MakeQuery, topic: str, step: Step) -> None:
     batches = batches_of(3)
@@ -52,6 +55,7 @@ def test_rows_of_a_committed_batch_are_there_before_spark_has_replayed_it(query:
     assert writing.values(topic) == all_values(batches)
 
 
+@pytest.mark.invariant("sink.one-attempt-counts")
 def test_a_task_that_dies_half_way_is_tried_again_and_what_it_left_is_released(query: MakeQuery, topic: str) -> None:
     writing, tasks = query(), batches_of(1)[0]
     first = writing.task(0, "run", 0, tasks[0])
@@ -73,6 +77,7 @@ def test_an_abort_that_is_killed_leaves_a_batch_that_can_be_written_again(query:
     assert writing.values(topic) == all_values(batches)
 
 
+@pytest.mark.invariant("sink.commit-point")
 def test_an_abort_after_the_commit_point_aborts_nothing(query: MakeQuery, topic: str) -> None:
     """Spark calls abort when commit has failed, also when it failed after the record was stored."""
     writing, batches = query(), batches_of(1)

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from peers.scripted import TestEnv
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, in_child, table
+from waiting import PATIENCE_S
 
 from penstock.peers.client import Client
 from penstock.pipeline.sink.entries import (
@@ -124,12 +125,13 @@ def test_names_tell_whose_they_are() -> None:
 
 def play(node: "Broker", story: Callable[[Client], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(60), Client(TestEnv(), node.bootstrap) as client:
+        async with asyncio.timeout(PATIENCE_S), Client(TestEnv(), node.bootstrap) as client:
             await story(client)
 
     asyncio.run(whole())
 
 
+@pytest.mark.invariant("sink.last-run-commits")
 def test_only_the_last_run_that_took_the_ledger_can_append(node: "Broker") -> None:
     async def story(client: Client) -> None:
         ledger, sink = Ledger(client, f"ledger-{uuid4().hex[:8]}"), f"sink-{uuid4().hex[:8]}"
@@ -159,6 +161,7 @@ def test_a_topic_that_forgets_is_no_ledger(node: "Broker", query: MakeQuery) -> 
         query(ledgerTopic=name).start(batches_of(1))
 
 
+@pytest.mark.invariant("sink.state-bounded")
 def test_the_ledger_is_made_where_it_is_missing_and_holds_one_batch_for_each_sink(query: MakeQuery, topic: str) -> None:
     name = f"ledger-{uuid4().hex[:8]}"
     writing, batches = query(ledgerTopic=name), batches_of(4)

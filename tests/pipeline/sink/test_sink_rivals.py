@@ -6,6 +6,7 @@ pytest.importorskip("pyspark")
 
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, rows_of
+from waiting import PATIENCE_S
 
 from penstock.peers.client import Client
 from penstock.peers.transaction_admin import Wanted, list_transactions
@@ -15,12 +16,13 @@ from penstock.pipeline.sink.steps import Step
 
 def ids_of(writing: Query) -> list[str]:
     async def listed(client: Client) -> list[str]:
-        rows = await list_transactions(client.router, Wanted(), client.router.deadline(10))
+        rows = await list_transactions(client.router, Wanted(), client.router.deadline(PATIENCE_S))
         return [row.transactional_id for row in rows if f".{writing.sink}" in row.transactional_id]
 
     return list(writing.call(listed))
 
 
+@pytest.mark.invariant("sink.one-attempt-counts")
 @pytest.mark.parametrize("winner", [0, 1])
 def test_of_two_attempts_at_a_task_only_the_winner_counts(query: MakeQuery, topic: str, winner: int) -> None:
     """Speculation: both twins stage all rows, Spark lets one commit, and nobody tells the other."""
@@ -31,6 +33,7 @@ def test_of_two_attempts_at_a_task_only_the_winner_counts(query: MakeQuery, topi
     assert writing.held_back(topic) == 0, "readers wait for the twin that lost"
 
 
+@pytest.mark.invariant("sink.one-attempt-counts")
 def test_an_attempt_that_comes_after_its_batch_is_sent_away(query: MakeQuery, topic: str) -> None:
     writing, rows = query(), rows_of(0, 0)
     writing.commit([writing.task(0, "run", 0, rows)])
@@ -39,6 +42,7 @@ def test_an_attempt_that_comes_after_its_batch_is_sent_away(query: MakeQuery, to
     assert writing.values(topic) == all_values([[rows]])
 
 
+@pytest.mark.invariant("sink.last-run-commits")
 def test_the_next_run_takes_over_from_one_that_still_lives(query: MakeQuery, topic: str) -> None:
     """The old driver is cut off, not dead: neither its tasks nor its commit may count, whenever they arrive."""
     writing, rows = query(), rows_of(0, 0)
@@ -53,6 +57,7 @@ def test_the_next_run_takes_over_from_one_that_still_lives(query: MakeQuery, top
     assert writing.values(topic) == all_values([[rows]])
 
 
+@pytest.mark.invariant("sink.last-run-commits")
 def test_a_commit_of_a_run_that_is_over_is_refused_by_the_leader_of_the_ledger(query: MakeQuery, topic: str) -> None:
     """Its transactions are open, so that only the ledger can tell: the new run has written under a higher epoch."""
     writing = query()
@@ -64,6 +69,7 @@ def test_a_commit_of_a_run_that_is_over_is_refused_by_the_leader_of_the_ledger(q
     assert writing.values(topic) == all_values([[rows_of(0, 1)]])
 
 
+@pytest.mark.invariant("sink.lost-transaction-fails")
 def test_a_transaction_whose_id_was_taken_fails_the_batch_before_it_counts(query: MakeQuery, topic: str) -> None:
     """Spark tries a stage again and counts attempts from 0: the first attempt is fenced, and may be the one that Spark chose."""
     writing, batches = query(), batches_of(1)
@@ -78,6 +84,7 @@ def test_a_transaction_whose_id_was_taken_fails_the_batch_before_it_counts(query
     assert writing.values(topic) == all_values(batches)
 
 
+@pytest.mark.invariant("sink.state-bounded")
 def test_ids_are_used_again_from_batch_to_batch_and_from_run_to_run(query: MakeQuery, topic: str) -> None:
     writing, batches = query(), batches_of(6)
     writing.start(batches[:3])
@@ -108,6 +115,7 @@ def test_orphans_of_a_run_that_had_more_tasks_are_released_by_the_next(query: Ma
     assert writing.held_back(topic) == 0
 
 
+@pytest.mark.invariant("sink.pinned-recognises-batches")
 @pytest.mark.parametrize("policy", ["fail", "skip", "append"])
 def test_a_pinned_sink_knows_what_it_wrote_when_the_checkpoint_is_gone(query: MakeQuery, topic: str, policy: str) -> None:
     """The query is killed after the commit point, and its checkpoint deleted: a new one finishes what it had committed."""
@@ -129,6 +137,7 @@ def test_a_pinned_sink_knows_what_it_wrote_when_the_checkpoint_is_gone(query: Ma
     assert second.held_back(topic) == 0
 
 
+@pytest.mark.invariant("sink.pinned-recognises-batches")
 def test_batches_that_are_cut_in_another_way_are_not_taken_for_the_same(query: MakeQuery, topic: str) -> None:
     query("first", sinkId=f"pinned-{topic}").start(batches_of(1))
     with pytest.raises(WrongCheckpoint, match="has 8 rows"):

@@ -1,11 +1,11 @@
 """The sink under Spark itself: frames and streams, restarts from a checkpoint, a task that fails, and what is refused."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import until
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,9 +25,7 @@ def write(frame: "DataFrame", node: "Broker", mode: str = "append", **options: o
 
 def texts(topics: "Topics", topic: str) -> list[str]:
     """What readers of committed records see once every partition has heard how the last transaction ended."""
-    deadline = time.monotonic() + 30
-    while topics.ends(topic) != topics.ends(topic, is_committed_only=False):
-        assert time.monotonic() < deadline, "a transaction was left open"
+    until(lambda: topics.ends(topic) == topics.ends(topic, is_committed_only=False), "no transaction is left open")
     return sorted((value or b"").decode() for value in topics.values(topic))
 
 

@@ -1,47 +1,72 @@
 """Transactions that run out of time: before the commit point it costs a batch, after it rows, and nobody is left in the dark."""
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pipeline.sink.conftest import MakeQuery
-from pipeline.sink.small_spark import Killed, all_values, batches_of, rows_of
+from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, rows_of
+from waiting import PATIENCE_MS, PATIENCE_S
 
 from penstock.peers.appending import ProducerIdentity
 from penstock.peers.client import Client
+from penstock.peers.failures import PeerFailure
 from penstock.peers.transaction_admin import describe_transaction, fence
 from penstock.peers.transaction_calls import TransactionCalls
 from penstock.pipeline.sink.failures import RowsLost, SinkFailure
 from penstock.pipeline.sink.steps import Step
 from penstock.vocabulary import NO_PRODUCER, ProducerId
 
-TIMEOUT_MS = 1_500
+pytestmark = pytest.mark.invariant("sink.lost-transaction-fails")
+
+# Rows must be staged within the time-out, and the time-out must come: a machine that is too slow for the first tries the next one.
+TIMEOUTS_MS = (1_000, 10_000, 100_000)
+
+
+def left_open(query: MakeQuery, topic: str, stage: Callable[[Query], None]) -> Query:
+    """Stages rows under a time-out that has not come yet, and returns the query whose transactions are open."""
+    for timeout_ms in TIMEOUTS_MS:
+        writing = query(f"checkpoint-{timeout_ms}", transactionTimeoutMs=timeout_ms)
+        with suppress(*([] if timeout_ms == TIMEOUTS_MS[-1] else [SinkFailure, PeerFailure])):
+            stage(writing)
+            if writing.held_back(topic) > 0:
+                return writing
+    raise AssertionError("nothing of what was staged holds readers back")
 
 
 async def run_out(client: Client, name: str) -> None:
     """What the coordinator does when a transaction has run out of time, now: it is aborted, and its producer fenced."""
-    await fence(client.router, name, client.router.deadline(10))
+    await fence(client.router, name, client.router.deadline(PATIENCE_S))
 
 
 async def end_first(client: Client, name: str) -> None:
     """As far as a driver may get before it is killed."""
-    found = await describe_transaction(client.router, name, client.router.deadline(10))
+    found = await describe_transaction(client.router, name, client.router.deadline(PATIENCE_S))
     identity = ProducerIdentity(ProducerId(found.producer_id), found.producer_epoch)
-    await TransactionCalls(client, name, deadline_s=10).end(identity, is_commit=True, is_v2=False)
+    await TransactionCalls(client, name, deadline_s=PATIENCE_S).end(identity, is_commit=True, is_v2=False)
 
 
+@pytest.mark.invariant("sink.orphans-time-out")
 def test_orphans_hold_readers_back_no_longer_than_their_time_out(query: MakeQuery, topic: str) -> None:
-    writing = query(transactionTimeoutMs=TIMEOUT_MS)
-    with pytest.raises(Killed):
-        writing.start(batches_of(1), exit_at=Step.STAGED, in_batch=0)
-    assert writing.held_back(topic) > 0
+    def killed_when_staged(writing: Query) -> None:
+        with pytest.raises(Killed):
+            writing.start(batches_of(1), exit_at=Step.STAGED, in_batch=0)
+
+    writing = left_open(query, topic, killed_when_staged)
     writing.until_released(topic)
     assert writing.values(topic) == []
 
 
 def test_a_batch_that_took_too_long_is_not_committed_and_comes_again(query: MakeQuery, topic: str) -> None:
-    writing, batches = query(transactionTimeoutMs=TIMEOUT_MS), batches_of(1)
-    reports = [writing.task(0, "run", index, rows) for index, rows in enumerate(batches[0])]
+    batches, reports = batches_of(1), []
+
+    def staged(writing: Query) -> None:
+        reports[:] = [writing.task(0, "run", index, rows) for index, rows in enumerate(batches[0])]
+
+    writing = left_open(query, topic, staged)
     writing.until_released(topic)
     with pytest.raises(SinkFailure, match="nothing of this batch was committed"):
         writing.commit(reports)
@@ -107,7 +132,7 @@ def test_an_id_that_was_used_since_raises_no_false_alarm(query: MakeQuery, topic
 
     async def use(client: Client) -> None:
         name = f"penstock-sink.{writing.sink}.1.0.0"
-        await TransactionCalls(client, name, deadline_s=10).init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=10_000)
+        await TransactionCalls(client, name, deadline_s=PATIENCE_S).init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=PATIENCE_MS)
 
     writing.call(use)
     writing.start(batches)

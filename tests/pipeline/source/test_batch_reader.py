@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.types import StructType
 from source_queries import Batch
+from waiting import PATIENCE_S
 
 from penstock.pipeline.brokers import brokers
 from penstock.pipeline.options import WrongOption
@@ -170,7 +171,7 @@ def test_what_is_not_committed_stays_unseen(topics: "Topics", asking: dict[str, 
     assert Batch(asking).values() == [b"plain", b"kept"]
     dirty = Batch(asking | {"kafka.isolation.level": "read_uncommitted"}).values()
     assert dirty == [b"plain", *numbers((0, 500)), b"kept", b"open", b"behind"], "markers are no records"
-    holding.abort_transaction(30)
+    holding.abort_transaction(PATIENCE_S)
     assert Batch(asking).values() == [b"plain", b"kept", b"behind"]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pipeline_topics import Topics
 from ports import free_port
+from waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -205,7 +206,7 @@ def test_a_stream_outlives_its_broker_and_what_compaction_and_retention_do(spark
         node = Broker(settings, tmp_path / "node").start()
         topics.write(topic, ((b"k%d" % (number % 7), b"%d" % number) for number in range(300, 600)))
         query.processAllAvailable()
-        _until(lambda: len(topics.read(topic)) < 500)  # Cleaned, under the query.
+        until(lambda: len(topics.read(topic)) < 500, "the log is cleaned, under the query", every_s=0.1)
         topics.write(topic, [(b"k1", b"600")])
         query.processAllAvailable()
         query.stop()
@@ -234,18 +235,9 @@ def test_a_topic_that_is_deleted_under_the_query_ends_it_in_words(reading: Readi
     query.processAllAvailable()
     topics.delete(topic)
     with pytest.raises(Exception, match="the topic or the partition was deleted"):
-        query.awaitTermination(60)
+        query.awaitTermination(int(PATIENCE_S))
     topics.create(topic)
     topics.write_values(topic, 9)
     with pytest.raises(Exception, match="the topic was deleted and made again"):
         seen.run(frame)
     assert seen.values() == numbers((0, 5))
-
-
-def _until(is_so: Any) -> None:
-    import time
-
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.05)

@@ -1,6 +1,5 @@
 """A stream read from a real node, asked as Spark asks but without Spark: what each batch takes, and what is told of data that is gone."""
 
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from source_queries import Stream
+from waiting import ASK_S, PATIENCE_MS, PATIENCE_S, stays, until
 
 from penstock.peers.failures import UnknownTopic
 from penstock.pipeline.complaints import PipelineComplaint
@@ -100,7 +100,7 @@ def test_a_place_behind_an_open_transaction_is_kept(topics: "Topics", asking: di
     ending = Stream(asking, start={topic: {"0": 15}})
     ending.reader.prepareForTriggerAvailableNow()
     assert ending.values() == [] and ending.at == {topic: {"0": 15}}
-    holding.commit_transaction(30)
+    holding.commit_transaction(PATIENCE_S)
     topics.write_values(topic, 2, first=20)
     assert stream.values() == numbers(20, 22), "no row comes again"
 
@@ -112,7 +112,7 @@ def test_records_that_were_cut_off_behind_an_open_transaction_are_told(topics: "
     asking |= {"subscribe": topic, "fetchOffset.numRetries": "1"}
     with pytest.raises(DataLost, match=f"{topic}-0: offsets 10 to 19 are gone: the partition ends before them"):
         Stream(asking, start={topic: {"0": 20}}).next()
-    holding.abort_transaction(30)
+    holding.abort_transaction(PATIENCE_S)
 
 
 def test_a_batch_takes_at_most_so_many_offsets_but_all_where_spark_says_so(topics: "Topics", asking: dict[str, str]) -> None:
@@ -177,15 +177,14 @@ def test_topics_that_begin_to_match_a_pattern_are_read_too(topics: "Topics", ask
 
 def test_something_new_is_waited_for_at_the_brokers(topics: "Topics", asking: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle query is asked all the time. One question waits until something comes, and tells of it; it waits for long here."""
-    monkeypatch.setattr("penstock.pipeline.source.news.WAIT_S", 20.0)
+    monkeypatch.setattr("penstock.pipeline.source.news.WAIT_S", PATIENCE_S)
     topic = topics.create(partitions=2)
-    stream = Stream(asking | {"subscribe": topic})
+    stream = Stream(asking | {"subscribe": topic, "kafka.request.timeout.ms": str(2 * PATIENCE_MS)})
     with ThreadPoolExecutor(1) as waiting:
         asked = waiting.submit(stream.values)
-        with pytest.raises(TimeoutError):
-            asked.result(0.5)
+        stays(lambda: not asked.done())
         topics.write_values(topic, 1, partition=1)
-        assert asked.result(15.0) == numbers(0, 1)
+        assert asked.result(PATIENCE_S) == numbers(0, 1)
 
 
 def test_progress_shows_as_that_of_a_group(topics: "Topics", asking: dict[str, str]) -> None:
@@ -204,11 +203,10 @@ def test_a_group_that_has_members_is_refused(topics: "Topics", asking: dict[str,
     from confluent_kafka import Consumer
 
     topic = topics.create()
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": f"taken-{topic}", "enable.auto.commit": False})
+    member = {"group.id": f"taken-{topic}", "enable.auto.commit": False, "session.timeout.ms": PATIENCE_MS}
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap} | member)
     consumer.subscribe([topic])
-    deadline = time.monotonic() + 30
-    while not consumer.assignment() and time.monotonic() < deadline:
-        consumer.poll(0.1)
+    until(lambda: consumer.poll(ASK_S) is not None or consumer.assignment(), "the group has a member", every_s=0.0)
     stream = Stream(asking | {"subscribe": topic, "groupId": f"taken-{topic}"})
     with pytest.raises(PipelineComplaint, match=f"cannot be committed to group 'taken-{topic}'"):
         stream.next()

@@ -1,0 +1,19 @@
+// How a scene waits: for an event, and never for a time. What must not expire is given PATIENCE, which only ends a hang.
+
+import java.time.Duration;
+import java.util.concurrent.Callable;
+
+public final class Waiting {
+    static final int PATIENCE_MS = 120_000;
+    static final Duration PATIENCE = Duration.ofMillis(PATIENCE_MS);
+    static final Duration ASK = Duration.ofMillis(50);  // For one poll of a client, which is asked again when it brings nothing.
+
+    /** Looks again and again; whoever has something better to do between two looks does it in the claim. */
+    static void until(String what, Callable<Boolean> claim) throws Exception {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (!claim.call()) {
+            if (System.nanoTime() > deadline) throw new IllegalStateException("not within " + PATIENCE.toSeconds() + " s: " + what);
+            Thread.sleep(5);
+        }
+    }
+}
