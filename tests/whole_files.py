@@ -12,6 +12,7 @@ Not here: runs without workers, and those that name a test or choose by `-k` or 
 """
 
 import gc
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,9 @@ class WholeFiles:
     def _run_all(self, file: Tests, end: pytest.Item | None) -> None:
         session = file.session
         place = session.items.index(file)
-        tests = collect(file)
+        tests = collect(file)  # Empty where all tests of the file belong to another tier.
         try:
-            for test, following in zip(tests, [*tests[1:], end], strict=True):
+            for test, following in zip_longest(tests, tests[1:], fillvalue=end):
                 session.items[place] = test
                 test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
                 if session.shouldfail or session.shouldstop:
