@@ -320,3 +320,13 @@ def test_a_checkpoint_of_an_older_penstock_is_read() -> None:
     assert scene.offsets(3) == [3, 0, 1]
     scene.wait(WEEK_MS)
     assert scene.stands(3) is State.DONE, "it has expired"
+
+
+def test_a_message_whose_time_to_live_is_up_is_finished_at_once_after_a_load() -> None:
+    scene = FarScene()
+    scene.send(deliver_at=START_MS + WEEK_MS, expires_at=START_MS + 2_000)
+    scene.now += 5_000
+    assert scene.stands(0) is State.DELAYED, "time has not caused anything yet"
+    scene.load(from_checkpoint=True)
+    scene.wait(0)
+    assert scene.stands(0) is State.DONE

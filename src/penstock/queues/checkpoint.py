@@ -101,6 +101,9 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes | None]]:
     kept, duplicates, waiting = messages.kept.copy(), list(messages.duplicates), messages.waiting.copy()
     delays = messages.delays.draw(messages.waiting.has_any)
     expiries = messages.expiries.draw(lambda start, end: bool(messages.kept) or messages.waiting.has_any(start, end))
+    overdue = messages.overdue.copy()  # Looked at already, and put off for a while: after a load they are looked at at once.
+    near = ((until_ms, offset) for until_ms, offset in expiries.near if offset in kept or offset in waiting)
+    near_expiries = ((0 if offset in overdue else until_ms, offset) for until_ms, offset in near)
     return [
         _rows(Kind.MARKS, (_PAIR.pack(*mark) for mark in messages.marks())),
         _rows(Kind.OPTIONS, (_named(offset, packed) for offset, packed in kept.items())),
@@ -109,7 +112,7 @@ def _of_messages(state: "LedgerState") -> list[Iterator[bytes | None]]:
         _pages(Kind.FAR_DELAYS, delays),
         _rows(Kind.COMMON_DELAYS, (_PAIR.pack(*each) for each in messages.common_delay.told())),
         _rows(Kind.IN_ORDER, _pairs_of(messages.common_delay.entries(), waiting)),
-        _rows(Kind.NEAR_EXPIRIES, (_PAIR.pack(*each) for each in expiries.near if each[1] in kept or each[1] in waiting)),
+        _rows(Kind.NEAR_EXPIRIES, (_PAIR.pack(*each) for each in near_expiries)),
         _pages(Kind.FAR_EXPIRIES, expiries),
         _rows(Kind.DUPLICATES, (_PAIR.pack(offset, 0) for offset in duplicates)),
         _rows(Kind.EXEMPT, _runs_of(messages.exempt.bits.chunks.copy())),
