@@ -18,12 +18,14 @@ READY, DELAYED, LEASED, BURYING, DONE = State.READY, State.DELAYED, State.LEASED
 class Message:
     offset: int
     priority: int = 4
-    deliver_at: int = 0
+    due_ms: int = 0  # Its own time, or what the queue's delay says.
     expires_at: int = 0
     group: bytes = b""
     is_duplicate: bool = False
     written_ms: int = 0
     has_own_time: bool = False  # Its sender has said when.
+    is_exempt: bool = False  # From the queue's delay.
+    deliver_at: int = 0  # With what it waits behind.
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 from queues.model import Book, Message
 
-from penstock.queues import commands, pages, records, timetable
+from penstock.queues import commands, lapsing, pages, records, timetable
 from penstock.queues.commands import QUEUE_GROUP, Command, Settlement, Verb
 from penstock.queues.decision import Decision
 from penstock.queues.headers import PRIORITY_DEFAULT, Traits
@@ -50,7 +50,7 @@ POLICIES = {
 
 TINY: list[tuple[Any, str, Any]] = [
     (timetable, "WIDTHS_MS", (400, 2_000, 40_000)), (timetable, "LEADS_MS", (200, 1_000, 20_000)), (timetable, "TAILS_BYTES", 20),
-    (timetable, "AGAIN_MS", 0), (pages, "PAGE_BYTES", 50),
+    (timetable, "AGAIN_MS", 0), (pages, "PAGE_BYTES", 50), (lapsing, "AGAIN_MS", 100),
 ]  # fmt: skip
 
 
@@ -87,6 +87,7 @@ class Play:
         self.state = self._new()
         self.state.begin(Instant(0), self.now)
         self.delay_ms = 0  # As the ledger was told.
+        self.relearned_from = 0  # The lowest offset of which the ledger learned again since the checkpoint.
         self.change_delay(self.policy.delay_ms)
 
     # Sending
@@ -127,8 +128,8 @@ class Play:
         self.entries += entries
         for entry in entries:
             if isinstance(entry, Run):
-                deliver_at, offsets = self._common_time(self.now), range(entry.start, entry.end)
-                self.messages += [Message(offset, deliver_at=deliver_at, written_ms=self.now) for offset in offsets]
+                due_ms, offsets = self._common_time(self.now), range(entry.start, entry.end)
+                self.messages += [Message(offset, due_ms=due_ms, written_ms=self.now) for offset in offsets]
                 self.log_end = entry.end
             else:
                 self.messages.append(self._noted(entry))
@@ -142,10 +143,10 @@ class Play:
 
     def _noted(self, entry: Marked) -> Message:
         traits = entry.traits
-        message = Message(entry.offset, traits.priority, traits.deliver_at, traits.expires_at, traits.group, written_ms=self.now)
-        message.has_own_time = traits.deliver_at > 0
-        if not message.has_own_time:
-            message.deliver_at = self._common_time(self.now)
+        has_own_time = traits.deliver_at > 0
+        due_ms = traits.deliver_at if has_own_time else self._common_time(self.now)
+        message = Message(entry.offset, traits.priority, due_ms, traits.expires_at, traits.group, written_ms=self.now)
+        message.has_own_time = has_own_time
         if traits.dedup:
             key = traits.group + b"\0" + traits.dedup if self.policy.dedup_by_group else traits.dedup
             message.is_duplicate = self._first_with(key) is not None
@@ -171,12 +172,28 @@ class Play:
             still = [each for each in self.messages if self._waits_in_order(each)]
             for message in self.messages:
                 if still and message.offset >= still[0].offset and not message.has_own_time:
-                    message.deliver_at = self._common_time(message.written_ms)
+                    message.due_ms = self._common_time(message.written_ms)
             self.seen["delays changed while somebody waits"] += bool(still)
 
     def _waits_in_order(self, message: Message) -> bool:
-        is_waiting = message.deliver_at > self.now and not message.has_own_time
+        is_waiting = message.due_ms > self.now and not message.has_own_time and not message.is_exempt
         return is_waiting and any(book.of(message.offset).state is not State.DONE for book in self.books.values())
+
+    def _line_up(self) -> None:
+        """A message waits for its own time; in a FIFO queue with a delay it comes after all before it that wait for the queue's."""
+        last_ms = 0
+        for message in self.messages:
+            message.deliver_at = message.due_ms
+            if self.policy.is_fifo and not message.has_own_time:
+                last_ms = max(last_ms, message.due_ms if self._waits_in_order(message) else 0)
+                message.deliver_at = 0 if message.is_exempt else last_ms
+
+    def _learned_again(self, start: int) -> None:
+        """Who was given to somebody by the time that the ledger learns of it has waited."""
+        for message in self.messages:
+            if message.offset >= start:
+                standings = [book.of(message.offset) for book in self.books.values()]
+                message.is_exempt = any(standing.lease and standing.state is not State.DONE for standing in standings)
 
     def _first_with(self, key: bytes) -> int | None:
         offset, until = self.dedups.get(key, (0, 0))
@@ -269,7 +286,7 @@ class Play:
             self.do(commands.Rewind("t", group, to))
             self._learn_again()
             self.books[group].rewind(to)
-            self._exempt(to)
+            self._began_again(to)
 
     def start(self, at: int) -> None:
         at = max(self.log_end - at, self.log_start)
@@ -278,8 +295,13 @@ class Play:
         next_lease = self.books[SHARE].next_lease if SHARE in self.books else 1
         self.books[SHARE] = Book(self.policy, self.messages, at)
         self.books[SHARE].next_lease, self.books[SHARE].end = next_lease, self.log_end
-        self._exempt(at)
+        self._began_again(at)
         self.leases = [lease for lease in self.leases if lease[0] != SHARE]
+
+    def _began_again(self, start: int) -> None:
+        self._exempt(start)
+        self._learned_again(start)
+        self.relearned_from = min(self.relearned_from, start)
 
     def _exempt(self, start: int) -> None:
         """Who begins anew gets what lies in the log, duplicates included."""
@@ -306,10 +328,12 @@ class Play:
     def note_checkpoint(self) -> None:
         drawn = self.state.checkpoint()
         self.checkpoint = ([piece for piece in drawn if piece is not None], len(self.stored), self.state.learned_end)
+        self.relearned_from = self.log_end
 
     def die(self, *, from_scratch: bool = False) -> None:
         """Everything that is not in a log or a checkpoint is lost."""
         self.state = self.loaded(from_scratch=from_scratch)
+        self._learned_again(0 if from_scratch else self.relearned_from)
         self.seen["loads"] += 1
 
     def loaded(self, *, from_scratch: bool) -> LedgerState:
@@ -327,6 +351,7 @@ class Play:
 
     def check(self) -> None:
         self._fetch()
+        self._line_up()
         for group, book in self.books.items():
             tally: Counter[State] = Counter()
             for message in self.messages:
@@ -354,6 +379,7 @@ class Play:
 
     def do(self, command: Command, *, is_stored: bool = True) -> object:
         self._fetch()
+        self._line_up()
         decision = self.state.decide(command, self.instant(), self.now)
         self._carry_out(decision, is_stored=is_stored)
         assert [token for token, _ in decision.replies] == ["t"]
