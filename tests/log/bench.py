@@ -6,7 +6,6 @@ The owner's state is the list of base offsets it has seen, so that a test can te
 import asyncio
 import pickle
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,8 +13,8 @@ from penstock.env import Disk
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.log import Log
 from penstock.log.open_files import OpenFiles
-from penstock.simulator.disk import PowerCut, SimDisk
-from penstock.simulator.platter import Platter
+from penstock.simulator.disk import SimDisk
+from penstock.simulator.platter import Folder, Inode, Platter
 from penstock.vocabulary import Instant, TopicId
 from penstock.wire.batches import BatchHeader, Record, decode_records, encode_batch, read_header
 
@@ -32,13 +31,6 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(test)
 
 
-async def live_until(moment: int, disk: SimDisk, life: Coroutine[Any, Any, None]) -> None:
-    """Lives until an operation of the disk that is never carried out."""
-    disk.crash_at(moment)
-    with suppress(PowerCut):
-        await life
-
-
 class Moment(NamedTuple):
     """What `crash_at` would leave of a life at one operation, which is not carried out."""
 
@@ -52,18 +44,30 @@ class Moment(NamedTuple):
 
 
 class Outcomes:
-    """What power cuts left on the disk, and what was promised by then. Each is looked at once: most cuts leave what another one left."""
+    """What cuts left on the disk, and what was promised by then. Each is looked at once: most cuts leave what another one left.
+
+    After a kill the disk is told apart by what it has yet to flush as well, because the next power cut decides about that.
+    """
 
     def __init__(self) -> None:
         self._seen: set[object] = set()
         self.cuts = 0
 
-    def is_new(self, disk: SimDisk, *promised: object) -> bool:
+    def is_new(self, disk: "RecordingDisk", *promised: object) -> bool:
         self.cuts += 1
         before = len(self._seen)
-        folders = tuple(disk.exists(path) for path in ("topics", "topics/ab", DIRECTORY))
-        self._seen.add((folders, tuple((path, disk.snapshot(path)) for path in disk.files()), promised))
+        self._seen.add((disk.contents(), promised))
         return len(self._seen) > before
+
+
+def _names_of(folder: Folder) -> object:
+    pending = [change for change in folder.changes if not change.is_settled]
+    names = tuple((tuple((name, node is None) for _, name, node in change.edits), change.is_doomed) for change in pending)
+    return tuple(sorted(folder.flushed)), names
+
+
+def _pending_of(file: Inode) -> object:
+    return tuple((change.position, change.content, change.is_doomed) for change in file.changes)
 
 
 class RecordingDisk(SimDisk):
@@ -74,6 +78,14 @@ class RecordingDisk(SimDisk):
         self._platter = held or self._platter
         self._memory: Callable[[], object] | None = None
         self._moments: list[Moment] = []
+
+    def contents(self) -> object:
+        """All that is on this disk: what a process sees, and what a power cut would leave."""
+        folders = [(path, self._platter.find(path)) for path in ("topics", "topics/ab", DIRECTORY)]
+        return (
+            tuple((path, _names_of(folder)) for path, folder in folders if isinstance(folder, Folder)),
+            tuple((path, bytes(file.current), bytes(file.flushed), _pending_of(file)) for path, file in self._platter.files()),
+        )
 
     async def record(self, life: Coroutine[Any, Any, None], memory: Callable[[], object]) -> list[Moment]:
         """Every operation of the life and its end; `memory` is what its owner remembers then."""

@@ -130,14 +130,14 @@ def test_a_power_cut_at_any_operation_leaves_the_old_log_cut_somewhere_or_the_ne
         bench = await used_log(disk)
         return await disk.record(bench.log.start_over(offset), lambda: None)
 
-    async def check(disk: SimDisk, *, has_ended: bool) -> None:
+    async def check(disk: SimDisk, loss: Loss | None, *, has_ended: bool) -> None:
         bench = Bench(disk)
         await bench.open()
         await check_one_of_the_two(bench, offset, has_ended=has_ended)
         end = bench.log.end_offset
         bench.append(20, epoch=5)  # Nothing of the other one may turn up behind what is written now.
         await bench.log.flush()
-        disk.power_cut(Loss.ALL)
+        disk.power_cut(loss)
         await bench.open()
         assert (bench.log.failure, bench.log.end_offset) == (None, end + 20)
         assert bases_in(await bench.read_all())[-20:] == list(range(end, end + 20))
@@ -149,8 +149,8 @@ def test_a_power_cut_at_any_operation_leaves_the_old_log_cut_somewhere_or_the_ne
                 disk, _ = moment.revive(number)
                 disk.power_cut(loss)
                 has_ended = moment is recorded[-1]
-                if outcomes.is_new(disk, has_ended):
-                    await check(disk, has_ended=has_ended)
+                if outcomes.is_new(disk, has_ended, loss):
+                    await check(disk, loss, has_ended=has_ended)
 
     outcomes = Outcomes()
     run(story())

@@ -40,7 +40,7 @@ for loop, callback in (("asyncio", breaks), ("uvloop", breaks), ("auto", divides
         with asyncio.Runner(loop_factory=process.loop_factory(loop)) as runner:
             runner.run(main(callback))
         sys.exit()
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)  # Else the next fork would print it again.
 """
 
 

@@ -1,6 +1,7 @@
-"""A seed alone decides what happens: another process tells the same story, where nothing has happened before and strings have other hashes.
+"""A seed alone decides what happens: another process tells the same story, where other worlds came before it and strings have other hashes.
 
-That process tells stories of every kind of world: to start it and to load a node takes longer than a story.
+That process tells stories of every kind of world, because to start it and to load a node takes longer than a story. It tells them in the
+opposite order, so that whatever one world leaves to the next shows.
 """
 
 import json
@@ -42,7 +43,7 @@ def test_a_seed_is_one_story_in_every_process(worlds: tuple[str, ...]) -> None:
     environment = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-W", "ignore", __file__, *worlds]
     told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert json.loads(told) == {world: story(world) for world in worlds}
+    assert json.loads(told) == {world: story(world) for world in reversed(worlds)}
 
 
 if __name__ == "__main__":

@@ -1,20 +1,13 @@
-"""The oracle of the message tests: kio's own parser, which shares no code with ours. It is safe here because the bytes are our own.
-
-Examples of Hypothesis are few each, since every version is a test of its own, and most properties hold of several loops.
-"""
+"""The oracle of the message tests: kio's own parser, which shares no code with ours. It is safe here because the bytes are our own."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
 from penstock.wire.frames import LENGTH, read_response_header
-
-settings.register_profile("wire", max_examples=50)
-settings.load_profile("wire")
 
 ReadReply = Callable[[int, int, bytes], tuple[int, Any]]
 
