@@ -15,10 +15,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-_TRUSTED = (
-    *("logging", "uvicorn", "warnings", "traceback", "linecache", "importlib"),
-    *("_pytest", "pytest", "pluggy", "coverage", "hypothesis"),
-)
+_TRUSTED = ("logging", "_pytest", "pytest", "pluggy", "coverage", "hypothesis", "warnings", "traceback", "linecache", "importlib")
+_TRUSTED_MODULES = ("uvicorn.server",)  # The `Date` header.
 
 _FORBIDDEN: tuple[tuple[Any, str], ...] = (
     *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep")),
@@ -75,4 +73,4 @@ def _guarded_seed(real: Callable[..., None], thread: int) -> Callable[..., None]
 def _is_trusted() -> bool:
     """Whether the function was called by a module that may: the second frame up is the caller's."""
     name = str(sys._getframe(2).f_globals.get("__name__", ""))
-    return name.partition(".")[0] in _TRUSTED
+    return name.partition(".")[0] in _TRUSTED or name in _TRUSTED_MODULES
