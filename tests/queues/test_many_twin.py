@@ -57,7 +57,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=!\
 
 @pytest.fixture(scope="module")
 def compiled() -> Any:
-    return pytest.importorskip("penstock.queues._many", reason="the compiled loops were not built")
+    return pytest.importorskip("penstock.queues._many", reason="needs cc: the compiled loops were not built")
 
 
 @given(rows=ROWS, record=LEASED)

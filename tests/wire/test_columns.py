@@ -45,7 +45,7 @@ class Loop:
 def loop(request):
     if request.param == "python":
         return Loop(_columns_py, _rows_py)
-    why = "the compiled loop was not built"
+    why = "needs cc: the compiled loop was not built"
     return Loop(pytest.importorskip("penstock.wire._columns", reason=why), pytest.importorskip("penstock.wire._rows", reason=why))
 
 

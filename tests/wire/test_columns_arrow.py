@@ -5,7 +5,7 @@ import pytest
 from penstock.wire.batches import HEADER_BYTES, Record, decode_records, encode_batch, read_header, wrap_records
 from penstock.wire.columns import EVERYTHING, BinaryColumn, ColumnsReader, HeadersColumn, RecordColumns, encode_records
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pa = pytest.importorskip("pyarrow", reason="needs spark: pyarrow is not installed")
 
 RECORDS = [
     Record(b"k%d" % row if row % 3 else None, b"v" * row if row % 5 else None, (("a", b"1"), ("ü", None)) if row % 2 else (), 1_000 + row)

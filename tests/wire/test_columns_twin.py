@@ -15,12 +15,12 @@ from penstock.wire.columns import EVERYTHING, BinaryColumn, HeadersColumn, Recor
 
 @pytest.fixture(scope="module")
 def compiled():
-    return pytest.importorskip("penstock.wire._columns", reason="the compiled loop was not built")
+    return pytest.importorskip("penstock.wire._columns", reason="needs cc: the compiled loop was not built")
 
 
 @pytest.fixture(scope="module")
 def compiled_rows():
-    return pytest.importorskip("penstock.wire._rows", reason="the compiled loop was not built")
+    return pytest.importorskip("penstock.wire._rows", reason="needs cc: the compiled loop was not built")
 
 
 records = st.builds(

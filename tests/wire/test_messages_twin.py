@@ -14,7 +14,7 @@ PREFIX = b"penstock."
 
 @pytest.fixture(scope="module")
 def compiled():
-    return pytest.importorskip("penstock.wire._messages", reason="the compiled loop was not built")
+    return pytest.importorskip("penstock.wire._messages", reason="needs cc: the compiled loop was not built")
 
 
 names = st.sampled_from(["penstock.priority", "penstock.", "penstoc", "other", "", "penstock.ü"]) | st.text(max_size=3)

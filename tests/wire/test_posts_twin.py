@@ -11,7 +11,7 @@ from penstock.wire import _posts_py, posts
 
 @pytest.fixture(scope="module")
 def compiled():
-    return pytest.importorskip("penstock.wire._posts", reason="the compiled reader was not built")
+    return pytest.importorskip("penstock.wire._posts", reason="needs cc: the compiled reader was not built")
 
 
 class Parsed:

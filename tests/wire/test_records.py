@@ -30,7 +30,7 @@ def loop(request):
 
 @pytest.fixture(scope="module")
 def compiled():
-    return pytest.importorskip("penstock.wire._records", reason="the compiled loop was not built")
+    return pytest.importorskip("penstock.wire._records", reason="needs cc: the compiled loop was not built")
 
 
 def check(loop, payload, count, **rules):

@@ -14,7 +14,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 @pytest.fixture(scope="module")
 def compiled():
-    return pytest.importorskip("penstock.wire._records", reason="the compiled loop was not built")
+    return pytest.importorskip("penstock.wire._records", reason="needs cc: the compiled loop was not built")
 
 
 timestamps = st.integers(LOWEST, HIGHEST) | st.integers(-2, 2000)

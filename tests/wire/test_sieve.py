@@ -20,7 +20,7 @@ HIGHEST = 2**63 - 1
 
 @pytest.fixture(scope="module")
 def compiled():
-    return pytest.importorskip("penstock.wire._sieve", reason="the compiled loop was not built")
+    return pytest.importorskip("penstock.wire._sieve", reason="needs cc: the compiled loop was not built")
 
 
 @pytest.fixture(scope="module", params=["compiled", "python"])

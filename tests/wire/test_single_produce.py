@@ -12,7 +12,7 @@ from penstock.wire.frames import read_request_header
 from penstock.wire.produce import SingleReply, read_produce_request, write_produce_response
 
 VERSIONS = range(3, 14)
-read_single = pytest.importorskip("penstock.wire._requests", reason="the compiled reader was not built").read_single
+read_single = pytest.importorskip("penstock.wire._requests", reason="needs cc: the compiled reader was not built").read_single
 
 
 def frame(version, *, topic="orders", partition=3, records=b"r" * 100, client_id="tests", transactional_id=None, acks=-1, more=()):

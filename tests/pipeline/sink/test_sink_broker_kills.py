@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of
 from ports import free_port

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, all_values, batches_of

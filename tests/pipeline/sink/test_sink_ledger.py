@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from peers.scripted import TestEnv
 from pipeline.sink.conftest import MakeQuery

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from apache_kafka import apache_kafka
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, rows_of

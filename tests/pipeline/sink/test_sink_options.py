@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pyspark.sql.types import ArrayType, DataType, StructType
 

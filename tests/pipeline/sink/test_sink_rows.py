@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 import pyarrow as pa
 from pipeline.sink.conftest import MakeQuery

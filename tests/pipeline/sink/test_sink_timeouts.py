@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pipeline.sink.conftest import MakeQuery
 from pipeline.sink.small_spark import Killed, Query, all_values, batches_of, rows_of
-from waiting import PATIENCE_MS, PATIENCE_S
+from waiting import NEVER_MS, PATIENCE_S
 
 from penstock.peers.appending import ProducerIdentity
 from penstock.peers.client import Client
@@ -132,7 +132,7 @@ def test_an_id_that_was_used_since_raises_no_false_alarm(query: MakeQuery, topic
 
     async def use(client: Client) -> None:
         name = f"penstock-sink.{writing.sink}.1.0.0"
-        await TransactionCalls(client, name, deadline_s=PATIENCE_S).init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=PATIENCE_MS)
+        await TransactionCalls(client, name, deadline_s=PATIENCE_S).init(ProducerIdentity(NO_PRODUCER, -1), timeout_ms=NEVER_MS)
 
     writing.call(use)
     writing.start(batches)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.types import StructType

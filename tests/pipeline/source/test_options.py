@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from penstock.peers.offsets import EARLIEST, LATEST
 from penstock.pipeline.options import WrongOption

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pyspark.sql.datasource import (
     EqualTo,

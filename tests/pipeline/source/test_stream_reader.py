@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from source_queries import Stream
-from waiting import ASK_S, PATIENCE_MS, PATIENCE_S, stays, until
+from waiting import ASK_S, NEVER_MS, NEVER_S, PATIENCE_S, stays, until
 
 from penstock.peers.failures import UnknownTopic
 from penstock.pipeline.complaints import PipelineComplaint
@@ -177,9 +177,9 @@ def test_topics_that_begin_to_match_a_pattern_are_read_too(topics: "Topics", ask
 
 def test_something_new_is_waited_for_at_the_brokers(topics: "Topics", asking: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle query is asked all the time. One question waits until something comes, and tells of it; it waits for long here."""
-    monkeypatch.setattr("penstock.pipeline.source.news.WAIT_S", PATIENCE_S)
+    monkeypatch.setattr("penstock.pipeline.source.news.WAIT_S", NEVER_S)
     topic = topics.create(partitions=2)
-    stream = Stream(asking | {"subscribe": topic, "kafka.request.timeout.ms": str(2 * PATIENCE_MS)})
+    stream = Stream(asking | {"subscribe": topic, "kafka.request.timeout.ms": str(2 * NEVER_MS)})
     with ThreadPoolExecutor(1) as waiting:
         asked = waiting.submit(stream.values)
         stays(lambda: not asked.done())
@@ -203,10 +203,10 @@ def test_a_group_that_has_members_is_refused(topics: "Topics", asking: dict[str,
     from confluent_kafka import Consumer
 
     topic = topics.create()
-    member = {"group.id": f"taken-{topic}", "enable.auto.commit": False, "session.timeout.ms": PATIENCE_MS}
+    member = {"group.id": f"taken-{topic}", "enable.auto.commit": False, "session.timeout.ms": NEVER_MS, "max.poll.interval.ms": NEVER_MS}
     consumer = Consumer({"bootstrap.servers": topics.bootstrap} | member)
     consumer.subscribe([topic])
-    until(lambda: consumer.poll(ASK_S) is not None or consumer.assignment(), "the group has a member", every_s=0.0)
+    until(lambda: (consumer.poll(ASK_S), consumer.assignment())[1], "the group has a member", every_s=0.0)
     stream = Stream(asking | {"subscribe": topic, "groupId": f"taken-{topic}"})
     with pytest.raises(PipelineComplaint, match=f"cannot be committed to group 'taken-{topic}'"):
         stream.next()
