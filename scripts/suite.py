@@ -24,6 +24,7 @@ TESTS_FAILED = 1
 SLOWEST_FILES = 15
 WORKERS = 4  # On two cores: many tests wait for processes and clocks.
 LAST_LINES = 40
+RESTARTS = 16  # Of workers that die, each with another file (tests/whole_files.py): where more die, something else is wrong.
 DURATIONS = Path("tests", "durations.json")
 
 
@@ -45,13 +46,18 @@ def main() -> int:
     asked = parser.parse_args()
     began = time.monotonic()
     workers = 0 if asked.tier == "soak" or is_one_file(asked.paths) else asked.workers
-    arguments = ["--tier", asked.tier, *(["-n", str(workers)] if workers else []), *(["--timeout", "7200"] if asked.tier == "soak" else [])]
+    arguments = [*options_of(asked.tier), *(["-n", str(workers), "--max-worker-restart", str(RESTARTS)] if workers else [])]
     account = Account()
     code = run_pytest([*arguments, *asked.paths], account)
-    print_account(account, time.monotonic() - began)
+    print_account(account, asked.tier, time.monotonic() - began)
     if asked.record and code == 0:
         record(account)
     return code
+
+
+def options_of(tier: str) -> list[str]:
+    """Returns what pytest needs for the tests of a tier; nothing for those of `test`, which it runs anyway."""
+    return [*(["--tier", tier] if tier != "test" else []), *(["--timeout", "7200"] if tier == "soak" else [])]
 
 
 def is_one_file(paths: list[str]) -> bool:
@@ -63,7 +69,7 @@ def run_pytest(arguments: list[str], account: Account) -> int:
         file = Path(directory, "account.json")
         environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(file)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", *arguments]
+        command = [sys.executable, "-m", "pytest", "-qq", "--no-header", *arguments]
         code = subprocess.run(command, env=environment, check=False, stderr=errors).returncode
         if file.exists():
             account.__dict__.update(json.loads(file.read_text()))
@@ -78,7 +84,7 @@ def print_end(errors: IO[str]) -> None:
     print(*errors.read().splitlines()[-LAST_LINES:], sep="\n")
 
 
-def print_account(account: Account, took_s: float) -> None:
+def print_account(account: Account, tier: str, took_s: float) -> None:
     print("\nseconds, and where")
     for file, (seconds, _) in sorted(account.files.items(), key=lambda row: -row[1][0])[:SLOWEST_FILES]:
         print(f"{seconds:5.0f}  {file}")
@@ -87,8 +93,9 @@ def print_account(account: Account, took_s: float) -> None:
         print(f"{count:5}  {reason}")
     if account.failures:
         print("\nfailed; one alone:")
+        options = "" if tier == "fast" else "".join(f"{option} " for option in options_of(tier))
         for nodeid in account.failures:
-            print(f"  .venv/bin/pytest {shlex.quote(nodeid)}")
+            print(f"  .venv/bin/pytest {options}{shlex.quote(nodeid)}")
     minutes, seconds = divmod(round(took_s), 60)
     print(f"\n{minutes} min {seconds} s")
     counts = account.counts

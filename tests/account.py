@@ -36,6 +36,11 @@ class Account:
         self._cpu: Counter[str] = Counter()
         self._tests: Counter[str] = Counter()
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        workers = session.config.pluginmanager.getplugin("terminaldistreporter")
+        if workers is not None:
+            workers.write_line = lambda text: None  # Twice "bringing up nodes..." and nothing else.
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         self._files = {file_of(nodeid) for nodeid in ids}
@@ -47,6 +52,8 @@ class Account:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._failed(report.nodeid)
+        elif report.skipped:  # A file that cannot be imported here.
+            self._skipped(report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -68,8 +75,7 @@ class Account:
         if report.failed:
             self._failed(report.nodeid)
         elif report.skipped:
-            self._counts["skipped"] += 1
-            self._skips[skip_reason(report)] += 1
+            self._skipped(report)
         elif report.when == "call":
             self._counts["passed"] += 1
         if report.when == "teardown":
@@ -86,6 +92,10 @@ class Account:
         tests = {nodeid: round(seconds, 2) for nodeid, seconds in self._tests.items() if seconds > A_MOMENT_S}
         told = {"counts": self._counts, "skips": self._skips, "failures": self._failures, "files": files, "tests": tests}
         self._file.write_text(json.dumps(told))
+
+    def _skipped(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        self._counts["skipped"] += 1
+        self._skips[skip_reason(report)] += 1
 
     def _failed(self, nodeid: str) -> None:
         self._counts["failed"] += 1

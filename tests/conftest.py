@@ -1,7 +1,8 @@
 """What the whole suite shares: which tests run, what a machine must have for one, and an account of what was skipped.
 
 `@pytest.mark.needs("fuse")` skips a test where the machine has no FUSE, with the reason; `PENSTOCK_REQUIRE=fuse,netns` turns such
-a skip into a failure, so that a machine that should have it cannot quietly stop testing it.
+a skip into a failure, so that a machine that should have it cannot quietly stop testing it. The same goes for every skip whose reason begins
+with `needs fuse: `, and so for a file that cannot be imported: `pytest.importorskip("pyspark", reason="needs spark: not installed")`.
 `--tier` chooses among four: `test` is everything but `@pytest.mark.slow` and `@pytest.mark.soak`, which are tiers of their own; `fast` is
 what of `test` takes a moment only and starts no JVM and no cluster. `@pytest.mark.repeats` runs a test in `slow` too, with more seeds,
 rounds or examples (tiers.py). A test that is named with its `::` runs whatever its tier.
@@ -14,7 +15,6 @@ import re
 import resource
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ import pytest
 import whole_files
 from account import Account, skip_reason
 from machine import PROBES, missing
-from schedule import Schedule, durations
+from schedule import durations
 from tiers import TIER, picking_files
 
-ROOT = Path(__file__).parents[1]
 ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
+NEEDED = re.compile(r"needs (\w+): (.*)", re.DOTALL)  # The reason of a skip for something that the machine lacks.
 CPU_BEFORE = pytest.StashKey[float]()
 TIERS = ("fast", "test", "slow", "soak")
 # Programs that are not Python, clusters and machines: not in `fast`, whatever they take.
@@ -55,8 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
-    return Schedule(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> whole_files.OneTry:
+    return whole_files.OneTry(config, log)
 
 
 def required_here() -> set[str]:
@@ -74,14 +74,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-
-
-@cache
-def shows_once(nodeid: str) -> bool:
-    """Returns whether there is such a test: one of the slow tier names the test of `make test` that shows the same behaviour once."""
-    file, _, name = nodeid.partition("::")
-    path = ROOT / file
-    return bool(name) and path.is_file() and re.search(rf"def {re.escape(name.partition('[')[0])}\(", path.read_text()) is not None
 
 
 def is_in(item: pytest.Item, tier: str) -> bool:
@@ -112,18 +104,31 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    slow = item.get_closest_marker("slow")
-    if slow is not None and not shows_once(str(slow.kwargs.get("stays", ""))):
-        pytest.fail('@pytest.mark.slow(stays="file::test") must name a test that stays in `make test`', pytrace=False)
     wanted = [name for marker in item.iter_markers("needs") for name in marker.args]
     if item.get_closest_marker("spark") is not None:
         wanted.append("spark")
     for name in wanted:
         reason = missing(name)
-        if reason and name in required_here():
-            pytest.fail(f"this machine must have {name} (PENSTOCK_REQUIRE): {reason}", pytrace=False)
         if reason:
             pytest.skip(f"needs {name}: {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    return failed_if_required((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    return failed_if_required((yield))
+
+
+def failed_if_required(report: Any) -> Any:
+    """Turns the report of a skip into one of a failure where the machine must have what was needed."""
+    needed = NEEDED.fullmatch(skip_reason(report)) if report.skipped else None
+    if needed is not None and needed[1] in required_here():
+        report.outcome, report.longrepr = "failed", f"{report.nodeid}: this machine must have {needed[1]} (PENSTOCK_REQUIRE): {needed[2]}"
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ dealt out whole here (schedule.py), so a worker needs to know no more than their
   given its next file before it began with this one.
 
 xdist's worker holds each report against the item that it was told to run, so a test stands in the place of its file while it runs.
+A file that ends its worker is not begun again: it would end the next worker, too.
 Not here: runs without workers, and those that name a test or choose by `-k` or `-m`. They collect as pytest does.
 """
 
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
+from schedule import Schedule
+from xdist.workermanage import WorkerController
 
 
 def may_be_used(config: pytest.Config) -> bool:
@@ -41,6 +44,19 @@ class Tests(Part):
 
 class End(Part):
     """The end of a file."""
+
+
+class OneTry(Schedule):
+    """Deals out each file once; xdist would give what a dead worker has left to the next one, with what killed it."""
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        for unit in self.assigned_work[node].values():
+            begun = next((nodeid for nodeid, is_done in unit.items() if not is_done), None)
+            if begun is not None:
+                unit.update(dict.fromkeys(unit, True))
+                super().remove_node(node)
+                return begun
+        return super().remove_node(node)
 
 
 class WholeFiles:

@@ -115,11 +115,27 @@ def test_many_that_would_never_run_are_refused(project: Path):
     assert "none of its tests has @pytest.mark.repeats" in ended.stdout
 
 
-def test_a_slow_test_must_name_the_test_that_stays(project: Path):
-    (project / "tests" / "test_places.py").write_text(TESTS.replace("::test_on_earth", "::test_on_mars"))
-    ended = run(project, "--tier", "slow")
-    assert ended.returncode == 1
-    assert "must name a test that stays in `make test`" in ended.stdout
+UNIMPORTABLE = """
+import pytest
+
+pytest.importorskip("rocket", reason="needs moon: there is no rocket")
+
+def test_a_flight(): pass
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_that_cannot_be_imported_here_is_a_skip_or_a_failure_where_the_machine_must_have_it(project: Path, workers: int):
+    for name in ("test_flights.py", "test_landings.py"):
+        (project / "tests" / name).write_text(UNIMPORTABLE)
+    ended = run(project, workers=workers)
+    assert ended.returncode == 0, ended.stdout
+    assert "\n    2  needs moon: there is no rocket\n" in ended.stdout
+    assert ended.stdout.endswith("2 passed, 0 failed, 3 skipped\n")
+    ended = run(project, require="moon", workers=workers)
+    assert ended.returncode != 0
+    assert "tests/test_landings.py: this machine must have moon (PENSTOCK_REQUIRE): there is no rocket" in ended.stdout
+    assert "one alone:\n  .venv/bin/pytest tests/test_" in ended.stdout and "needs moon" not in ended.stdout
 
 
 def test_a_test_that_is_named_runs_whatever_its_tier(project: Path):
@@ -134,6 +150,17 @@ def test_a_failure_says_how_to_run_it_alone_and_shows_the_lines_of_that_test_onl
     assert "a line of a client library, in a test" in ended.stdout
     assert "while no test runs" not in ended.stdout + ended.stderr
     assert ended.stdout.endswith("2 passed, 1 failed, 1 skipped\n")
+
+
+def test_a_failure_in_another_tier_names_that_tier_too(project: Path):
+    (project / "tests" / "test_places.py").write_text(REPEATED.replace("(seed): pass", "(seed): assert seed < 4"))
+    ended = run(project, "--tier", "slow")
+    assert "\nfailed; one alone:\n  .venv/bin/pytest --tier slow 'tests/test_places.py::test_seed[4]'\n" in ended.stdout
+
+
+def test_there_is_one_summary_and_no_word_about_workers(project: Path):
+    ended = run(project, workers=2)
+    assert ended.stdout.lstrip().startswith("seconds, and where\n") and ended.stdout.count(" passed") == 1
 
 
 def test_a_run_can_be_recorded_for_the_next(project: Path):
@@ -214,11 +241,26 @@ def test_a_file_that_cannot_be_imported_fails_and_the_others_run(project: Path):
     assert ended.stdout.endswith("2 passed, 1 failed, 1 skipped\n")
 
 
-def test_a_worker_that_dies_is_told_with_its_file(project: Path):
-    (project / "tests" / "test_dying.py").write_text("import os\n\ndef test_dies(): os._exit(3)\n")
+DYING = """
+import os
+
+with open("begun.txt", "a") as begun:
+    begun.write("once ")
+
+def test_dies(): os._exit(3)
+"""
+
+
+def test_a_file_that_ends_its_worker_is_told_and_not_begun_again_and_the_others_run(project: Path):
+    (project / "tests" / "test_dying.py").write_text(DYING)
+    for number in range(6):
+        (project / "tests" / f"test_well_{number}.py").write_text("def test_all_is_well(): pass\n")
     ended = run(project, workers=2)
     assert ended.returncode == 1
     assert "crashed while running 'tests/test_dying.py'" in ended.stdout
+    assert "one alone:\n  .venv/bin/pytest tests/test_dying.py\n" in ended.stdout
+    assert (project / "begun.txt").read_text() == "once "
+    assert ended.stdout.endswith("8 passed, 1 failed, 1 skipped\n")
 
 
 def test_a_suite_without_tests_does_not_pass(project: Path):
