@@ -36,12 +36,13 @@ test-fast: setup ## Run what takes a moment, of every package, without a JVM or 
 test-slow: setup ## Run more seeds, rounds and machines of what `make test` shows once.
 	$(SUITE) --tier slow $(TESTS)
 
-check: setup ## Lint, types, layers, generated pages, invariants without a test, wall-clock deadlines in tests, results.
+check: setup ## Lint, types, layers, generated pages, invariants without a test, tiers and wall-clock deadlines of tests, results.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/reference.py --check
 	$(BIN)/python scripts/invariants.py --check
+	$(BIN)/python scripts/tier_rules.py
 	$(BIN)/python scripts/wall_clock.py
 	$(BIN)/python scripts/results.py
 

@@ -45,8 +45,9 @@ class Loop:
 def loop(request):
     if request.param == "python":
         return Loop(_columns_py, _rows_py)
-    why = "needs cc: the compiled loop was not built"
-    return Loop(pytest.importorskip("penstock.wire._columns", reason=why), pytest.importorskip("penstock.wire._rows", reason=why))
+    columns = pytest.importorskip("penstock.wire._columns", reason="needs cc: the compiled loop was not built")
+    rows = pytest.importorskip("penstock.wire._rows", reason="needs cc: the compiled loop was not built")
+    return Loop(columns, rows)
 
 
 def numbers(buffer, kind="q"):
