@@ -83,9 +83,11 @@ class Talk:
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
         return head, await self.reader.readexactly(length)
 
-    async def is_ended(self) -> bool:
+    async def is_ended(self, within_s: float = 10.0) -> bool:
+        """Fails if nothing comes for so long; the default is less than any timer of the port, which would end the connection too."""
         try:
-            return await self.reader.read(1) == b""
+            async with asyncio.timeout(within_s):
+                return await self.reader.read(1) == b""
         except ConnectionError:
             return True
 

@@ -295,6 +295,11 @@ class VirtualServing(Serving):
         return self.machine.new_env()
 
 
+def virtual_timeout(seconds: float) -> asyncio.Timeout:
+    """Bounds a wait in virtual time, where no machine is too slow for it. On a real clock only PATIENCE_S does."""
+    return asyncio.timeout(seconds if isinstance(asyncio.get_running_loop(), SimLoop) else PATIENCE_S)
+
+
 async def drop(node: Node) -> None:
     """Ends everything that a node runs, without its knowing."""
     for server in node._servers:

@@ -89,11 +89,23 @@ async def test_commits_made_while_a_snapshot_is_written_are_kept(serving: Servin
         await commit(line, f"g{group}", "a", {0: 1, 1: 1, 2: 1})
     groups = serving.node.groups
     (coordinator,) = groups
+    flushes, log = serving.env.disk.flushes, coordinator.partition.log
+    flushes.hold()
     saving = asyncio.get_running_loop().create_task(groups._save(coordinator))
-    for group in range(0, 90, 3):
-        await commit(line, f"g{group}", "a", {1: 2})
-        await line.ask(ApiKey.DELETE_GROUPS, groups_names=[f"g{group + 1}"])
+    await flushes.until_waited_for()  # The log is flushed already, so it is the snapshot that waits.
+    changes = {group: (await serving.line(), await serving.line()) for group in range(0, 90, 3)}
+    end_before = log.end_offset
+    for group, (committing, deleting) in changes.items():
+        send_commit(committing, f"g{group}", "a", {1: 2})
+        deleting.send(ApiKey.DELETE_GROUPS, groups_names=[f"g{group + 1}"])
+    await until_async(lambda: log.end_offset >= end_before + 30 * (1 + 3))
+    assert not saving.done() and not snapshot_path(serving).exists()
+    flushes.let_go()
+    for committing, deleting in changes.values():
+        assert (await committing.receive()).topics[0].partitions[0].error_code == 0
+        assert (await deleting.receive()).results[0].error_code == 0
     await saving
+    assert snapshot_path(serving).exists()
     await serving.crash()
     line = await reopened(serving)
     assert log_bytes_loaded(serving.node) > 0

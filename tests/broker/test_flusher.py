@@ -63,7 +63,8 @@ async def test_a_defect_in_one_partitions_audience_is_not_anothers_trouble(servi
     serving.env.disk.flushes.let_go()
     assert (await other.receive()).responses[0].partition_responses[0].error_code == 0
     assert (await other.produce("a", b"y", partition=1)).error_code == 0
-    await serving.stop()
+    async with asyncio.timeout(5):
+        await serving.stop()
 
 
 @pytest.mark.expects_failure
@@ -75,8 +76,9 @@ async def test_a_broken_promise_during_a_round_ends_the_node(serving: Serving) -
     assert partition is not None
     partition.watchers[Troublemaker(breaks_promises=True)] = None
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
-    assert "keeps its word" in await node.stopped
-    await serving.stop()
+    async with asyncio.timeout(5):
+        assert "keeps its word" in await node.stopped
+        await serving.stop()
 
 
 class Unwritable:

@@ -2,7 +2,7 @@
 
 from members import member, opened, stable
 from serving import Serving
-from waiting import until_async
+from waiting import PATIENCE_MS, until_async
 
 VIRTUAL_TIME = True
 
@@ -34,7 +34,7 @@ async def test_the_rest_goes_on_without_a_member_that_is_silent(serving: Serving
 async def test_a_parked_join_whose_client_hangs_up_holds_up_nobody_for_ever(serving: Serving) -> None:
     await opened(serving)
     one, two = await member(serving), await member(serving)
-    options = {"session_timeout_ms": 300, "rebalance_timeout_ms": 60_000}
+    options = {"session_timeout_ms": 300, "rebalance_timeout_ms": PATIENCE_MS}
     await stable(one, **options)
     await two.take_id(**options)
     two.send_join(**options)

@@ -5,7 +5,20 @@ import random
 from zlib import crc32
 
 import pytest
-from serving import Line, Serving, SimPath, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, virtually
+from serving import (
+    Line,
+    Serving,
+    SimPath,
+    batch,
+    fetch_body,
+    produce_body,
+    records_in,
+    rows_of,
+    sequenced,
+    started,
+    virtual_timeout,
+    virtually,
+)
 from tiers import pick
 from waiting import PATIENCE_MS, pause_at_random_async, until_async
 
@@ -292,7 +305,8 @@ async def test_a_node_stops_under_load_and_loses_nothing_it_acknowledged(serving
 
     tasks = [asyncio.create_task(load(place)) for place in range(5)]
     await until_async(lambda: min(map(len, acknowledged[:5])) > 10)
-    await serving.stop()
+    async with virtual_timeout(10):
+        await serving.stop()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         assert isinstance(ended, AssertionError) and "closed" in str(ended)
     node = await serving.open()
@@ -404,7 +418,8 @@ async def test_a_broken_promise_ends_the_node(serving: Serving, caplog: pytest.L
         require(False, "two and two is four")
 
     node.spawn(break_it())
-    assert "two and two is four" in await node.stopped
+    async with virtual_timeout(5):
+        assert "two and two is four" in await node.stopped
     caplog.clear()
 
 

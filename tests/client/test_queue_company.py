@@ -17,18 +17,24 @@ from penstock.testing import Broker
 def test_threads_share_a_queue_and_none_gets_what_another_has(jobs: Queue):
     ids = jobs.send_many([str(number) for number in range(60)])
     done: list[str] = []
+    is_over = threading.Event()
 
     def work() -> None:
-        while len(done) < len(ids):
+        while not is_over.is_set():
             for message in jobs.messages(ahead=5, idle=EXPIRES_S):
                 with message:
                     done.append(message.id)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
+    try:
+        until(lambda: len(done) >= len(ids), lambda: f"only {len(done)} of {len(ids)} messages were done")
+    finally:
+        is_over.set()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "a thread did not end"
     assert sorted(done) == sorted(ids)
 
 

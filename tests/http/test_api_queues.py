@@ -1,5 +1,7 @@
 """Work queues over the admin REST API: listed with their counts, and shown with settings, partitions and redrives."""
 
+import asyncio
+
 import pytest
 from http_talk import Http, on_node
 from serving import VirtualServing, virtually
@@ -42,8 +44,9 @@ def test_one_queue_is_shown_with_settings_partitions_and_redrives() -> None:
         await queues.create("jobs", {})
         await queues.send("dead", [Draft(b"0", key=b"0"), Draft(b"1", key=b"1")])
         task = await queues.redrive("dead", Redrive(target="jobs"))
-        while (shown := (await http.get(f"{API}/queues/dead")).json)["redrives"][0]["status"] == "running":
-            pass
+        async with asyncio.timeout(10):
+            while (shown := (await http.get(f"{API}/queues/dead")).json)["redrives"][0]["status"] == "running":
+                pass
         (redrive,) = shown["redrives"]
         assert (redrive["handle"], redrive["status"], redrive["target"], redrive["moved"]) == (task.handle, "completed", "jobs", 2)
         assert shown["settings"]["queue.lease.ms"] == "5000"

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 
 import pytest
-from serving import virtually
+from serving import virtual_timeout, virtually
 from waiting import PATIENCE_S
 
 from penstock.errors import BrokenPromise
@@ -56,12 +56,15 @@ async def talk_at(listening: socket.socket, conversation: Talk, app: App | None 
         await door.close()
 
 
-def saying(*pieces: bytes) -> Talk:
+def saying(*pieces: bytes, answered_s: float = 5.0) -> Talk:
+    """Returns what comes back. It must come within `answered_s` of virtual time, by default less than any timer of the port."""
+
     async def conversation(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-        return await reader.read(65536)
+        async with virtual_timeout(answered_s):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            return await reader.read(65536)
 
     return conversation
 
@@ -131,7 +134,7 @@ def until_ended(beginning: bytes, *, after_s: float, first: bytes = b"") -> Talk
             assert (await reader.readuntil(b"\r\n\r\n0")).startswith(b"HTTP/1.1 200 ")
         begun_at = asyncio.get_running_loop().time()
         try:
-            return await saying(beginning)(reader, writer)
+            return await saying(beginning, answered_s=after_s + 2)(reader, writer)
         except ConnectionError:
             return b""
         finally:

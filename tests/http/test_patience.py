@@ -80,8 +80,7 @@ def test_a_body_that_nobody_wants_is_not_waited_for_long():
         talk.door.stalled_seconds_max = IDLE_SECONDS / 6
         talk.say(b"POST /page HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
         await talk.hear()
-        async with asyncio.timeout(IDLE_SECONDS / 6 + 2 * A_LOOK_S):
-            assert await talk.is_ended()
+        assert await talk.is_ended(IDLE_SECONDS / 6 + 2 * A_LOOK_S)
 
     virtually(on_http_port(story))
 
@@ -269,8 +268,7 @@ def test_more_than_a_few_too_many_are_not_let_in(monkeypatch: pytest.MonkeyPatch
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
         await until_async(lambda: bool(talk.door.asked))
-        async with asyncio.timeout(A_LOOK_S):
-            assert await (await talk.another()).is_ended()
+        assert await (await talk.another()).is_ended(A_LOOK_S)
 
     virtually(on_http_port(story))
 

@@ -20,6 +20,7 @@ T = TypeVar("T")
 SECRET = b"the secret of these tests"
 CLUSTER = "cluster-of-tests"
 PORT = 9093
+ANSWERED_S = 10.0  # Of virtual time: how long a question at a table may take, through all that is planted in its way.
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
@@ -69,7 +70,7 @@ class Table:
         self.world.run_for(0.01)
         return self.parties[node]
 
-    def ask(self, asker: NodeId, asked: NodeId, body: bytes, *, kind: Kind = Kind.SUBMIT, timeout_s: float = 30.0) -> bytes:
+    def ask(self, asker: NodeId, asked: NodeId, body: bytes, *, kind: Kind = Kind.SUBMIT, timeout_s: float = ANSWERED_S) -> bytes:
         links = self.parties[asker].links
 
         async def work(env: SimEnv) -> bytes:

@@ -330,7 +330,8 @@ def test_cancelling_a_delivery_future_disturbs_nobody():
         async with pretend_node() as node, producing(env, node) as producer:
             futures = [await producer.send(TOPIC, b"%d" % number) for number in range(3)]
             futures[1].cancel()
-            await producer.flush()
+            async with asyncio.timeout(5):
+                await producer.flush()
             return [futures[0].result().offset, futures[2].result().offset]
 
     assert virtually(scenario) == [0, 2]

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from peers.pretend_node import TOPIC, PretendNode, pretend_node
 from peers.scripted import HANG_UP, virtually
+from serving import virtual_timeout
 from waiting import until_async
 
 from penstock.errors import ErrorCode
@@ -32,11 +33,13 @@ async def reading(env: SimEnv, node: PretendNode, *starts: Start, **settings):
 
 
 async def values_of(reader: Reader) -> list[bytes | None]:
-    return [record.value async for record in reader]
+    async with virtual_timeout(10):  # Less than the patience of a reader: trouble must not cost it.
+        return [record.value async for record in reader]
 
 
 async def next_value(reader: Reader) -> bytes | None:
-    return (await anext(reader)).value
+    async with virtual_timeout(10):
+        return (await anext(reader)).value
 
 
 def read_to_the_end(*starts: Start, prepare, **settings) -> list[bytes | None]:
@@ -393,7 +396,8 @@ def test_cancelling_a_read_loses_nothing():
                 if not waiting.cancelled():
                     seen += [record.value for record in waiting.result()]
             while len(seen) < 10:
-                seen += [record.value for record in await reader.read()]
+                async with asyncio.timeout(5):
+                    seen += [record.value for record in await reader.read()]
             return seen
 
     assert virtually(scenario) == [b"%d" % number for number in range(10)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from http_talk import Answered, Http, on_node
-from serving import VirtualServing, virtually
+from serving import VirtualServing, virtual_timeout, virtually
 
 from penstock.http.sqs import desk, room
 from penstock.http.sqs.door import QueueDoor
@@ -220,5 +220,6 @@ def _draft(value: bytes, headers: list[tuple[str, bytes]]) -> Any:
 
 
 async def until_polls(http: Http, count: int) -> None:
-    while f"\npenstock_sqs_long_polls {count}\n" not in (await http.get("/metrics")).text:
-        pass
+    async with virtual_timeout(1.0):  # A poll that waits for its 20 seconds ends by itself later.
+        while f"\npenstock_sqs_long_polls {count}\n" not in (await http.get("/metrics")).text:
+            pass
