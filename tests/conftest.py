@@ -2,7 +2,7 @@
 
 `@pytest.mark.needs("fuse")` skips a test where the machine has no FUSE, with the reason; `PENSTOCK_REQUIRE=fuse,netns` turns such
 a skip into a failure, so that a machine that should have it cannot quietly stop testing it. The same goes for every skip whose reason
-begins with `needs fuse: `, as that of a file that cannot be imported: `pytest.importorskip("pyspark", reason="needs spark: not installed")`.
+begins with `needs fuse: `, as of a file that cannot be imported: `pytest.importorskip("pyspark", reason="needs spark: not installed")`.
 `--tier` chooses among four: `test` is everything but `@pytest.mark.slow` and `@pytest.mark.soak`, which are tiers of their own; `fast` is
 what of `test` takes a moment only and starts no JVM and no cluster. `@pytest.mark.repeats` runs a test in `slow` too, with more seeds,
 rounds or examples (tiers.py). A test that is named with its `::` runs whatever its tier.

@@ -1,7 +1,9 @@
 """How a test waits: for an event, and never for a time.
 
 - `until` returns as soon as the claim holds, so that a fast machine loses nothing and a slow one has the time it needs.
-- `PATIENCE_S` ends a hang; no verdict depends on it. It is also what a test gives to a deadline of the product that must not expire.
+- `PATIENCE_S` ends a hang; no verdict depends on it.
+- `NEVER_S` is for a deadline of the product that must not expire, such as a session or a lease. It is much longer than a test waits: were
+  both the same, a deadline that expires could pass for the behaviour that the test waits for.
 - `EXPIRES_S` is for a deadline of the product that must expire, because what it waits for cannot come: a slow machine only makes it longer.
 - `ASK_S` is for one call to a client library inside `until`, which looks again when that call brings nothing.
 - `stays` is for what must not happen: a slow machine makes such a check weaker, never red. Where virtual time can show the same, use that.
@@ -20,6 +22,8 @@ Value = TypeVar("Value")
 
 PATIENCE_S = 120.0
 PATIENCE_MS = 120_000
+NEVER_S = 4 * PATIENCE_S  # Within the bounds of every setting that is given it: broker.session.timeout.ms takes ten minutes at most.
+NEVER_MS = 4 * PATIENCE_MS
 EXPIRES_S = 0.05
 EXPIRES_MS = 50
 ASK_S = 0.1

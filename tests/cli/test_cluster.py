@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli.running import Ended, penstock, succeed
 from ports import free_port
-from waiting import PATIENCE_MS, PATIENCE_S, until
+from waiting import NEVER_MS, PATIENCE_S, until
 
 from penstock.cli.local_cluster import LocalCluster
 
@@ -24,7 +24,7 @@ NOT_WELL = 4
 LOOK_S = 0.1  # Between two looks by a command.
 SETTINGS = {
     "leader.imbalance.check.interval.seconds": 3_600,
-    "broker.session.timeout.ms": PATIENCE_MS,  # That a node stalls must not fence it. One whose process ends is missed by its connection.
+    "broker.session.timeout.ms": NEVER_MS,  # That a node stalls must not fence it. One whose process ends is missed by its connection.
 }
 
 

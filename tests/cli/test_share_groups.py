@@ -10,14 +10,14 @@ from confluent_kafka import ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from system import harness
 from system.librdkafka import admin, make_topic, produce_all, silence
-from waiting import ASK_S, PATIENCE_MS, PATIENCE_S, until
+from waiting import ASK_S, NEVER_MS, PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Node]:
     settings = {
-        "offsets.topic.num.partitions": 4, "group.share.heartbeat.interval.ms": 200, "group.share.session.timeout.ms": PATIENCE_MS,
-        "group.share.record.lock.duration.ms": PATIENCE_MS, "group.share.max.record.lock.duration.ms": PATIENCE_MS,
+        "offsets.topic.num.partitions": 4, "group.share.heartbeat.interval.ms": 200, "group.share.session.timeout.ms": NEVER_MS,
+        "group.share.record.lock.duration.ms": NEVER_MS, "group.share.max.record.lock.duration.ms": NEVER_MS,
     }  # fmt: skip
     directory: Path = tmp_path_factory.mktemp("node") / "data"
     with harness.Node(directory, settings=settings) as node:

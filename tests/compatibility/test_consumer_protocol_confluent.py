@@ -13,14 +13,14 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Kaf
 from confluent_kafka.admin import AdminClient, NewPartitions
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, make_topic, produce_all, unique
-from waiting import PATIENCE_MS
+from waiting import NEVER_MS
 
 pytestmark = pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-all-assigned")
 
 PARTITIONS = 6
 NODE_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 200,
-    "group.consumer.session.timeout.ms": PATIENCE_MS,
+    "group.consumer.session.timeout.ms": NEVER_MS,
     "group.consumer.assignment.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 100,
 }
@@ -36,7 +36,7 @@ class Reader:
         self.errors: list[str] = []
         protocol = {"group.protocol": "consumer"}
         if config.get("group.protocol") == "classic":
-            protocol = {"session.timeout.ms": PATIENCE_MS, "heartbeat.interval.ms": 200}  # type: ignore[dict-item]
+            protocol = {"session.timeout.ms": NEVER_MS, "max.poll.interval.ms": NEVER_MS, "heartbeat.interval.ms": 200}  # type: ignore[dict-item]
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False,

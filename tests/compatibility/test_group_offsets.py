@@ -12,7 +12,7 @@ from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, admin, consumer, make_topic, poll_records, produce_all, unique
-from waiting import ASK_MS, ASK_S, PATIENCE_MS, PATIENCE_S, until
+from waiting import ASK_MS, ASK_S, NEVER_MS, PATIENCE_MS, PATIENCE_S, until
 
 COUNT = 20
 
@@ -126,7 +126,7 @@ def test_confluent_administers_groups(broker: Broker, topic: str) -> None:
 
 
 def python_consumer(broker: Broker, group: str, **config: Any) -> KafkaConsumer:
-    defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "session_timeout_ms": PATIENCE_MS}
+    defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "session_timeout_ms": NEVER_MS}
     return KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, **(defaults | config))
 
 
@@ -195,7 +195,7 @@ def test_aiokafka_commits_fetches_and_seeks(broker: Broker, topic: str) -> None:
     async def one_life(count: int) -> list[int]:
         client = AIOKafkaConsumer(
             topic, bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
-            session_timeout_ms=PATIENCE_MS,
+            session_timeout_ms=NEVER_MS,
         )  # fmt: skip
         await client.start()
         try:

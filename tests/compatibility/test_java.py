@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from announced import is_announced, is_foreign, needs_announced
 from system.conftest import Broker
-from system.java_clients import play
-from waiting import PATIENCE_MS
+from system.java_clients import TIMEOUT_S, play
+from waiting import NEVER_MS
 
-pytestmark = pytest.mark.needs("java")
+pytestmark = [pytest.mark.needs("java"), pytest.mark.timeout(TIMEOUT_S)]
 
 JAVA = Path(__file__).parent / "java"
 # In this order they begin: what waits longest comes first.
@@ -28,14 +28,14 @@ NODE_SETTINGS = {
     "group.initial.rebalance.delay.ms": 100,
     # How soon members hear of a change is the node's to say in the new protocols.
     "group.consumer.heartbeat.interval.ms": 200,
-    "group.consumer.session.timeout.ms": PATIENCE_MS,
+    "group.consumer.session.timeout.ms": NEVER_MS,
     "group.consumer.assignment.interval.ms": 100,
     "group.share.heartbeat.interval.ms": 200,
-    "group.share.session.timeout.ms": PATIENCE_MS,
+    "group.share.session.timeout.ms": NEVER_MS,
     # Scenes in which a lock lapses give their group a shorter one.
-    "group.share.record.lock.duration.ms": PATIENCE_MS,
+    "group.share.record.lock.duration.ms": NEVER_MS,
     "group.share.min.record.lock.duration.ms": 1_000,
-    "group.share.max.record.lock.duration.ms": PATIENCE_MS,
+    "group.share.max.record.lock.duration.ms": NEVER_MS,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
 }
 

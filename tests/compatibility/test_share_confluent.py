@@ -13,16 +13,16 @@ from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, admin, make_topic, produce_all, silence, unique
-from waiting import ASK_S, PATIENCE_MS, until
+from waiting import ASK_S, NEVER_MS, until
 
 pytestmark = pytest.mark.invariant("share.assignment-even", "share.one-holder")
 
 NODE_SETTINGS = {
     "group.share.heartbeat.interval.ms": 200,
-    "group.share.record.lock.duration.ms": PATIENCE_MS,
+    "group.share.record.lock.duration.ms": NEVER_MS,
     "group.share.min.record.lock.duration.ms": 1_000,
-    "group.share.max.record.lock.duration.ms": PATIENCE_MS,
-    "group.share.session.timeout.ms": PATIENCE_MS,
+    "group.share.max.record.lock.duration.ms": NEVER_MS,
+    "group.share.session.timeout.ms": NEVER_MS,
 }
 SHORT_LOCK_MS = 1_000  # The least that Apache Kafka can be told.
 
@@ -155,7 +155,7 @@ def test_what_a_worker_that_hangs_has_another_gets(broker: Broker, consumers: Op
     topic, group = written(broker, 1), group_of(broker, share_record_lock_duration_ms=SHORT_LOCK_MS)
     slow, other = consumers(broker, topic, group, "explicit"), consumers(broker, topic, group, "explicit")
     (held,) = polled(slow, 1)
-    configure(broker, group, share_record_lock_duration_ms=PATIENCE_MS)  # The other one does not hang.
+    configure(broker, group, share_record_lock_duration_ms=NEVER_MS)  # The other one does not hang.
     (lapsed,) = polled(other, 1)
     assert (lapsed.value(), lapsed.delivery_count()) == (held.value(), 2)
     slow.acknowledge(held)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, KafkaError
 from compatibility.transaction_scenarios import Place, Reader, TransactionScenarios, Writer
-from waiting import ASK_MS, PATIENCE_MS, PATIENCE_S
+from waiting import ASK_MS, NEVER_MS, PATIENCE_S
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Loop:
 
 
 class AiokafkaWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS) -> None:
         self._loop = Loop()
         self._sent: list[Any] = []
         self._loop.run(self._start(bootstrap, transactional_id, timeout_ms))
@@ -80,7 +80,7 @@ class AiokafkaMember:
     async def _start(self, bootstrap: str, group: str, topic: str) -> None:
         self._library = AIOKafkaConsumer(
             topic, bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
-            isolation_level="read_committed", session_timeout_ms=PATIENCE_MS,
+            isolation_level="read_committed", session_timeout_ms=NEVER_MS,
         )  # fmt: skip
         await self._library.start()
 
@@ -116,7 +116,7 @@ class TestAiokafka(TransactionScenarios):
     REFUSED: ClassVar = (KafkaError,)
     OUT_OF_TURN: ClassVar = (IllegalOperation, AssertionError)
 
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer:
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS) -> Writer:
         return AiokafkaWriter(bootstrap, transactional_id, timeout_ms)
 
     def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader:

@@ -22,7 +22,7 @@ from confluent_kafka import Producer as LibraryProducer
 from confluent_kafka.admin import OffsetSpec
 from system.librdkafka import admin, unique
 from tiers import pick
-from waiting import ASK_S, PATIENCE_MS, PATIENCE_S, until
+from waiting import ASK_S, NEVER_MS, PATIENCE_S, until
 
 LONG_HISTORY = pick(test=24, slow=60)
 OTHER_CODECS = pytest.mark.slow(
@@ -31,7 +31,7 @@ OTHER_CODECS = pytest.mark.slow(
 
 
 class ConfluentWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS, **more: Any) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS, **more: Any) -> None:
         config = {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
@@ -97,7 +97,7 @@ class TestConfluent(TransactionScenarios):
     REFUSED: ClassVar = (KafkaException,)
     OUT_OF_TURN: ClassVar = (KafkaException,)
 
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer:
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS) -> Writer:
         return ConfluentWriter(bootstrap, transactional_id, timeout_ms)
 
     def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader:

@@ -21,11 +21,11 @@ from kafka.admin import AbortTransactionSpec
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.structs import OffsetAndMetadata
 from system.librdkafka import unique
-from waiting import ASK_MS, ASK_S, PATIENCE_MS, PATIENCE_S, until
+from waiting import ASK_MS, ASK_S, NEVER_MS, PATIENCE_MS, PATIENCE_S, until
 
 
 class KafkaPythonWriter(Writer):
-    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS) -> None:
         self.name = transactional_id
         self._library = KafkaProducer(
             bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_block_ms=PATIENCE_MS
@@ -81,7 +81,7 @@ class TestKafkaPython(TransactionScenarios):
     REFUSED: ClassVar = (KafkaError,)
     OUT_OF_TURN: ClassVar = (KafkaError,)
 
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer:
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS) -> Writer:
         return KafkaPythonWriter(bootstrap, transactional_id, timeout_ms)
 
     def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader:
@@ -90,7 +90,7 @@ class TestKafkaPython(TransactionScenarios):
     def member(self, bootstrap: str, group: str, topic: str, count: int) -> tuple[list[str], Any]:
         consumer = KafkaConsumer(
             topic, bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
-            isolation_level="read_committed", consumer_timeout_ms=PATIENCE_MS, session_timeout_ms=PATIENCE_MS,
+            isolation_level="read_committed", consumer_timeout_ms=PATIENCE_MS, session_timeout_ms=NEVER_MS,
         )  # fmt: skip
         found: list[str] = []
         while len(found) < count:
@@ -129,7 +129,7 @@ def wait_for_state(admin: KafkaAdminClient, name: str, state: str) -> None:
 def test_a_transaction_is_described_through_its_life(broker: Any, admin: KafkaAdminClient, writer: KafkaPythonWriter) -> None:
     topic = new_topic(broker.bootstrap, partitions=2)
     told = admin.describe_transactions([writer.name])[writer.name]
-    assert (told.state.value, told.transaction_timeout_ms, told.topic_partitions) == ("Empty", PATIENCE_MS, set())
+    assert (told.state.value, told.transaction_timeout_ms, told.topic_partitions) == ("Empty", NEVER_MS, set())
     began = int(time.time() * 1000)
     writer.begin()
     for partition in range(2):

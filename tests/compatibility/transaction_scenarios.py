@@ -15,7 +15,7 @@ from announced import needs_announced
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from system.conftest import Broker
 from system.librdkafka import consumer, make_topic, topic_list, unique
-from waiting import EXPIRES_MS, PATIENCE_MS, PATIENCE_S, POLL_S, stays, until
+from waiting import EXPIRES_MS, NEVER_MS, PATIENCE_S, POLL_S, stays, until
 
 NIMBLE = {"fetch.wait.max.ms": 20}  # How long librdkafka waits before it tells of an end.
 
@@ -129,7 +129,7 @@ class TransactionScenarios(ABC):
     OUT_OF_TURN: ClassVar[tuple[type[Exception], ...]]  # What it raises when it is misused, before it asks anybody.
 
     @abstractmethod
-    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = PATIENCE_MS) -> Writer: ...
+    def open(self, bootstrap: str, transactional_id: str, timeout_ms: int = NEVER_MS) -> Writer: ...
 
     @abstractmethod
     def reader(self, bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> Reader: ...

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
-from waiting import ASK_MS, ASK_S, PATIENCE_MS
+from waiting import ASK_MS, ASK_S, NEVER_MS, PATIENCE_MS
 from warm import leave, serve
 
 HEARTBEAT_MS = 100  # How soon a member hears of a rebalance.
@@ -50,6 +50,7 @@ def run_confluent(who: int, options: dict[str, Any]) -> None:
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "session.timeout.ms": options["session_ms"],
+        "max.poll.interval.ms": NEVER_MS,
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "partition.assignment.strategy": options["strategy"],
         "socket.timeout.ms": PATIENCE_MS,
@@ -111,7 +112,7 @@ def run_kafka_python(who: int, options: dict[str, Any]) -> None:
     more = {"group_instance_id": options["instance_ids"][who]} if options["instance_ids"] else {}
     consumer = KafkaConsumer(
         bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
-        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=PATIENCE_MS,
+        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=NEVER_MS,
         partition_assignment_strategy=[assignor], reconnect_backoff_max_ms=500, **more,
     )  # fmt: skip
     consumer.subscribe([options["topic"]], listener=Listener())
@@ -162,7 +163,7 @@ async def run_aiokafka(who: int, options: dict[str, Any]) -> None:
     more = {"group_instance_id": options["instance_ids"][who]} if options["instance_ids"] else {}
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
-        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS,
+        session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=NEVER_MS,
         partition_assignment_strategy=(RangePartitionAssignor,), metadata_max_age_ms=5_000, **more,
     )  # fmt: skip
     consumer.subscribe([options["topic"]], listener=Listener())

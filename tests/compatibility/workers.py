@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from waiting import PATIENCE_MS, PATIENCE_S
+from waiting import NEVER_MS, PATIENCE_S
 from warm import Warm
 
 PROGRAM = Path(__file__).with_name("worker.py")
@@ -36,7 +36,7 @@ class Worker:
         *,
         members: int = 1,
         strategy: str = "range",
-        session_ms: int = PATIENCE_MS,
+        session_ms: int = NEVER_MS,
         instance_ids: Iterable[str] = (),
     ) -> None:
         options = {

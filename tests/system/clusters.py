@@ -21,7 +21,7 @@ import waiting
 from ports import free_port
 from system.harness import Node
 from system.raw import Line
-from waiting import PATIENCE_MS
+from waiting import NEVER_MS
 
 from penstock.wire.api_keys import ApiKey
 
@@ -31,7 +31,7 @@ POLL_S = 0.03  # Each look asks every node.
 METADATA_TOPIC = "__cluster_metadata"
 # Of a cluster in which no node is fenced, or replaced as the controller, for being slow. A process that has ended is missed all the same.
 CALM = {
-    "broker.session.timeout.ms": PATIENCE_MS, "replica.lag.time.max.ms": PATIENCE_MS, "controller.quorum.election.timeout.ms": 2_000,
+    "broker.session.timeout.ms": NEVER_MS, "replica.lag.time.max.ms": NEVER_MS, "controller.quorum.election.timeout.ms": 2_000,
 }  # fmt: skip
 Value = TypeVar("Value")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from system.conftest import Broker
-from system.java_clients import play
+from system.java_clients import TIMEOUT_S, play
 
-pytestmark = pytest.mark.needs("java")
+pytestmark = [pytest.mark.needs("java"), pytest.mark.timeout(TIMEOUT_S)]
 
 PROGRAM = Path(__file__).parent / "java" / "RoundTrip.java"
 SCENARIOS = [

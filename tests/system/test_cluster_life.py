@@ -9,7 +9,7 @@ from compatibility.workers import Worker
 from system import librdkafka
 from system.clusters import BROKER, CONTROLLER, Cluster, Member, until
 from system.diary import Diary, check, writing
-from waiting import PATIENCE_MS
+from waiting import NEVER_MS
 
 from penstock.cluster.topic_names import COMPANION_PREFIX
 from penstock.wire.api_keys import ApiKey
@@ -21,7 +21,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 SAFE = {"replicas": 3, "min_insync_replicas": 2}
 # A node that stands still is not fenced, and does not lag, before the tests end; one that dies is noticed by its connection.
 SETTINGS = {
-    "replica.lag.time.max.ms": PATIENCE_MS, "broker.session.timeout.ms": PATIENCE_MS,
+    "replica.lag.time.max.ms": NEVER_MS, "broker.session.timeout.ms": NEVER_MS,
     "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3,
 }  # fmt: skip
 PER_SECOND = 50
@@ -46,7 +46,7 @@ def longest_gap_s(diary: Diary) -> float:
 def test_a_group_outlives_the_node_of_its_coordinator(cluster: Cluster) -> None:
     topic, group = librdkafka.make_topic(cluster.bootstrap, librdkafka.unique("grouped"), PARTITIONS, **SAFE), librdkafka.unique("group")
     with ExitStack() as stack:
-        workers = [stack.enter_context(Worker("confluent", cluster.bootstrap, group, topic, session_ms=PATIENCE_MS)) for _ in range(2)]
+        workers = [stack.enter_context(Worker("confluent", cluster.bootstrap, group, topic, session_ms=NEVER_MS)) for _ in range(2)]
         with writing(cluster.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=PER_SECOND) as diary:
             until(lambda: all(worker.told("committed") for worker in workers), "both members have committed")
             coordinator = until(lambda: coordinator_of(cluster, group), "the group has a coordinator")

@@ -94,7 +94,14 @@ class Mover:
         """Stays away until its session is over and the group is divided anew. A static member that dies between the two steps of a
         cooperative rebalance comes back to what it had in the first: perhaps nothing, while what it gave up is nobody's."""
         self.kill()
-        until(lambda: self._name not in members_of_group(self._bootstrap), f"the session of {self._name} is over")
+
+        def is_over() -> bool:
+            try:
+                return self._name not in members_of_group(self._bootstrap)
+            except KafkaException:  # Its coordinator may be moving.
+                return False
+
+        until(is_over, f"the session of {self._name} is over")
 
 
 def members_of_group(bootstrap: str) -> list[str | None]:
@@ -123,23 +130,30 @@ def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
 
 
 def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[list[int]]:
-    """By partition what a reader of committed records finds, when there are so many and the movers have nothing left to move."""
+    """What a reader of committed records finds in each partition, once there are so many and the movers have nothing left to move."""
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
     looks = 0  # In a row that found nothing new.
     with Consumer(topics=[topic], bootstrap=bootstrap) as consumer:
         while True:
-            is_all = sum(map(len, found)) >= count and has_moved_all(bootstrap, count)
+            if sum(map(len, found)) >= count and has_moved_all(bootstrap, count):
+                return [numbers_in(bootstrap, topic, partition) for partition in range(PARTITIONS)]
             messages = consumer.poll(timeout=ASK_S)
             for message in messages:
                 found[message.partition].append(int(message.value or b"-1"))
-            if is_all and not messages:
-                return found
             looks = 0 if messages else looks + 1
             if looks == LOOKS_BEFORE_REST:
                 movers[0].rest()
             for mover in movers:
                 mover.look_after()
             assert looks < LOOKS_MAX, f"{[len(each) for each in found]} of {count} came\n{story(bootstrap, movers)}"
+
+
+def numbers_in(bootstrap: str, topic: str, partition: int) -> list[int]:
+    """What a reader of committed records finds in a partition, which must have no open transaction."""
+    stable = librdkafka.watermarks(bootstrap, topic, partition, isolation_level="read_committed")[1]
+    end = librdkafka.watermarks(bootstrap, topic, partition, isolation_level="read_uncommitted")[1]
+    assert stable == end, f"{topic}-{partition} has an open transaction"
+    return [int(record.value() or b"-1") for record in librdkafka.read_partition(bootstrap, topic, partition)]
 
 
 def has_moved_all(bootstrap: str, count: int) -> bool:

@@ -26,6 +26,7 @@ UNDER_WAY_MAX = 48
 WAITING_MAX = 500
 ANSWERS_MIN = 20  # Of the neighbour, while spoilt requests come.
 PACE_S = 0.02  # Of the neighbour, so that most of the work is the node's with spoilt requests.
+CPU_S_MAX = 2.0  # Of the node, from one answer to the neighbour to the next: no spoilt request keeps it from the others for longer.
 # A spoilt wish for ten thousand partitions must not become the test's whole work.
 SETTINGS = {"partitions.max": 300, "socket.request.max.bytes": 8 * MIB, "decompressed.batch.bytes.max": 8 * MIB}
 
@@ -33,20 +34,25 @@ SETTINGS = {"partitions.max": 300, "socket.request.max.bytes": 8 * MIB, "decompr
 class Neighbour(threading.Thread):
     """Somebody who behaves, all the while, on a connection of his own."""
 
-    def __init__(self, address: tuple[str, int], topic: str) -> None:
+    def __init__(self, node: Node, topic: str) -> None:
         super().__init__(daemon=True)
-        self.address, self.topic = address, topic
+        self.address, self.topic = ("127.0.0.1", node.kafka_port), topic
         self.answers = 0
+        self.most_cpu_s = 0.0  # That the node has used from one answer to the next.
+        self._node = node
         self.trouble: BaseException | None = None
         self._stopping = threading.Event()
 
     def run(self) -> None:
         try:
             with Line(self.address) as line:
+                used = self._node.cpu_seconds()
                 while not self._stopping.wait(PACE_S):
                     assert line.produce(self.topic, good_batch(b"steady %d" % self.answers)) == 0
                     assert line.ask(ApiKey.METADATA, 9, topics=[{"name": self.topic}]).topics[0].error_code == 0
                     self.answers += 1
+                    before, used = used, self._node.cpu_seconds()
+                    self.most_cpu_s = max(self.most_cpu_s, used - before)
         except BaseException as trouble:
             self.trouble = trouble
 
@@ -66,13 +72,15 @@ def test_spoilt_requests_are_answered_or_hung_up_on_and_the_node_lives(tmp_path:
         librdkafka.make_topic(node.bootstrap, "steady")
         librdkafka.make_topic(node.bootstrap, "fuzzed")
         before_bytes = node.resident_bytes()
-        neighbour = Neighbour(address, "steady")
+        neighbour = Neighbour(node, "steady")
         neighbour.start()
         outcomes = Spoiler(address).send_all(frames, neighbour)
         neighbour.stop()
         assert node.is_alive(), f"the node ended with code {node.wait()}"
         assert node.complaints() == []
         assert neighbour.trouble is None, neighbour.trouble
+        print(f"at most {neighbour.most_cpu_s:.2f} s of CPU between two of {neighbour.answers} answers")
+        assert neighbour.most_cpu_s < CPU_S_MAX
         assert node.resident_bytes() - before_bytes < 128 * MIB
         assert outcomes["answered"] > frames / 20 and outcomes["hung up"] > frames / 20, outcomes
         assert librdkafka.watermarks(node.bootstrap, "steady") == (0, neighbour.answers)

@@ -14,7 +14,7 @@ import pytest
 from sqs_talk import Sqs
 from system.clusters import CALM, Cluster, Member, until
 from system.librdkafka import unique
-from waiting import PATIENCE_S
+from waiting import NEVER_S, PATIENCE_S
 
 from penstock.client import AsyncQueue, Queue, QueueMessage
 
@@ -47,7 +47,7 @@ class Placed:
         maker = sqs_at(cluster.members[0])
         self.name = unique("jobs") + (".fifo" if is_fifo else "")
         kind = {"FifoQueue": True} if is_fifo else {}
-        maker.queue(self.name, VisibilityTimeout=int(PATIENCE_S), **attributes, **kind)
+        maker.queue(self.name, VisibilityTimeout=int(NEVER_S), **attributes, **kind)
         cluster.wait_until_full(self.name)
         self.leader = cluster.leader_of(self.name)
         self.follower, self.other = (member for member in cluster.members if member is not self.leader)

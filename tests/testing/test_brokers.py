@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S, until, until_async
+from waiting import NEVER_S, PATIENCE_S, until, until_async
 
 from penstock.client import Consumer, Producer
 from penstock.testing import Broker, BrokerFailed, async_broker, broker
@@ -378,7 +378,7 @@ def test_what_it_says_can_be_read(node: Broker, stopped: Stopped):
 
 
 def test_it_has_an_http_port_and_makes_queues_for_the_asking(node: Broker):
-    first, second = node.queue(lease=PATIENCE_S), node.queue()
+    first, second = node.queue(lease=NEVER_S), node.queue()
     assert first.name != second.name
     first.send("hello")
     (message,) = first.receive(1)

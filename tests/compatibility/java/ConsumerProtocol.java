@@ -68,7 +68,7 @@ public class ConsumerProtocol extends Clients {
         static Member classic(String group, String topic, String assignor) {
             Map<String, Object> config = Map.of(
                 "group.protocol", "classic", "partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor,
-                "session.timeout.ms", Waiting.PATIENCE_MS, "heartbeat.interval.ms", 100);
+                "session.timeout.ms", Waiting.NEVER_MS, "heartbeat.interval.ms", 100);
             return new Member(group, topic, config);
         }
 

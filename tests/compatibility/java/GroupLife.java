@@ -61,7 +61,7 @@ public class GroupLife extends Clients {
             config.put("group.id", group);
             config.put("enable.auto.commit", "false");
             config.put("auto.offset.reset", "earliest");
-            config.put("session.timeout.ms", Waiting.PATIENCE_MS);
+            config.put("session.timeout.ms", Waiting.NEVER_MS);
             config.put("heartbeat.interval.ms", 100);
             config.put("key.deserializer", StringDeserializer.class.getName());
             config.put("value.deserializer", StringDeserializer.class.getName());

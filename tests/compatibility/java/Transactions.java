@@ -58,7 +58,7 @@ public class Transactions extends Clients {
     }
 
     static KafkaProducer<String, String> begun(String id) {
-        KafkaProducer<String, String> producer = producer(id, Waiting.PATIENCE_MS);
+        KafkaProducer<String, String> producer = producer(id, Waiting.NEVER_MS);
         producer.initTransactions();
         return producer;
     }
@@ -330,7 +330,7 @@ public class Transactions extends Clients {
             producer.send(record(topic, "v")).get();
             var told = admin.describeTransactions(List.of(id)).description(id).get();
             claim(told.state() == TransactionState.ONGOING && told.topicPartitions().equals(Set.of(new TopicPartition(topic, 0))), told);
-            claim(told.transactionTimeoutMs() == Waiting.PATIENCE_MS && told.transactionStartTimeMs().isPresent(), told);
+            claim(told.transactionTimeoutMs() == Waiting.NEVER_MS && told.transactionStartTimeMs().isPresent(), told);
             var ongoing = new ListTransactionsOptions().filterStates(List.of(TransactionState.ONGOING));
             claim(admin.listTransactions(ongoing).all().get().stream().anyMatch(each -> each.transactionalId().equals(id)), "listed");
             var old = new ListTransactionsOptions().filterOnDuration(3_600_000);

@@ -1,10 +1,12 @@
-// How a scene waits: for an event, and never for a time. What must not expire is given PATIENCE, which only ends a hang.
+// How a scene waits: for an event, and never for a time. PATIENCE only ends a hang. NEVER is for what must not expire, such as a session or
+// a lock, and is much longer: were both the same, what expires could pass for what the scene waits for.
 
 import java.time.Duration;
 import java.util.concurrent.Callable;
 
 public final class Waiting {
     static final int PATIENCE_MS = 120_000;
+    static final int NEVER_MS = 4 * PATIENCE_MS;
     static final Duration PATIENCE = Duration.ofMillis(PATIENCE_MS);
     static final Duration ASK = Duration.ofMillis(50);  // For one poll of a client, which is asked again when it brings nothing.
 

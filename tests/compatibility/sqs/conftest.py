@@ -1,8 +1,9 @@
 """boto3 and one real node for all files of this folder; tests keep apart by queues."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from botocore.exceptions import ClientError
@@ -26,11 +27,20 @@ def empty(sqs: Sqs) -> str:
 Prepare = Callable[[], tuple[str, Callable[[], object]]]  # Returns a fresh queue, and what happens while a long poll waits for it.
 
 
+def takers(sqs: Sqs, url: str) -> int:
+    """How many wait for messages of a queue, as the node tells it."""
+    wanted = f'penstock_queue_waiting{{queue="{url.rpartition("/")[2]}"}} '
+    with urlopen(f"{sqs.url}/metrics", timeout=PATIENCE_S) as page:
+        lines = page.read().decode().splitlines()
+    return sum(int(float(line.removeprefix(wanted))) for line in lines if line.startswith(wanted))
+
+
 @pytest.fixture(scope="session")
 def polled(sqs: Sqs) -> Callable[..., None]:
-    """Checks that one long poll brings these bodies, because of what happens after it was sent.
+    """Checks that one long poll brings these bodies, because of what happens while the node has it waiting.
 
-    AWS allows no poll of more than twenty seconds, and a machine may stand still for so long: then the same is done with another queue.
+    AWS allows no poll of more than twenty seconds, and a machine may stand still for so long: where the poll was over before that had
+    happened, the same is done with another queue.
     """
 
     def check(prepare: Prepare, expected: list[str], *, says_how_long: bool = True) -> None:
@@ -38,17 +48,15 @@ def polled(sqs: Sqs) -> Callable[..., None]:
 
         def poll_once() -> list[str]:
             url, happen = prepare()
-            heard: list[list[str]] = []
             asked = {"QueueUrl": url, "MaxNumberOfMessages": 10} | wait
-
-            def poll() -> None:
-                heard.append([message["Body"] for message in sqs.receive_message(**asked).get("Messages", [])])
-
-            waiting = threading.Thread(target=poll)
-            waiting.start()
-            happen()
-            waiting.join(PATIENCE_S)
-            return heard[0]
+            with ThreadPoolExecutor(1) as thread:
+                poll = thread.submit(lambda: [message["Body"] for message in sqs.receive_message(**asked).get("Messages", [])])
+                until(lambda: poll.done() or takers(sqs, url), "the poll waits at the node")
+                happen()
+                is_in_time = not poll.done()
+                bodies = poll.result(PATIENCE_S)
+            assert bodies or not is_in_time, "a poll that waited brought nothing"
+            return bodies
 
         assert until(poll_once, "a long poll brings something") == expected
 
