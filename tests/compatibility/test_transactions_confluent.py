@@ -26,7 +26,7 @@ from waiting import ASK_S, NEVER_MS, PATIENCE_S, until
 
 LONG_HISTORY = pick(test=24, slow=60)
 OTHER_CODECS = pytest.mark.slow(
-    stays="tests/compatibility/test_transactions_confluent.py::test_compressed_batches_are_kept_or_dropped_as_any"
+    stays="tests/compatibility/test_transactions_confluent.py::TestConfluent::test_compressed_batches_are_kept_or_dropped_as_any"
 )
 
 
