@@ -45,13 +45,19 @@ def test_the_readme_shows_a_queue_at_work(url: str):
     run("-c", re.sub(r"(\.work\(.*)\)  # Done", r"\1, idle=0.1)  # Done", shown), environment={"PENSTOCK_URL": url})
 
 
-def test_the_commands_of_the_guide_succeed(url: str):
+@pytest.fixture(scope="module")
+def told_by_commands(url: str) -> list[str]:
+    """What the commands of the guide print, which make the queue of its worker."""
     commands = [line for line in blocks("docs/guide/queues.md", "## Five minutes", "")[0].splitlines() if " queues " in line]
-    assert len(commands) == 4
-    for command in commands:
-        succeed(*shlex.split(command)[1:], environment={"PENSTOCK_URL": url})
+    return [succeed(*shlex.split(command)[1:], environment={"PENSTOCK_URL": url}) for command in commands]
 
 
+def test_the_commands_of_the_guide_succeed(told_by_commands: list[str]):
+    assert len(told_by_commands) == 4
+    assert told_by_commands[-1] == "hello\n"
+
+
+@pytest.mark.usefixtures("told_by_commands")
 def test_the_guide_shows_a_worker(url: str):
     (shown, *_) = blocks("docs/guide/queues.md", "## Five minutes", "python")
     run("-c", shown.replace("emails.work(deliver)", "emails.work(deliver, idle=0.1)"), environment={"PENSTOCK_URL": url})

@@ -15,7 +15,11 @@ from announced import needs_announced
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from system.conftest import Broker
 from system.librdkafka import consumer, make_topic, topic_list, unique
+from system.raw import Line
 from waiting import EXPIRES_MS, NEVER_MS, PATIENCE_S, POLL_S, stays, until
+
+from penstock.errors import ErrorCode
+from penstock.wire.api_keys import ApiKey
 
 NIMBLE = {"fetch.wait.max.ms": 20}  # How long librdkafka waits before it tells of an end.
 
@@ -268,9 +272,10 @@ class TransactionScenarios(ABC):
                 patient = thread.submit(committed, bootstrap, group, source)
                 (told,) = curious.committed([TopicPartition(source, 0)], timeout=PATIENCE_S)
                 assert told.offset == 2, "one who does not care is told what holds"
+                assert is_unstable(bootstrap, group, source), "one who does is told to wait"
                 stays(lambda: not patient.done())
                 writer.commit()
-                assert patient.result() == 6, "one who does has to wait"
+                assert patient.result() == 6, "and waits"
         finally:
             self.leave(member)
             curious.close()
@@ -334,6 +339,16 @@ class TransactionScenarios(ABC):
     def _send(self, writer: Writer, topic: str) -> None:
         writer.send(topic, "out of turn")
         writer.flush()
+
+
+def is_unstable(bootstrap: str, group: str, topic: str) -> bool:
+    """Whether one who asks for an offset that no open transaction can change is told to ask later."""
+    wanted = [{"name": topic, "partition_indexes": [0]}]
+    with Line(Broker(bootstrap, None).address) as line:
+        told = line.ask(ApiKey.OFFSET_FETCH, 7, group_id=group, topics=wanted, require_stable=True)
+    error = told.topics[0].partitions[0].error_code
+    assert error in (ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT), error
+    return bool(error)
 
 
 def read_up_to(last: str, reader: Reader) -> list[str]:
