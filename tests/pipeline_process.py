@@ -82,16 +82,36 @@ class PipelineProcess:
             kill(pid)
         self._process.wait()
 
-    def kill_a_worker(self, rng: random.Random, kind: str = "pyspark") -> str:
-        """One of Spark's Python processes, of any module or of that one; what it was."""
+    def kill_a_worker(self, rng: random.Random) -> str:
+        """One of Spark's Python processes, of any module, as soon as there is one; what it was."""
+        return self._kill_one_of(self._pythons, rng)
+
+    def kill_a_fork(self, rng: random.Random, module: str) -> str:
+        """One of the processes that a daemon of Spark forked to run tasks in this module, as soon as there is one; what it was."""
+
+        def forks() -> dict[int, str]:
+            pythons = self._pythons()
+            return {pid: it for pid, it in pythons.items() if it.endswith(f" {module}") and pythons.get(parent_of(pid)) == it}
+
+        return self._kill_one_of(forks, rng)
+
+    def _pythons(self) -> dict[int, str]:
         assert self._process is not None
-        workers = [pid for pid in family(self._process.pid) if kind in " ".join(command_of(pid)[:4])]
-        if not workers:
-            return "nobody"
-        chosen = rng.choice(workers)
-        name = " ".join(command_of(chosen)[1:4])
-        kill(chosen)
-        return name
+        commands = {pid: " ".join(command_of(pid)[1:4]) for pid in family(self._process.pid)}
+        return {pid: command for pid, command in commands.items() if command.startswith("-m ") and "pyspark" in command}
+
+    def _kill_one_of(self, found: Callable[[], dict[int, str]], rng: random.Random) -> str:
+        killed = ""
+
+        def is_killed() -> bool:
+            nonlocal killed
+            processes = found()
+            chosen = rng.choice(list(processes)) if processes else 0
+            killed = processes[chosen] if chosen and kill(chosen) else ""
+            return killed != ""
+
+        self.until(is_killed, "a Python process of Spark to kill")
+        return killed
 
     def said(self) -> str:
         logs = [self.log, *self.directory.glob("*/spark.log")]
@@ -127,8 +147,10 @@ def command_of(pid: int) -> Sequence[str]:
         return [""]
 
 
-def kill(pid: int) -> None:
+def kill(pid: int) -> bool:
+    """Returns whether there was such a process."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        return
+        return False
+    return True

@@ -15,7 +15,6 @@ from waiting import PATIENCE_S, until
 PACKAGE = "org.apache.spark.deploy"
 
 
-
 @contextmanager
 def standalone_cluster(home: Path, directory: Path, workers: int = 2) -> Iterator[str]:
     """The master's address, once all workers are registered. One core and a gigabyte each."""

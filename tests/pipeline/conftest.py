@@ -1,7 +1,7 @@
 """What the tests of the pipeline share: one Spark session, one real node, and a plain Kafka client that writes and reads beside Spark.
 
-A session costs seconds of both cores, so that there is one for each process, and few of those: tests that ask for `spark` carry the marker
-`spark`, which `scripts/suite.py` runs as a part of its own, in two. Tests keep apart by topics, query names and checkpoints in `tmp_path`.
+A session costs seconds of both cores, so that there is one: tests that ask for `spark` carry the marker `spark`, and one worker runs all
+files that have it (tests/schedule.py). Tests keep apart by topics, query names and checkpoints in `tmp_path`.
 """
 
 from collections.abc import Iterator

@@ -56,7 +56,7 @@ def test_a_killed_pipeline_neither_loses_nor_doubles_an_order(
             process.until(lambda topic=f"{PREFIX}.{name}": topic in topics.names() and bool(topics.values(topic)), name)  # type: ignore[misc]
         process.until(lambda: archived_rows(target) > 0, "an archive")
         write(MEANWHILE)
-        print("killed", process.kill_a_worker(rng, "pyspark.worker"))
+        assert process.kill_a_fork(rng, "pyspark.worker")
         pause_at_random(rng, 0.0, 1.0)  # Spark tries again what the worker did, or the pipeline ends.
         process.kill_driver()
         write(AFTER)

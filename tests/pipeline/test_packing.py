@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from job_runs import SHOP
 from pipeline_topics import Topics
-from spark_cluster import bare_environment
+from spark_cluster import bare_environment, standalone_cluster
 from spark_home import JAVA_OPTIONS, cluster_home
 
 from penstock.pipeline.complaints import PipelineComplaint
@@ -52,23 +52,27 @@ def test_a_packed_environment_runs_where_it_is_unpacked(place: Path, tmp_path: P
 
 
 @pytest.mark.needs("spark")
-@pytest.mark.paired  # It has a Spark of its own.
-def test_a_packed_environment_runs_a_job_by_spark_submit(place: Path, node: Broker, topics: Topics, tmp_path: Path) -> None:
-    """The guide's command for a cluster, on this machine alone: Spark has no Penstock, and the environment has no Spark."""
+@pytest.mark.paired
+def test_a_packed_environment_runs_a_job_on_a_cluster(place: Path, node: Broker, topics: Topics, tmp_path: Path) -> None:
+    """The guide's command: a master and a worker, each a process, have no Penstock, and the environment has no Spark."""
     (tmp_path / "shop.py").write_text(SHOP)
     raw = topics.create()
     topics.write(raw, [(b"k", b"hello"), (None, b"world")])
     home = cluster_home(tmp_path)
-    command = [
-        home / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "768m", "--driver-java-options", JAVA_OPTIONS,
-        "environment/submit.py", "pipeline", "run", "shop:JOB", "--once", "--bootstrap", node.bootstrap,
-        "--checkpoints", tmp_path / "checkpoints", "--directory", tmp_path / "state",
-        "--set", f"raw={raw}",
-    ]  # fmt: skip
-    environment = bare_environment(home) | {"PYSPARK_PYTHON": "./environment/bin/python", "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(list(map(str, command)), cwd=place, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4_000:] + done.stdout[-2_000:]
+    with standalone_cluster(home, tmp_path, workers=1) as master:
+        command = [
+            home / "bin" / "spark-submit", "--master", master, "--archives", "environment.tar.gz#environment",
+            "--executor-memory", "512m", "--driver-memory", "768m", "--driver-java-options", JAVA_OPTIONS,
+            "--conf", f"spark.executor.extraJavaOptions={JAVA_OPTIONS}", "environment/submit.py",
+            "pipeline", "run", "shop:JOB", "--once", "--bootstrap", node.bootstrap,
+            "--checkpoints", tmp_path / "checkpoints", "--directory", tmp_path / "state", "--set", f"raw={raw}",
+        ]  # fmt: skip
+        environment = bare_environment(home) | {"PYSPARK_PYTHON": "./environment/bin/python", "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(list(map(str, command)), cwd=place, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-4_000:] + done.stdout[-2_000:]
     assert [(record.key, record.value) for record in topics.read(f"{raw}.loud")] == [(b"k", b"HELLO"), (None, b"WORLD")]
+    unpacked = tmp_path.glob("worker-0/app-*/*/environment/bin/python")
+    assert len(list(unpacked)) == 1, "the worker had an executor, with an environment of its own"
 
 
 def test_a_package_that_is_not_there_is_refused_before_anything_is_written(tmp_path: Path) -> None:

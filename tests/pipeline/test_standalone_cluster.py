@@ -18,7 +18,7 @@ from penstock.testing.brokers import Broker
 pytestmark = [
     pytest.mark.needs("spark"),
     pytest.mark.paired,
-    pytest.mark.slow(stays="tests/pipeline/test_packing.py::test_a_packed_environment_runs_a_job_by_spark_submit"),
+    pytest.mark.slow(stays="tests/pipeline/test_packing.py::test_a_packed_environment_runs_a_job_on_a_cluster"),
 ]
 
 PREFIX = "on-cluster"

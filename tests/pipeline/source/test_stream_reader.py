@@ -182,7 +182,7 @@ def test_something_new_is_waited_for_at_the_brokers(topics: "Topics", asking: di
     stream = Stream(asking | {"subscribe": topic, "kafka.request.timeout.ms": str(2 * NEVER_MS)})
     with ThreadPoolExecutor(1) as waiting:
         asked = waiting.submit(stream.values)
-        stays(lambda: not asked.done())
+        stays(lambda: not asked.done(), for_s=0.5)  # Longer than it waits by default, and than anything that it does before.
         topics.write_values(topic, 1, partition=1)
         assert asked.result(PATIENCE_S) == numbers(0, 1)
 
