@@ -69,16 +69,26 @@ class Diary:
 
 @contextmanager
 def writing(
-    bootstrap: str, topic: str, partitions: int, *, writer: str, is_idempotent: bool, per_second: int = 4_000, in_flight: int = 5
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    *,
+    writer: str,
+    is_idempotent: bool,
+    per_second: int = 4_000,
+    in_flight: int = 5,
+    answer_ms: int = 10_000,
 ) -> Iterator[Diary]:
     """Writes to all partitions in turn from a thread of its own until the block ends, then waits until everything is answered.
 
     A slow machine writes fewer than `per_second`, and never catches up: the load must not be the heavier the slower the machine is.
-    `in_flight`: requests under way to a node. librdkafka spins while five wait for a node that answers nothing.
+    `in_flight`: requests under way to a node. librdkafka spins while five wait for a node that answers nothing. `answer_ms`: after so long
+    without an answer a request is sent again.
     """
     diary = Diary(writer, topic, partitions, is_idempotent)
     stopping = threading.Event()
-    thread = threading.Thread(target=_write, args=(_sender(bootstrap, is_idempotent, in_flight), diary, stopping, per_second), daemon=True)
+    sender = _sender(bootstrap, is_idempotent, in_flight, answer_ms)
+    thread = threading.Thread(target=_write, args=(sender, diary, stopping, per_second), daemon=True)
     thread.start()
     try:
         yield diary
@@ -89,11 +99,12 @@ def writing(
     assert diary.refused == [], f"{len(diary.refused)} refusals, such as {diary.refused[0]}"
 
 
-def _sender(bootstrap: str, is_idempotent: bool, in_flight: int) -> Producer:
+def _sender(bootstrap: str, is_idempotent: bool, in_flight: int, answer_ms: int) -> Producer:
     config: dict[str, object] = {
         "acks": "all", "linger_ms": 20, "max_in_flight": in_flight,
         "message_timeout_ms": PATIENCE_MS, "queue_buffering_max_messages": 20_000,
-        "reconnect_backoff_ms": 100, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 100, "socket_timeout_ms": 10_000,
+        "reconnect_backoff_ms": 100, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 100,
+        "socket_timeout_ms": answer_ms, "request_timeout_ms": max(answer_ms, 30_000),  # The latter is the leader's; 30 s by default.
     }  # fmt: skip
     return producer(bootstrap, enable_idempotence=is_idempotent, **config)
 

@@ -9,7 +9,7 @@ from compatibility.workers import Worker
 from system import librdkafka
 from system.clusters import BROKER, CONTROLLER, Cluster, Member, until
 from system.diary import Diary, check, writing
-from waiting import NEVER_MS
+from waiting import NEVER_MS, PATIENCE_MS
 
 from penstock.cluster.topic_names import COMPANION_PREFIX
 from penstock.wire.api_keys import ApiKey
@@ -122,7 +122,9 @@ def test_a_follower_that_stands_still_leaves_the_set_and_lets_producers_go_on(tm
         leader = cluster.leader_of(topic)
         busy = {leader.node_id, cluster.controller().node_id}
         slow = next(member for member in cluster.members if member.node_id not in busy)
-        with writing(cluster.bootstrap, topic, 1, writer="w", is_idempotent=True, per_second=PER_SECOND) as diary:
+        # None is sent again: the requests that wait for the follower must be answered because it left.
+        patient = {"per_second": PER_SECOND, "answer_ms": 2 * PATIENCE_MS}
+        with writing(cluster.bootstrap, topic, 1, writer="w", is_idempotent=True, **patient) as diary:
             diary.wait_for_more(50)
             slow.pause()
             until(lambda: slow.node_id not in leader.view().topics[topic][0].in_sync, "it left the set")

@@ -12,8 +12,9 @@ import pytest
 from system import librdkafka
 from system.diary import check, writing
 from system.harness import Node
+from system.raw import Line, fetch_frame
 from tiers import pick
-from waiting import PATIENCE_S, pause_at_random
+from waiting import NEVER_MS, PATIENCE_S, pause_at_random
 
 pytestmark = [pytest.mark.paired, pytest.mark.timeout(900)]
 
@@ -24,7 +25,8 @@ both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, mark
 PARTITIONS = 6
 # Small files and frequent checkpoints, so that a kill also meets a roll or a checkpoint half done.
 SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partitions": 1}
-TOPIC_SETTINGS = {"segment_bytes": 32 * 1024}
+SEGMENT_BYTES = 32 * 1024
+TOPIC_SETTINGS = {"segment_bytes": SEGMENT_BYTES}
 PER_SECOND = 1_000
 TOPICS = 10
 
@@ -75,13 +77,17 @@ def test_a_node_that_is_killed_while_it_recovers_recovers_all_the_same(tmp_path:
 @pytest.mark.repeats
 @both
 def test_a_node_that_is_asked_to_stop_stops_cleanly_under_load(tmp_path: Path, rounds: int) -> None:
-    """The control: the same load, with SIGTERM."""
+    """The control: the same load, with SIGTERM. It waits for no reader that waits for records."""
     with node_in(tmp_path) as node:
         topic = librdkafka.make_topic(node.bootstrap, "load", PARTITIONS, **TOPIC_SETTINGS)
+        quiet = librdkafka.make_topic(node.bootstrap, "quiet")
         with writing(node.bootstrap, topic, PARTITIONS, writer="w", is_idempotent=True, per_second=PER_SECOND) as diary:
             for _ in range(rounds):
-                diary.wait_for_more(100)
-                assert node.stop() == 0
+                with Line((node.host, node.kafka_port)) as reader:
+                    reader.send(fetch_frame(quiet, 1, bytes_max=SEGMENT_BYTES, wait_ms=NEVER_MS))
+                    diary.wait_for_more(100)
+                    assert node.stop() == 0
+                    reader.read_frame()  # An answer, or the end of the connection.
                 node.start()
             diary.wait_for_more(100)
         assert check(node.bootstrap, diary) == diary.sent
