@@ -31,7 +31,7 @@ NEEDED = re.compile(r"needs (\w+): (.*)", re.DOTALL)  # The reason of a skip for
 CPU_BEFORE = pytest.StashKey[float]()
 TIERS = ("fast", "test", "slow", "soak")
 # Programs that are not Python, clusters and machines: not in `fast`, whatever they take.
-NOT_FAST = frozenset({"spark", "paired", "serial"})
+NOT_FAST = frozenset({"spark", "paired"})
 NOT_FAST_NEEDS = frozenset({"java", "fuse", "netns", "browser", "cc"})
 
 hypothesis.settings.register_profile("suite", deadline=None)  # Its own is 200 ms for an example: a busy machine would fail tests.

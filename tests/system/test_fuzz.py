@@ -19,7 +19,7 @@ from waiting import ASK_MS
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import topic_id_bytes
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.paired, pytest.mark.timeout(900)]
 
 MIB = 1 << 20
 UNDER_WAY_MAX = 48

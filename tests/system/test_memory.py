@@ -23,7 +23,7 @@ from penstock.http.sqs.addresses import queue_url
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import write_request
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.paired, pytest.mark.timeout(900)]
 
 MIB = 1 << 20
 CAP_BYTES = 256 * MIB
