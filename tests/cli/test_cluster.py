@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli.running import Ended, penstock, succeed
-from ports import free_port
+from ports import free_ports_in_a_row
 from waiting import NEVER_MS, PATIENCE_S, until
 
 from penstock.cli.local_cluster import LocalCluster
@@ -37,6 +37,7 @@ class Cluster:
 
     def start(self, *arguments: str) -> None:
         self.told = self.succeed("start", *arguments)
+        self.commands = {node.pid: Path(f"/proc/{node.pid}/cmdline").read_text().split("\0") for node in self.local.nodes.values()}
 
     def run(self, command: str, *arguments: str) -> Ended:
         return penstock("cluster", command, *arguments, "--data-dir", str(self.directory))
@@ -96,16 +97,6 @@ class Cluster:
         return "".join(self.local.log_of(number).read_text(errors="replace") for number in self.local.nodes)
 
 
-def base_port(count: int) -> int:
-    """Of several ports in a row that nobody listens on."""
-    from penstock.cli.local_cluster import is_free
-
-    while True:
-        first = free_port()
-        if all(is_free(port) for port in range(first, first + count)):
-            return first
-
-
 @pytest.fixture
 def cluster(started: Cluster) -> Cluster:
     """With every node up, whatever became of the story before."""
@@ -118,7 +109,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("local") / "cluster")
     try:
         settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-        cluster.start("--nodes", "3", "--base-port", str(base_port(5)), *settings)
+        cluster.start("--nodes", "3", "--base-port", str(free_ports_in_a_row(5)), *settings)
         yield cluster
         assert "Traceback" not in cluster.said()
     finally:
@@ -148,7 +139,7 @@ def test_starting_prints_each_process_and_where_clients_find_them(cluster: Clust
     succeed("queues", "delete", name, "--yes", environment={variable: url})
     for number, line in enumerate(nodes, start=1):
         pid, port = re.fullmatch(rf"node {number}  process (\d+)  kafka 127.0.0.1:(\d+)  http 127.0.0.1:\d+  started", line).groups()  # type: ignore[union-attr]
-        command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        command = cluster.commands[int(pid)]
         assert command[command.index("--node-id") + 1] == str(number)
         assert int(port) == first + number - 1
     assert last == f"bootstrap 127.0.0.1:{first},127.0.0.1:{first + 1},127.0.0.1:{first + 2}"
