@@ -91,8 +91,8 @@ def poll_records(reader: Consumer, count: int) -> list[Message]:
     return found
 
 
-def watermarks(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int]:
-    with consumer(bootstrap) as reader:
+def watermarks(bootstrap: str, topic: str, partition: int = 0, **config: object) -> tuple[int, int]:
+    with consumer(bootstrap, **config) as reader:
         low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
         return low, high
 
