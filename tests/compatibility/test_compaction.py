@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AiokafkaPartition
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
-from system import harness
+from system import harness, librdkafka
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, produce_all, unique
 from tiers import pick
@@ -79,16 +79,7 @@ def key_of(codec: str, key: int) -> bytes:
 
 
 def read_by_confluent(bootstrap: str, topic: str) -> Found:
-    config = {"bootstrap.servers": bootstrap, "group.id": unique("g"), "enable.partition.eof": True, "fetch.wait.max.ms": 20}
-    with closing(Consumer(config)) as consumer:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        found: Found = []
-        while True:
-            message = consumer.poll(SECONDS_MAX)
-            assert message is not None
-            if message.error() is not None:
-                return found
-            found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))
+    return [(record.offset(), record.key(), record.value(), record.timestamp()[1]) for record in librdkafka.read_to_end(bootstrap, topic)]
 
 
 def read_by_kafka_python(bootstrap: str, topic: str) -> Found:

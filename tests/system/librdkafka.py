@@ -91,8 +91,8 @@ def poll_records(reader: Consumer, count: int) -> list[Message]:
     return found
 
 
-def watermarks(bootstrap: str, topic: str, partition: int = 0, **config: object) -> tuple[int, int]:
-    with consumer(bootstrap, **config) as reader:
+def watermarks(bootstrap: str, topic: str, partition: int = 0) -> tuple[int, int]:
+    with consumer(bootstrap) as reader:
         low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
         return low, high
 
@@ -103,6 +103,16 @@ def read_partition(bootstrap: str, topic: str, partition: int = 0, **config: obj
         low, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS_MAX)
         reader.assign([TopicPartition(topic, partition, low)])
         return poll_records(reader, high - low)
+
+
+def read_to_end(bootstrap: str, topic: str, partition: int = 0, **config: object) -> Iterator[Message]:
+    """The records up to the end of what this reader may see, however many offsets are missing or hold markers."""
+    with consumer(bootstrap, enable_partition_eof=True, **config) as reader:
+        reader.assign([TopicPartition(topic, partition, 0)])
+        while (message := reader.poll(SECONDS_MAX)) is not None and message.error() is None:
+            yield message
+        assert message is not None, f"{topic}-{partition}: neither a record nor the end came"
+        assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Message]]:

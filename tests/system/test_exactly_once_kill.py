@@ -149,11 +149,17 @@ def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[l
 
 
 def numbers_in(bootstrap: str, topic: str, partition: int) -> list[int]:
-    """What a reader of committed records finds in a partition, which must have no open transaction."""
-    stable = librdkafka.watermarks(bootstrap, topic, partition, isolation_level="read_committed")[1]
-    end = librdkafka.watermarks(bootstrap, topic, partition, isolation_level="read_uncommitted")[1]
+    """What a reader of committed records finds up to the end of a partition, which must have no open transaction."""
+    stable, end = (end_offset(bootstrap, topic, partition, isolation) for isolation in ("read_committed", "read_uncommitted"))
     assert stable == end, f"{topic}-{partition} has an open transaction"
-    return [int(record.value() or b"-1") for record in librdkafka.read_partition(bootstrap, topic, partition)]
+    records = librdkafka.read_to_end(bootstrap, topic, partition, isolation_level="read_committed")
+    return [int(record.value() or b"-1") for record in records]
+
+
+def end_offset(bootstrap: str, topic: str, partition: int, isolation: str) -> int:
+    with librdkafka.consumer(bootstrap, isolation_level=isolation) as reader:
+        offset: int = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_S)[1]
+        return offset
 
 
 def has_moved_all(bootstrap: str, count: int) -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 from system import librdkafka
 from system.harness import Node
 from system.lazy_disk import LazyDisk, power_cut
@@ -69,15 +69,6 @@ def writing_keys(bootstrap: str, topic: str) -> Iterator[LastWords]:
     assert last.refused == [], last.refused[0]
 
 
-def read(bootstrap: str, topic: str) -> Iterator[Message]:
-    """To the end, however many offsets are missing."""
-    with librdkafka.consumer(bootstrap, enable_partition_eof=True) as reader:
-        reader.assign([TopicPartition(topic, 0, 0)])
-        while (message := reader.poll(PATIENCE_S)) is not None and message.error() is None:
-            yield message
-        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
-
-
 @pytest.mark.repeats
 @both
 @pytest.mark.parametrize("how", list(Cut))
@@ -91,7 +82,8 @@ def test_the_last_of_each_key_survives_power_cuts_during_compaction(tmp_path: Pa
                 power_cut(node, disk, how, seed=seed, at_write=rng.randint(10, 200))
                 node.start()
         assert node.complaints() == []
-        found = {bytes(message.key() or b""): (message.offset(), bytes(message.value() or b"")) for message in read(node.bootstrap, topic)}
+        messages = librdkafka.read_to_end(node.bootstrap, topic)
+        found = {bytes(message.key() or b""): (message.offset(), bytes(message.value() or b"")) for message in messages}
         assert found == last.by_key
         assert len(found) == KEYS
         assert is_compacted(disk)
