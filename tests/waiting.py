@@ -28,6 +28,7 @@ EXPIRES_S = 0.05
 EXPIRES_MS = 50
 ASK_S = 0.1
 ASK_MS = 100
+METADATA_AGE_MS = 1_000  # Of client libraries: kafka-python takes an answer that was under way when it subscribed for the one it needs.
 POLL_S = 0.005
 A_MOMENT_S = 0.05  # Many turns of an event loop that has nothing else to do.
 

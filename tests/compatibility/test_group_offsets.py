@@ -12,7 +12,7 @@ from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, admin, consumer, make_topic, poll_records, produce_all, unique
-from waiting import ASK_MS, ASK_S, NEVER_MS, PATIENCE_MS, PATIENCE_S, until
+from waiting import ASK_MS, ASK_S, METADATA_AGE_MS, NEVER_MS, PATIENCE_MS, PATIENCE_S, until
 
 COUNT = 20
 
@@ -127,7 +127,7 @@ def test_confluent_administers_groups(broker: Broker, topic: str) -> None:
 
 def python_consumer(broker: Broker, group: str, **config: Any) -> KafkaConsumer:
     defaults = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "session_timeout_ms": NEVER_MS}
-    return KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, **(defaults | config))
+    return KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, metadata_max_age_ms=METADATA_AGE_MS, **(defaults | config))
 
 
 def python_read(client: KafkaConsumer, count: int) -> list[Any]:

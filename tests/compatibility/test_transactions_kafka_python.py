@@ -21,7 +21,7 @@ from kafka.admin import AbortTransactionSpec
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.structs import OffsetAndMetadata
 from system.librdkafka import unique
-from waiting import ASK_MS, ASK_S, NEVER_MS, PATIENCE_MS, PATIENCE_S, until
+from waiting import ASK_MS, ASK_S, METADATA_AGE_MS, NEVER_MS, PATIENCE_MS, PATIENCE_S, until
 
 
 class KafkaPythonWriter(Writer):
@@ -91,6 +91,7 @@ class TestKafkaPython(TransactionScenarios):
         consumer = KafkaConsumer(
             topic, bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest",
             isolation_level="read_committed", consumer_timeout_ms=PATIENCE_MS, session_timeout_ms=NEVER_MS,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )  # fmt: skip
         found: list[str] = []
         while len(found) < count:

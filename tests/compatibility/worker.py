@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
-from waiting import ASK_MS, ASK_S, NEVER_MS, PATIENCE_MS
+from waiting import ASK_MS, ASK_S, METADATA_AGE_MS, NEVER_MS, PATIENCE_MS
 from warm import leave, serve
 
 HEARTBEAT_MS = 100  # How soon a member hears of a rebalance.
@@ -113,7 +113,7 @@ def run_kafka_python(who: int, options: dict[str, Any]) -> None:
     consumer = KafkaConsumer(
         bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
         session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=NEVER_MS,
-        partition_assignment_strategy=[assignor], reconnect_backoff_max_ms=500, **more,
+        partition_assignment_strategy=[assignor], reconnect_backoff_max_ms=500, metadata_max_age_ms=METADATA_AGE_MS, **more,
     )  # fmt: skip
     consumer.subscribe([options["topic"]], listener=Listener())
     is_alone = options["members"] == 1
@@ -164,7 +164,7 @@ async def run_aiokafka(who: int, options: dict[str, Any]) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options["bootstrap"], group_id=options["group"], enable_auto_commit=False, auto_offset_reset="earliest",
         session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=NEVER_MS,
-        partition_assignment_strategy=(RangePartitionAssignor,), metadata_max_age_ms=5_000, **more,
+        partition_assignment_strategy=(RangePartitionAssignor,), metadata_max_age_ms=METADATA_AGE_MS, **more,
     )  # fmt: skip
     consumer.subscribe([options["topic"]], listener=Listener())
     await consumer.start()
