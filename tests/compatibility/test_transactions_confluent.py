@@ -1,5 +1,6 @@
 """Transactions through confluent-kafka (librdkafka)."""
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -68,9 +69,9 @@ class ConfluentWriter(Writer):
 
     def close(self) -> None:
         self.library.purge()
-        with suppress(KafkaException, SystemError):  # One that was shut out tells so here, too.
-            self.library.flush(1)
-        del self.library  # Else it lives, and looks for its broker, as long as the traceback of an error that was expected.
+        with suppress(KafkaException, SystemError), warnings.catch_warnings():  # One that was shut out tells so here, too.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.library.close(PATIENCE_S)
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
         self._failures += [error] if error is not None else []
