@@ -1,11 +1,13 @@
 """boto3's SQS client at one node, and what tests say to it often."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
 import boto3
 from botocore.config import Config
-from waiting import until
+from waiting import PATIENCE_S, until
 
 LONGEST_POLL_S = 20  # That AWS allows.
 
@@ -16,7 +18,7 @@ class Sqs:
     def __init__(self, url: str, *, tries: int = 1) -> None:
         """Tests hear of every refusal, unless they allow more tries; boto3 makes five where nobody says otherwise."""
         self.url = url
-        settings = Config(retries={"total_max_attempts": tries}, max_pool_connections=20, read_timeout=30)
+        settings = Config(retries={"total_max_attempts": tries}, max_pool_connections=20, read_timeout=LONGEST_POLL_S + PATIENCE_S)
         self.client = boto3.client(
             "sqs", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret", config=settings
         )
@@ -73,3 +75,19 @@ class Sqs:
         kinds = ("", "NotVisible", "Delayed")
         visible, in_flight, delayed = (int(found[f"ApproximateNumberOfMessages{kind}"]) for kind in kinds)
         return visible, in_flight, delayed
+
+
+def poll_during(poll: Callable[[], list[str]], is_waiting: Callable[[], object], happen: Callable[[], object]) -> list[str]:
+    """What one long poll brings because of what happens once the node has it waiting.
+
+    AWS allows no poll of more than twenty seconds, and a machine may stand still for so long: a poll that was over before that had happened
+    may have brought nothing, and is to be tried again with another queue.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        polling = thread.submit(poll)
+        until(lambda: polling.done() or is_waiting(), "the poll waits at the node")
+        happen()
+        is_in_time = not polling.done()
+        bodies = polling.result(PATIENCE_S)
+    assert bodies or not is_in_time, "a poll that waited brought nothing"
+    return bodies

@@ -4,14 +4,13 @@ others go on. What kills under load leave behind is test_queue_kill.py's."""
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import permutations
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from sqs_talk import Sqs
+from sqs_talk import LONGEST_POLL_S, Sqs, poll_during
 from system.clusters import CALM, Cluster, Member, until
 from system.librdkafka import unique
 from waiting import NEVER_S, PATIENCE_S
@@ -56,12 +55,6 @@ class Placed:
         """A client of that node, and the queue as that node calls it."""
         client = sqs_at(member, tries=tries)
         return client, client.get_queue_url(QueueName=self.name)["QueueUrl"]
-
-
-@pytest.fixture
-def meanwhile() -> Iterator[Callable[..., Future[Any]]]:
-    with ThreadPoolExecutor() as pool:
-        yield pool.submit
 
 
 def test_a_message_is_sent_at_one_node_received_at_another_and_deleted_at_a_third(cluster: Cluster) -> None:
@@ -115,14 +108,15 @@ def test_a_message_that_fails_at_several_nodes_is_a_dead_letter_of_all_of_them(c
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == client.arn(url)
 
 
-def test_a_long_poll_at_a_follower_is_answered_by_a_send_at_another(cluster: Cluster, meanwhile: Callable[..., Future[Any]]) -> None:
-    queue = Placed(cluster)
-    waiter, url = queue.at(queue.follower)
-    sender, its_url = queue.at(queue.other)
-    came = meanwhile(waiter.first, url)
-    until(lambda: takers(cluster, queue.name) > 0, "somebody waits at the leader")
-    sender.send(its_url, "at last")
-    assert [message["Body"] for message in came.result()] == ["at last"]
+def test_a_long_poll_at_a_follower_is_answered_by_a_send_at_another(cluster: Cluster) -> None:
+    def poll_once() -> list[str]:
+        queue = Placed(cluster)
+        waiter, url = queue.at(queue.follower)
+        sender, its_url = queue.at(queue.other)
+        poll = partial(waiter.bodies, url, wait=LONGEST_POLL_S)
+        return poll_during(poll, lambda: takers(cluster, queue.name), lambda: sender.send(its_url, "at last"))
+
+    assert until(poll_once, "a long poll brings something") == ["at last"]
 
 
 def test_the_largest_messages_and_batches_cross_from_node_to_node(cluster: Cluster) -> None:
@@ -147,21 +141,28 @@ def test_the_largest_messages_and_batches_cross_from_node_to_node(cluster: Clust
             taking.ack_many(found)
 
 
-def test_a_long_poll_outlives_the_leader(cluster: Cluster, meanwhile: Callable[..., Future[Any]]) -> None:
+def test_a_long_poll_outlives_the_leader(cluster: Cluster) -> None:
     """The node that was asked cannot know what the dead one has lent, and says so; boto3 asks again by itself."""
-    queue = Placed(cluster)
-    waiter, url = queue.at(queue.follower, tries=BOTO3_TRIES)
-    sender, its_url = queue.at(queue.other, tries=BOTO3_TRIES)
-    sender.send(its_url, "held")
-    (held,) = waiter.first(url, VisibilityTimeout=600)
-    came = meanwhile(waiter.first, url)
-    until(lambda: takers(cluster, queue.name) > 0, "somebody waits at the leader")
-    queue.leader.kill()
-    until(lambda: cluster.leader_of(queue.name) is not queue.leader, "another leads")
-    sender.send(its_url, "after it")
-    assert [message["Body"] for message in came.result()] == ["after it"]
-    sender.delete(its_url, held)  # The lease was not forgotten: nobody else got it.
-    assert waiter.counts(url)[:2] == (0, 1)
+
+    def poll_once() -> list[str]:
+        queue = Placed(cluster.bring_back())
+        waiter, url = queue.at(queue.follower, tries=BOTO3_TRIES)
+        sender, its_url = queue.at(queue.other, tries=BOTO3_TRIES)
+        sender.send(its_url, "held")
+        (held,) = waiter.first(url)
+
+        def happen() -> None:
+            queue.leader.kill()
+            until(lambda: cluster.leader_of(queue.name) is not queue.leader, "another leads")
+            sender.send(its_url, "after it")
+
+        bodies = poll_during(partial(waiter.bodies, url, wait=LONGEST_POLL_S), lambda: takers(cluster, queue.name), happen)
+        if bodies:
+            sender.delete(its_url, held)  # The lease was not forgotten: nobody else got it.
+            assert waiter.counts(url)[:2] == (0, 1)
+        return bodies
+
+    assert until(poll_once, "a long poll brings something") == ["after it"]
 
 
 def test_clients_that_know_several_nodes_go_on_when_theirs_dies(cluster: Cluster) -> None:

@@ -1,13 +1,12 @@
 """boto3 and one real node for all files of this folder; tests keep apart by queues."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
 from botocore.exceptions import ClientError
-from sqs_talk import LONGEST_POLL_S, Sqs
+from sqs_talk import LONGEST_POLL_S, Sqs, poll_during
 from waiting import PATIENCE_S, until
 
 from penstock.testing import Broker
@@ -37,11 +36,7 @@ def takers(sqs: Sqs, url: str) -> int:
 
 @pytest.fixture(scope="session")
 def polled(sqs: Sqs) -> Callable[..., None]:
-    """Checks that one long poll brings these bodies, because of what happens while the node has it waiting.
-
-    AWS allows no poll of more than twenty seconds, and a machine may stand still for so long: where the poll was over before that had
-    happened, the same is done with another queue.
-    """
+    """Checks that one long poll brings these bodies, because of what happens while the node has it waiting."""
 
     def check(prepare: Prepare, expected: list[str], *, says_how_long: bool = True) -> None:
         wait = {"WaitTimeSeconds": LONGEST_POLL_S} if says_how_long else {}
@@ -49,14 +44,11 @@ def polled(sqs: Sqs) -> Callable[..., None]:
         def poll_once() -> list[str]:
             url, happen = prepare()
             asked = {"QueueUrl": url, "MaxNumberOfMessages": 10} | wait
-            with ThreadPoolExecutor(1) as thread:
-                poll = thread.submit(lambda: [message["Body"] for message in sqs.receive_message(**asked).get("Messages", [])])
-                until(lambda: poll.done() or takers(sqs, url), "the poll waits at the node")
-                happen()
-                is_in_time = not poll.done()
-                bodies = poll.result(PATIENCE_S)
-            assert bodies or not is_in_time, "a poll that waited brought nothing"
-            return bodies
+
+            def poll() -> list[str]:
+                return [message["Body"] for message in sqs.receive_message(**asked).get("Messages", [])]
+
+            return poll_during(poll, lambda: takers(sqs, url), happen)
 
         assert until(poll_once, "a long poll brings something") == expected
 
