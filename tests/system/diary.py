@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message, Producer
 from system.librdkafka import producer, read_partition
+from tiers import pick
 from waiting import PATIENCE_MS, PATIENCE_S, until
 
 PADDING = b"." * 150
 KEYS_PER_PARTITION = 7
-TURNS_PER_SECOND = 50  # At most: each batch costs a node the same, and one is under way at most times all the same.
+# In most turns a batch of each partition sets off, so that kills meet several under way.
+TURNS_PER_SECOND, LINGER_MS = pick(test=100, slow=500), pick(test=5, slow=2)
 UNANSWERED_MAX = 15_000
 
 
@@ -101,7 +103,7 @@ def writing(
 
 def _sender(bootstrap: str, is_idempotent: bool, in_flight: int, answer_ms: int) -> Producer:
     config: dict[str, object] = {
-        "acks": "all", "linger_ms": 20, "max_in_flight": in_flight,
+        "acks": "all", "linger_ms": LINGER_MS, "max_in_flight": in_flight,
         "message_timeout_ms": PATIENCE_MS, "queue_buffering_max_messages": 20_000,
         "reconnect_backoff_ms": 100, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 100,
         "socket_timeout_ms": answer_ms, "request_timeout_ms": max(answer_ms, 30_000),  # The latter is the leader's; 30 s by default.
@@ -110,20 +112,30 @@ def _sender(bootstrap: str, is_idempotent: bool, in_flight: int, answer_ms: int)
 
 
 def _write(sender: Producer, diary: Diary, stopping: threading.Event, per_second: int) -> None:
-    turns_per_second = min(per_second, TURNS_PER_SECOND)
-    while not stopping.wait(1 / turns_per_second):
+    for numbers in turns(diary, stopping, per_second):
         sender.poll(0)
         if len(sender) > UNANSWERED_MAX:
             continue
-        for _ in range(per_second // turns_per_second):
-            number = diary.sent
-            diary.sent += 1
+        for number in numbers:
             sender.produce(
                 diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions,
                 on_delivery=lambda error, message, number=number: diary.note(number, error, message),
             )  # fmt: skip
     if unanswered := sender.flush(PATIENCE_S):
         diary.refused.append(f"{unanswered} records were never answered")
+
+
+def turns(diary: Diary, stopping: threading.Event, per_second: int) -> Iterator[Iterator[int]]:
+    """The numbers of the records of each turn; they count as sent when they are drawn."""
+    turns_per_second = min(per_second, TURNS_PER_SECOND)
+
+    def numbers() -> Iterator[int]:
+        for _ in range(per_second // turns_per_second):
+            diary.sent += 1
+            yield diary.sent - 1
+
+    while not stopping.wait(1 / turns_per_second):
+        yield numbers()
 
 
 def check(bootstrap: str, diary: Diary) -> int:

@@ -30,7 +30,8 @@ SAFE = {"replicas": 3, "min_insync_replicas": 2}
 # Small segments and frequent checkpoints, so that a kill also meets a roll or a checkpoint half done.
 SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partitions": 1}
 SEGMENT_BYTES = 32 * 1024
-PER_SECOND = 100
+PER_SECOND = pick(test=300, slow=1_500)
+OF_EACH_PER_SECOND = 100  # Of three clients side by side.
 
 
 def blow(cluster: Cluster, victim: Member, kind: str, rng: random.Random) -> None:
@@ -95,6 +96,7 @@ def test_several_nodes_may_die_at_once_and_come_back_in_any_order(tmp_path: Path
         assert cluster.complaints() == []
 
 
+@pytest.mark.repeats
 def test_a_node_that_lost_its_disk_is_filled_again_under_load(tmp_path: Path) -> None:
     with Cluster(tmp_path, settings=SETTINGS) as cluster:
         topic = librdkafka.make_topic(cluster.bootstrap, "load", PARTITIONS, segment_bytes=SEGMENT_BYTES, **SAFE)
@@ -118,9 +120,10 @@ def test_writers_of_three_libraries_outlive_a_leader(tmp_path: Path) -> None:
         where = cluster.bootstrap
         topics = [librdkafka.make_topic(where, name, PARTITIONS, **SAFE) for name in ("confluent", *libraries)]
         with ExitStack() as load:
-            diaries = [load.enter_context(writing(where, "confluent", PARTITIONS, writer="c", is_idempotent=True, per_second=50))]
+            pace = {"per_second": OF_EACH_PER_SECOND}
+            diaries = [load.enter_context(writing(where, "confluent", PARTITIONS, writer="c", is_idempotent=True, **pace))]
             for name, write in libraries.items():
-                diaries.append(load.enter_context(writing_with(write, where, name, PARTITIONS, writer=name, per_second=50)))
+                diaries.append(load.enter_context(writing_with(write, where, name, PARTITIONS, writer=name, **pace)))
             for diary in diaries:
                 diary.wait_for_more(50)
             blow(cluster, cluster.controller(), "kill", random.Random("three libraries"))

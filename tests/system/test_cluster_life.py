@@ -24,7 +24,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": NEVER_MS, "broker.session.timeout.ms": NEVER_MS,
     "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3,
 }  # fmt: skip
-PER_SECOND = 50
+PER_SECOND = 200
 SECONDS_WITHOUT_QUORUM = 3.0  # Longer than a session and an election with default settings.
 
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.paired, pytest.mark.needs("netns")]
 
 PARTITIONS = 3
 SAFE = {"replicas": 3, "min_insync_replicas": 2}
-PER_SECOND = 50
+PER_SECOND = 200
 SETTINGS = {"offsets.topic.num.partitions": 1}
 LEADS_NO_MORE = (6, 7, 19, 20)  # NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS before and after the append.
 

@@ -28,7 +28,7 @@ both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, mark
 PARTITIONS = 4
 SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partitions": 1}
 SEGMENT_BYTES = 32 * 1024
-PER_SECOND = 400
+PER_SECOND = pick(test=400, slow=1_000)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500,
     "transaction.state.log.num.partitions": 4, "offsets.topic.num.partitions": 4,
 }  # fmt: skip
-PER_SECOND = 50
+PER_SECOND = pick(test=50, slow=200)
 GROUP = "movers"
 # Looks at the target in a row that find nothing new: then the group is divided anew, or the test ends.
 LOOKS_BEFORE_REST, LOOKS_MAX = int(PATIENCE_S / 4 / ASK_S), int(PATIENCE_S / ASK_S)

@@ -27,7 +27,7 @@ PARTITIONS = 6
 SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partitions": 1}
 SEGMENT_BYTES = 32 * 1024
 TOPIC_SETTINGS = {"segment_bytes": SEGMENT_BYTES}
-PER_SECOND = 1_000
+PER_SECOND = 4_000
 TOPICS = 10
 
 

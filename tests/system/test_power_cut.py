@@ -24,7 +24,7 @@ SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "20"))
 both = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])])
 
 PARTITIONS = 4
-PER_SECOND = 1_000
+PER_SECOND = 2_000
 # Small files and frequent checkpoints, so that a cut also meets a roll or a checkpoint half done.
 SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partitions": 1}
 SEGMENT_BYTES = 32 * 1024

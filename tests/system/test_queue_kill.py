@@ -33,7 +33,7 @@ QUEUE, DEAD = "jobs", "jobs-dead"
 WORKERS = 3
 DELIVERIES_MAX = 5
 BAD_EVERY = 10
-PER_SECOND = 30
+PER_SECOND = pick(test=30, slow=60)
 SHORTEST_S, LONGEST_S = 0.02, 0.1  # Between two tries to send a job.
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import RecordMetadata
 from kafka import KafkaProducer
-from system.diary import TURNS_PER_SECOND, Diary
+from system.diary import Diary, turns
 from waiting import PATIENCE_MS, PATIENCE_S
 
 Write = Callable[[str, Diary, threading.Event, int], None]
@@ -48,8 +48,8 @@ def with_kafka_python(bootstrap: str, diary: Diary, stopping: threading.Event, p
         max_block_ms=PATIENCE_MS,
     )  # fmt: skip
     try:
-        while not stopping.wait(1 / TURNS_PER_SECOND):
-            for number in _next_numbers(diary, per_second):
+        for numbers in turns(diary, stopping, per_second):
+            for number in numbers:
                 sent = sender.send(diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions)
                 sent.add_callback(lambda told, number=number: diary.promise(number, told.partition, told.offset))
                 sent.add_errback(lambda failure: diary.refused.append(repr(failure)))
@@ -78,18 +78,12 @@ async def _write_with_aiokafka(bootstrap: str, diary: Diary, stopping: threading
 
     try:
         under_way = []
-        while not await asyncio.to_thread(stopping.wait, 1 / TURNS_PER_SECOND):
-            for number in _next_numbers(diary, per_second):
+        waiting_turns = turns(diary, stopping, per_second)
+        while (numbers := await asyncio.to_thread(next, waiting_turns, None)) is not None:
+            for number in numbers:
                 # One after the other: of several that wait for a batch or for metadata at once, any may be let in first.
                 waiting = await sender.send(diary.topic, diary.value(number), key=diary.key(number), partition=number % diary.partitions)
                 under_way.append(asyncio.ensure_future(hear(number, waiting)))
         await asyncio.gather(*under_way)
     finally:
         await sender.stop()
-
-
-def _next_numbers(diary: Diary, per_second: int) -> Iterator[int]:
-    """The numbers of the records of one turn."""
-    for _ in range(per_second // TURNS_PER_SECOND):
-        diary.sent += 1
-        yield diary.sent - 1
