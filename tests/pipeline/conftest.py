@@ -35,13 +35,13 @@ def spark_settings() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def _one_spark(spark_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    from spark_home import byte_compiled_home
+    from spark_home import WARM_DAEMON, byte_compiled_home
 
     from penstock.pipeline.session import session
 
-    warehouse = tmp_path_factory.mktemp("warehouse")
+    settings = spark_settings | WARM_DAEMON | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     with byte_compiled_home(tmp_path_factory.mktemp("spark")):
-        running = session("penstock-tests", master="local[2,3]", settings=spark_settings | {"spark.sql.warehouse.dir": str(warehouse)})
+        running = session("penstock-tests", master="local[2,3]", settings=settings)
         yield running
         running.stop()
 
