@@ -44,8 +44,9 @@ class Started(NamedTuple):
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's variables without any that a node or a command would listen to."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")} | dict(extra or {})
+    """This process's variables without any that a node or a command would listen to, and all the time that a node may need to answer."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return kept | {"PENSTOCK_CONNECT_TIMEOUT": str(PATIENCE_S)} | dict(extra or {})
 
 
 @contextmanager

@@ -2,9 +2,14 @@
 
 import base64
 import json
+import socket
+import threading
+from collections import Counter
+from contextlib import suppress
 
 from cli.running import penstock, succeed
 from system import harness
+from waiting import EXPIRES_S
 
 
 def test_a_topic_is_created_listed_described_and_deleted(node: harness.Node):
@@ -84,6 +89,38 @@ def test_deleting_asks_first(node: harness.Node):
     ended = penstock("topics", "delete", "precious", "--bootstrap", node.bootstrap)
     assert (ended.code, "add --yes" in ended.err) == (1, True)
     assert "precious" in succeed("topics", "list", "--bootstrap", node.bootstrap)
+
+
+def test_a_node_that_does_not_answer_is_given_up_when_the_time_is_up():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asked = f"127.0.0.1:{silent.getsockname()[1]}"
+        ended = penstock("--connect-timeout", str(EXPIRES_S), "topics", "list", "--bootstrap", asked)
+        assert (ended.code, f"{asked} did not answer in time" in ended.err) == (1, True), ended.err
+        ended = penstock("topics", "list", "--bootstrap", asked, environment={"PENSTOCK_CONNECT_TIMEOUT": str(EXPIRES_S)})
+        assert (ended.code, f"{asked} did not answer in time" in ended.err) == (1, True), ended.err
+
+
+def test_each_address_is_asked_once():
+    """And not again and again, for half a minute, as a program would."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        counts: Counter[int] = Counter()
+
+        def hang_up(server: socket.socket) -> None:
+            with suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+                    counts[server.getsockname()[1]] += 1
+
+        threads = [threading.Thread(target=hang_up, args=(server,), daemon=True) for server in (first, second)]
+        for thread in threads:
+            thread.start()
+        ports = [server.getsockname()[1] for server in (first, second)]
+        ended = penstock("topics", "list", "--bootstrap", ",".join(f"127.0.0.1:{port}" for port in ports))
+        for server, thread in zip((first, second), threads, strict=True):
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    assert ended.code == 1 and "Traceback" not in ended.err
+    assert counts == dict.fromkeys(ports, 1), ended.err
 
 
 def test_a_node_that_is_not_there_is_told():

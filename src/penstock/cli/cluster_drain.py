@@ -15,7 +15,7 @@ from penstock.cli.talking import talk
 from penstock.peers.client import Client
 from penstock.peers.cluster_changes import forget_node as forget
 
-STOPPED_SECONDS = 10.0
+STOPPED_SECONDS = 30.0
 LOOK_SECONDS = 0.3
 
 

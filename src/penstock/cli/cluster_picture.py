@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.cli.patience import connect_timeout_s
 from penstock.peers.client import Client
 from penstock.peers.cluster import (
     DescribedCluster,
@@ -26,7 +27,7 @@ from penstock.peers.topics import NO_LEADER
 from penstock.vocabulary import TopicPartition
 
 SILENT_MS_MAX = 1_500  # The longest election time-out, as nodes are set up: a voter that was not heard of for so long is away.
-ASK_SECONDS = 20.0
+ASK_SECONDS = 30.0
 MIN_IN_SYNC = "min.insync.replicas"
 
 
@@ -125,7 +126,7 @@ async def take_picture(client: Client, topics: tuple[str, ...] = ()) -> Picture:
     settings = await topic_settings(router, [topic.name for topic in found], [MIN_IN_SYNC], deadline) if found else {}
     least = {topic: int(rows[MIN_IN_SYNC].value) for topic, rows in settings.items() if MIN_IN_SYNC in rows}
     try:
-        quorum = await describe_quorum(router, router.deadline(5.0))
+        quorum = await describe_quorum(router, router.deadline(connect_timeout_s()))
     except PeerFailure:
         quorum = None
     return Picture(cluster, quorum, tuple(found), least, await list_moving(router, deadline))

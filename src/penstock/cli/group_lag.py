@@ -21,7 +21,7 @@ from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import decode_records
 
 FETCHES_AT_A_TIME = 8
-FETCH_SECONDS = 10.0
+FETCH_SECONDS = 30.0
 UNPACKED_BYTES_MAX = 64 << 20
 ONE_BATCH = FetchLimits(wait_ms=0, bytes_max=1)
 

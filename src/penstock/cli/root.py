@@ -7,6 +7,7 @@ import click
 
 from penstock import __version__
 from penstock.cli.faults import exit_code_of
+from penstock.cli.patience import connect_timeout_option
 
 NOUNS = {
     "serve": "penstock.cli.serve:serve",
@@ -39,6 +40,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock")
+@connect_timeout_option
 def penstock() -> None:
     """A durable, partitioned message log that speaks Kafka's wire protocol.
 

@@ -1,6 +1,7 @@
 """How a command reaches a node: the shared option, and one conversation over the nodes' own client.
 
-A command asks once: a node that cannot be reached is told at once, instead of after half a minute of patient retries.
+A command asks each address once, and says at once which of them cannot be reached, instead of after half a minute of patient retries. For
+one that takes the connection and says nothing it waits as long as `--connect-timeout` says (patience.py).
 """
 
 import asyncio
@@ -9,12 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
+from penstock.cli.patience import connect_timeout_s
 from penstock.peers.client import Client
 from penstock.server.calling import CallerEnv
 
 T = TypeVar("T")
-
-CONNECT_SECONDS = 5.0
 
 bootstrap_option = click.option(
     "--bootstrap",
@@ -32,7 +32,7 @@ bootstrap_option = click.option(
 def talk(bootstrap: str, conversation: Callable[[Client], Awaitable[T]]) -> T:
     async def whole() -> T:
         async with _client(bootstrap) as client:
-            await client.connect(deadline_s=CONNECT_SECONDS)
+            await client.connect(deadline_s=connect_timeout_s())
             return await conversation(client)
 
     return asyncio.run(whole())

@@ -50,8 +50,8 @@ LOOPS = ("auto", "uvloop", "asyncio")
 
 # Variables that are no settings: the secret, those of the client commands and the tests, and what Kubernetes adds for a Service penstock.
 FOREIGN_VARIABLES = frozenset({
-    SECRET_VARIABLE, "PENSTOCK_BOOTSTRAP", "PENSTOCK_URL", "PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY", "PENSTOCK_CONFIG",
-    "PENSTOCK_REQUIRE", "PENSTOCK_SUITE_ACCOUNT", "PENSTOCK_TIER",
+    SECRET_VARIABLE, "PENSTOCK_BOOTSTRAP", "PENSTOCK_CONNECT_TIMEOUT", "PENSTOCK_URL", "PENSTOCK_ACCESS_KEY", "PENSTOCK_SECRET_KEY",
+    "PENSTOCK_CONFIG", "PENSTOCK_REQUIRE", "PENSTOCK_SUITE_ACCOUNT", "PENSTOCK_TIER",
 })  # fmt: skip
 KUBERNETES = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 
