@@ -14,6 +14,7 @@ import pytest
 from system import librdkafka
 from system.harness import Node
 from system.raw import Line, batch, good_batch, produce_frame, record
+from waiting import NEVER_MS
 
 from penstock.wire.api_keys import ApiKey
 
@@ -23,7 +24,7 @@ CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORM
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 # Small bounds, so that a node that does not keep them shows it at once.
-SETTINGS = {"decompressed.batch.bytes.max": 4 * MIB, "socket.request.max.bytes": 8 * MIB}
+SETTINGS = {"decompressed.batch.bytes.max": 4 * MIB, "socket.request.max.bytes": 8 * MIB, "connections.max.stalled.ms": NEVER_MS}
 
 
 @pytest.fixture(scope="module")

@@ -364,8 +364,12 @@ def test_cancelled_while_it_starts_it_leaves_nothing_running(gate: Gate):
     assert not is_alive(asyncio.run(scenario()))
 
 
-def test_a_plain_one_works_inside_a_running_loop():
+def test_both_work_in_a_with_inside_a_running_loop():
     async def scenario() -> None:
+        async with async_broker() as node:
+            await node.create_topic()
+            assert is_alive(node.pid)
+        assert not is_alive(node.pid)
         with broker() as plain:
             plain.create_topic()
 
