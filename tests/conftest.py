@@ -27,7 +27,7 @@ from schedule import durations
 from tiers import TIER, picking_files
 
 ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
-NEEDED = re.compile(r"needs (\w+): (.*)", re.DOTALL)  # The reason of a skip for something that the machine lacks.
+NEEDED = re.compile(r"needs (.+?): (.*)", re.DOTALL)  # The reason of a skip for something that the machine lacks.
 CPU_BEFORE = pytest.StashKey[float]()
 TIERS = ("fast", "test", "slow", "soak")
 # Programs that are not Python, clusters and machines: not in `fast`, whatever they take.
@@ -124,9 +124,12 @@ def pytest_runtest_makereport() -> Iterator[None]:
 
 
 def failed_if_required(report: Any) -> Any:
-    """Turns the report of a skip into one of a failure where the machine must have what was needed."""
+    """Turns the report of a skip into one of a failure where the machine must have what was needed, or where that has no probe: nothing
+    could require a misspelt name."""
     needed = NEEDED.fullmatch(skip_reason(report)) if report.skipped else None
-    if needed is not None and needed[1] in required_here():
+    if needed is not None and needed[1] not in PROBES:
+        report.outcome, report.longrepr = "failed", f"{report.nodeid}: needs {needed[1]!r}; known are {', '.join(sorted(PROBES))}"
+    elif needed is not None and needed[1] in required_here():
         report.outcome, report.longrepr = "failed", f"{report.nodeid}: this machine must have {needed[1]} (PENSTOCK_REQUIRE): {needed[2]}"
     return report
 

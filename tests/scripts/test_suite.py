@@ -90,6 +90,15 @@ def test_an_unknown_requirement_is_refused(project: Path):
     assert "PENSTOCK_REQUIRE names mon" in ended.stdout
 
 
+@pytest.mark.parametrize("skip", ['@pytest.mark.needs("mon")', '@pytest.mark.skipif(True, reason="needs the moon: it is too far")'])
+def test_a_test_that_needs_what_has_no_probe_fails(project: Path, skip: str):
+    (project / "tests" / "test_places.py").write_text(f"import pytest\n\n{skip}\ndef test_on_the_moon(): pass\n")
+    ended = run(project)
+    assert ended.returncode == 1
+    assert "; known are browser, cc, fuse, java, moon, netns, pycurl, spark" in ended.stdout
+    assert ended.stdout.endswith("0 passed, 1 failed, 0 skipped\n")
+
+
 @pytest.mark.parametrize("tier", ["slow", "soak"])
 def test_repeated_and_long_tests_run_in_their_own_tier_alone(project: Path, tier: str):
     assert run(project, "--tier", tier).stdout.endswith("1 passed, 0 failed, 0 skipped\n")
