@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from announced import is_announced, is_foreign, needs_announced
 from system.conftest import Broker
-from system.java_clients import TIMEOUT_S, play
+from system.java_clients import SCENES, TIMEOUT_S, play
 from waiting import NEVER_MS
 
 pytestmark = [pytest.mark.needs("java"), pytest.mark.timeout(TIMEOUT_S)]
@@ -23,7 +23,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "GroupLife": (),
     "AdminCalls": (),
 }
-PARTS = [JAVA / f"{name}.java" for name in ("Waiting", *NEEDS)]
+PARTS = [SCENES.with_name("Waiting.java"), *(JAVA / f"{name}.java" for name in NEEDS)]
 NODE_SETTINGS = {
     "group.initial.rebalance.delay.ms": 100,
     # How soon members hear of a change is the node's to say in the new protocols.

@@ -8,7 +8,7 @@ from system.java_clients import TIMEOUT_S, play
 
 pytestmark = [pytest.mark.needs("java"), pytest.mark.timeout(TIMEOUT_S)]
 
-PROGRAM = Path(__file__).parent / "java" / "RoundTrip.java"
+JAVA = Path(__file__).parent / "java"
 SCENARIOS = [
     "whole record",
     *(f"codec {codec}" for codec in ("none", "gzip", "snappy", "lz4", "zstd")),
@@ -25,7 +25,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def outcomes(broker: Broker) -> dict[str, str]:
-    return play(PROGRAM, broker.bootstrap)
+    return play(JAVA / "RoundTrip.java", broker.bootstrap, parts=[JAVA / "Waiting.java"])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -206,7 +206,7 @@ public class Transactions extends Clients {
             var carefree = admin.listConsumerGroupOffsets(Map.of(group, spec)).partitionsToOffsetAndMetadata(group).get();
             claim(carefree.get(where).offset() == 1, "what holds is told: " + carefree);
             claim(committed(group, where) == null, "the admin leaves out what is not stable");
-            Throwable told = refusal(() -> consumer.committed(Set.of(where), Duration.ofMillis(500)));
+            Throwable told = refusal(() -> consumer.committed(Set.of(where), Waiting.EXPIRES));
             claim(told instanceof org.apache.kafka.common.errors.TimeoutException, told);
             producer.commitTransaction();
         }

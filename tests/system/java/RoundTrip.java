@@ -1,6 +1,5 @@
 // Apache Kafka's own Java clients against a broker. Usage: RoundTrip HOST:PORT
 
-import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.stream.*;
@@ -31,12 +30,12 @@ public class RoundTrip extends Scenes {
 
     static String topic(int partitions, Map<String, String> settings) throws Exception {
         String name = "java-" + UUID.randomUUID();
-        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(settings))).all().get(30, TimeUnit.SECONDS);
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(settings))).all().get(Waiting.PATIENCE_MS, TimeUnit.MILLISECONDS);
         return name;
     }
 
     static KafkaProducer<String, String> producer(Map<String, Object> more) {
-        Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "linger.ms", 5, "delivery.timeout.ms", 30000, "request.timeout.ms", 10000));
+        Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "linger.ms", 5, "delivery.timeout.ms", Waiting.PATIENCE_MS));
         config.putAll(more);
         return new KafkaProducer<>(config, new StringSerializer(), new StringSerializer());
     }
@@ -52,13 +51,12 @@ public class RoundTrip extends Scenes {
         return IntStream.range(0, count).mapToObj(number -> new TopicPartition(topic, number)).toList();
     }
 
-    static List<ConsumerRecord<String, String>> read(KafkaConsumer<String, String> consumer, int count) {
+    static List<ConsumerRecord<String, String>> read(KafkaConsumer<String, String> consumer, int count) throws Exception {
         List<ConsumerRecord<String, String>> found = new ArrayList<>();
-        long deadline = System.nanoTime() + 30_000_000_000L;
-        while (found.size() < count) {
-            claim(System.nanoTime() < deadline, "only " + found.size() + " of " + count + " records came");
-            consumer.poll(Duration.ofMillis(200)).forEach(found::add);
-        }
+        Waiting.until(count + " records come", () -> {
+            consumer.poll(Waiting.ASK).forEach(found::add);
+            return found.size() >= count;
+        });
         claim(found.size() == count, found.size() + " records instead of " + count);
         return found;
     }
@@ -106,7 +104,7 @@ public class RoundTrip extends Scenes {
                 claim(found.equals(expected), found + " instead of " + expected);
                 if (round % 5 == 4) {  // Partitions leave the session and come back.
                     consumer.pause(partitions(topic, 3));
-                    claim(consumer.poll(Duration.ofMillis(100)).isEmpty(), "a record came twice");
+                    claim(consumer.poll(Waiting.ASK).isEmpty(), "a record came twice");
                     consumer.resume(consumer.paused());
                 }
             }
