@@ -5,17 +5,21 @@
 - `NEVER_S` is for a deadline of the product that must not expire, such as a session or a lease. It is much longer than a test waits: were
   both the same, a deadline that expires could pass for the behaviour that the test waits for.
 - `EXPIRES_S` is for a deadline of the product that must expire, because what it waits for cannot come: a slow machine only makes it longer.
-- `ASK_S` is for one call to a client library inside `until`, which looks again when that call brings nothing.
+- `ASK_S` is for one call to a client library inside `until`, which looks again when that call brings nothing. `GLANCE_S` is the same for
+  a call that always takes all of it, such as librdkafka's `consume(100, …)`, and for clients that are asked in turn.
 - `stays` is for what must not happen: a slow machine makes such a check weaker, never red. Where virtual time can show the same, use that.
 - `pause_at_random` chooses the moment of a kill; the verdict must be the same at every moment.
+- `paced` spreads a load over time: a slow machine makes it lighter, and nothing may depend on how heavy it was.
+- `until_later_than` is for what goes by time stamps: it returns in a later millisecond of the wall clock.
 
 The only pauses of the suite outside virtual time are here (scripts/wall_clock.py).
 """
 
 import asyncio
 import random
+import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -28,6 +32,7 @@ EXPIRES_S = 0.05
 EXPIRES_MS = 50
 ASK_S = 0.1
 ASK_MS = 100
+GLANCE_S = 0.02
 METADATA_AGE_MS = 1_000  # Of client libraries: kafka-python takes an answer that was under way when it subscribed for the one it needs.
 POLL_S = 0.005
 A_MOMENT_S = 0.05  # Many turns of an event loop that has nothing else to do.
@@ -76,6 +81,17 @@ def pause_at_random(rng: random.Random, shortest_s: float, longest_s: float) -> 
 
 async def pause_at_random_async(rng: random.Random, shortest_s: float, longest_s: float) -> None:
     await asyncio.sleep(rng.uniform(shortest_s, longest_s))
+
+
+def paced(per_second: float, stopping: threading.Event) -> Iterator[None]:
+    """Yields so many times a second, for one turn of a load each, until `stopping` is set."""
+    while not stopping.wait(1 / per_second):
+        yield
+
+
+def until_later_than(wall_ms: int) -> None:
+    """Waits until the wall clock shows a later millisecond: what is stamped from then on is stamped later."""
+    until(lambda: time.time_ns() // 1_000_000 > wall_ms)
 
 
 async def _told_by(claim: Callable[[], Value | Coroutine[Any, Any, Value]]) -> Value:

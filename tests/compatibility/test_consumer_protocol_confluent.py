@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Kaf
 from confluent_kafka.admin import AdminClient, NewPartitions
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, make_topic, produce_all, unique
-from waiting import NEVER_MS
+from waiting import GLANCE_S, NEVER_MS
 
 pytestmark = pytest.mark.invariant("groups.consumer-one-owner", "groups.consumer-all-assigned")
 
@@ -46,7 +46,7 @@ class Reader:
         self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def poll(self) -> None:
-        for message in self._consumer.consume(100, 0.02):
+        for message in self._consumer.consume(100, GLANCE_S):
             if message.error() is None:
                 self.values.append(message.value())
             else:

@@ -13,7 +13,7 @@ from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from system.conftest import Broker
 from system.librdkafka import SECONDS_MAX, admin, make_topic, produce_all, silence, unique
-from waiting import ASK_S, NEVER_MS, until
+from waiting import ASK_S, GLANCE_S, NEVER_MS, until
 
 pytestmark = pytest.mark.invariant("share.assignment-even", "share.one-holder")
 
@@ -107,7 +107,7 @@ def test_two_consumers_share_one_partition_and_no_record_comes_twice(broker: Bro
 
     def poll_both() -> None:
         for consumer, mine in zip(pair, seen, strict=True):
-            mine += [int(message.value()) for message in _whole(consumer.poll(0.02))]
+            mine += [int(message.value()) for message in _whole(consumer.poll(GLANCE_S))]
 
     def have_both_some() -> bool:
         nonlocal written

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, Message, Producer
 from system.librdkafka import producer, read_partition
 from tiers import pick
-from waiting import PATIENCE_MS, PATIENCE_S, until
+from waiting import PATIENCE_MS, PATIENCE_S, paced, until
 
 PADDING = b"." * 150
 KEYS_PER_PARTITION = 7
@@ -134,7 +134,7 @@ def turns(diary: Diary, stopping: threading.Event, per_second: int) -> Iterator[
             diary.sent += 1
             yield diary.sent - 1
 
-    while not stopping.wait(1 / turns_per_second):
+    for _ in paced(turns_per_second, stopping):
         yield numbers()
 
 

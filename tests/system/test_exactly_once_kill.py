@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from system import librdkafka
 from system.clusters import Cluster, drawn, until
 from tiers import pick
-from waiting import ASK_S, PATIENCE_S, pause_at_random
+from waiting import ASK_S, PATIENCE_S, paced, pause_at_random
 from warm import Warm
 
 from penstock.client import Consumer, Producer
@@ -116,7 +116,7 @@ def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
 
     def write() -> None:
         with Producer(bootstrap, settings={"reconnect.backoff.max.ms": 200}) as producer:
-            while not stopping.wait(1 / PER_SECOND):
+            for _ in paced(PER_SECOND, stopping):
                 producer.send(topic=topic, value=f"{count[0]}", partition=count[0] % PARTITIONS)
                 count[0] += 1
 

@@ -14,7 +14,7 @@ from system.harness import Node
 from system.lazy_disk import LazyDisk, power_cut
 from system.lazy_tree import Cut
 from tiers import pick
-from waiting import PATIENCE_MS, PATIENCE_S, until
+from waiting import PATIENCE_MS, PATIENCE_S, paced, until
 
 pytestmark = [pytest.mark.paired, pytest.mark.timeout(900), pytest.mark.needs("fuse"), pytest.mark.invariant("log.compaction-keeps-last")]
 
@@ -27,7 +27,7 @@ SETTINGS = {
 }  # fmt: skip
 COMPACTED = {"cleanup_policy": "compact", "segment_bytes": 16 * 1024, "min_cleanable_dirty_ratio": 0.05}
 KEYS = 25
-PACE_S = 0.01
+TURNS_PER_SECOND = 100
 
 
 class LastWords:
@@ -52,7 +52,7 @@ def writing_keys(bootstrap: str, topic: str) -> Iterator[LastWords]:
     def write() -> None:
         sender = librdkafka.producer(bootstrap, enable_idempotence=True, linger_ms=2, delivery_timeout_ms=PATIENCE_MS)
         number = 0
-        while not stopping.wait(PACE_S):
+        for _ in paced(TURNS_PER_SECOND, stopping):
             for _ in range(5):
                 number += 1
                 sender.produce(topic, key=b"key-%d" % (number % KEYS), value=b"%d:" % number + b"." * 200, on_delivery=last.note)

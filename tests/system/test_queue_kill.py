@@ -17,7 +17,7 @@ import pytest
 from system import queue_worker
 from system.clusters import Cluster, until
 from tiers import pick
-from waiting import PATIENCE_S, pause_at_random
+from waiting import PATIENCE_S, paced, pause_at_random
 from warm import Forked, Warm
 
 from penstock.client import Queue
@@ -84,8 +84,8 @@ class Sender(threading.Thread):
         self.sent: list[str] = []
 
     def run(self) -> None:
-        number, rng = 0, random.Random("sender")
-        while not self._stopping.wait(1 / PER_SECOND):
+        rng = random.Random("sender")
+        for number, _ in enumerate(paced(PER_SECOND, self._stopping)):
             job = f"{'bad' if number % BAD_EVERY == 0 else 'job'}-{number}"
             while True:
                 try:
@@ -94,7 +94,6 @@ class Sender(threading.Thread):
                 except (InDoubt, NotAvailable, Unreachable):
                     pause_at_random(rng, SHORTEST_S, LONGEST_S)
             self.sent.append(job)
-            number += 1
 
     def wait_for_more(self, count: int) -> None:
         enough = len(self.sent) + count

@@ -2,12 +2,11 @@
 
 import base64
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from waiting import until
+from waiting import until, until_later_than
 
 Refused = Callable[..., tuple[str, str]]
 
@@ -31,11 +30,6 @@ def fail(sqs: Any, url: str, dead: str, *bodies: str) -> None:
     while sqs.receive(url, VisibilityTimeout=0):
         pass
     until(lambda: sqs.counts(dead)[0] == before + len(bodies))
-
-
-def until_another_millisecond_than(stamp: int) -> None:
-    """What is stamped from now on is stamped later."""
-    until(lambda: time.time_ns() // 1_000_000 > stamp)
 
 
 # Policies
@@ -167,7 +161,7 @@ def test_a_dead_letter_of_a_standard_queue_keeps_the_time_of_its_sending_and_one
     url = sqs.queue(RedrivePolicy=policy(sqs, dead))
     sqs.send(url, "x")
     first = sent_at(url)
-    until_another_millisecond_than(first)
+    until_later_than(first)
     assert sqs.bodies(url) == []
     assert sent_at(dead) == first
     assert sqs.bodies(dead) == []
@@ -180,7 +174,7 @@ def test_a_dead_letter_of_a_standard_queue_keeps_the_time_of_its_sending_and_one
     fifo = sqs.fifo(RedrivePolicy=policy(sqs, fifo_dead))
     sqs.send_to(fifo, "g", "x")
     first = sent_at(fifo)
-    until_another_millisecond_than(first)
+    until_later_than(first)
     assert sqs.bodies(fifo) == []
     assert sent_at(fifo_dead) > first
 
