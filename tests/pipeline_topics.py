@@ -94,7 +94,7 @@ class Topics:
                     producer.produce(topic, value=value, key=key, **place, **options)
                     break
                 except BufferError:
-                    producer.poll(0.1)
+                    producer.poll(ASK_S)
 
     def ends(self, topic: str, *, is_committed_only: bool = True) -> dict[int, int]:
         """The end offset of each partition; by default the last stable one."""

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 from peers.scripted import HANG_UP, NO_ANSWER, ScriptedPeer, frame_of, scripted_peer, versions_body, virtually
-from waiting import PATIENCE_S, stays_async, until_async
+from waiting import PATIENCE_MS, PATIENCE_S, stays_async, until_async
 
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Address, Connection, Limits
@@ -238,7 +238,7 @@ def test_a_peer_that_does_not_read_slows_its_callers_instead_of_filling_memory()
         async with scripted_peer({ApiKey.PRODUCE: lambda _: NO_ANSWER}) as peer, connected(peer) as connection:
             peer.is_reading.clear()
             row = {"index": 0, "records": bytes(1 << 20)}
-            body = {"acks": -1, "timeout_ms": 1, "topic_data": [{"name": "t", "topic_id": b"\x01" * 16, "partition_data": [row]}]}
+            body = {"acks": -1, "timeout_ms": PATIENCE_MS, "topic_data": [{"name": "t", "topic_id": b"\x01" * 16, "partition_data": [row]}]}
             tasks = [asyncio.create_task(connection.call(ApiKey.PRODUCE, body, timeout_s=PATIENCE_S)) for _ in range(100)]
             await until_async(lambda: connection._is_congested)
             await stays_async(lambda: connection._transport.get_write_buffer_size() < 4 << 20)

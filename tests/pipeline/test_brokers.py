@@ -37,14 +37,14 @@ def test_settings_of_kafkas_clients_are_carried_out() -> None:
         {
             "kafka.bootstrap.servers": "a:1,b:2",
             "kafka.client.id": "me",
-            "kafka.request.timeout.ms": "1500",
-            "kafka.default.api.timeout.ms": "2500",
+            "kafka.request.timeout.ms": "31500",
+            "kafka.default.api.timeout.ms": "62500",
             "kafka.metadata.max.age.ms": "3500",
             "kafka.security.protocol": "plaintext",
         }
     )
     assert (given.bootstrap, given.client_id) == ("a:1,b:2", "me")
-    assert (given.request_timeout_s, given.deadline_s, given.metadata_age_max_s) == (1.5, 2.5, 3.5)
+    assert (given.request_timeout_s, given.deadline_s, given.metadata_age_max_s) == (31.5, 62.5, 3.5)
 
 
 def test_the_same_contact_gives_the_same_client() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from penstock.simulator.env import SimEnv
 from penstock.simulator.fence import Trespass
@@ -36,7 +37,7 @@ def test_a_year_passes_in_no_time(world: World) -> None:
     began = time.monotonic()
     world.run_for(365 * 86_400)
     assert world.now() == FIRST_INSTANT + 365 * 86_400
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < PATIENCE_S
 
 
 def test_one_process_runs_its_callbacks_in_the_order_they_were_called(world: World) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from system.raw import Line, batch, good_batch, record
+from waiting import EXPIRES_MS, NEVER_MS
 
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import write_request
@@ -26,16 +27,16 @@ def samples(topic: str, topic_id: bytes) -> dict[int, dict[str, Any]]:
     wanted = {"name": "made", "num_partitions": 1, "replication_factor": 1, "configs": [{"name": "retention.ms", "value": "1000"}]}
     return {
         ApiKey.PRODUCE: {
-            "acks": -1, "timeout_ms": 100,
+            "acks": -1, "timeout_ms": EXPIRES_MS,
             "topic_data": [{"name": topic, "topic_id": topic_id, "partition_data": [{"index": 0, "records": records}]}],
         },
         ApiKey.FETCH: {"max_wait_ms": 5, "min_bytes": 1, "max_bytes": 1 << 20, "session_id": 0, "session_epoch": 0, "topics": [fetched]},
         ApiKey.LIST_OFFSETS: {"replica_id": -1, "topics": [listed]},
         ApiKey.METADATA: {"topics": [{"name": topic, "topic_id": bytes(16)}], "allow_auto_topic_creation": True},
         ApiKey.API_VERSIONS: {"client_software_name": "fuzz", "client_software_version": "1"},
-        ApiKey.CREATE_TOPICS: {"topics": [wanted], "timeout_ms": 100, "validate_only": False},
-        ApiKey.DELETE_TOPICS: {"topic_names": ["made"], "topics": [{"name": "made", "topic_id": bytes(16)}], "timeout_ms": 100},
-        ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": 1_000, "producer_id": -1, "producer_epoch": -1},
+        ApiKey.CREATE_TOPICS: {"topics": [wanted], "timeout_ms": EXPIRES_MS, "validate_only": False},
+        ApiKey.DELETE_TOPICS: {"topic_names": ["made"], "topics": [{"name": "made", "topic_id": bytes(16)}], "timeout_ms": EXPIRES_MS},
+        ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": NEVER_MS, "producer_id": -1, "producer_epoch": -1},
         ApiKey.DESCRIBE_CLUSTER: {},
     } | admin_samples(topic)  # fmt: skip
 
@@ -45,13 +46,14 @@ def admin_samples(topic: str) -> dict[int, dict[str, Any]]:
     setting = {"name": "retention.ms", "value": "1000", "config_operation": 0}
     told = [{"resource_type": 2, "resource_name": "made", "configs": [setting]}, {"resource_type": 4, "resource_name": "", "configs": []}]
     asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in ((2, topic), (4, "1"))]
+    deleted = {"partition_index": 0, "offset": -1}
     ended = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
     return {
         ApiKey.DESCRIBE_CONFIGS: {"resources": asked, "include_synonyms": True, "include_documentation": True},
         ApiKey.ALTER_CONFIGS: {"resources": told, "validate_only": False},
         ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": told, "validate_only": False},
-        ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "made", "count": 2, "assignments": None}], "timeout_ms": 100},
-        ApiKey.DELETE_RECORDS: {"topics": [{"name": "made", "partitions": [{"partition_index": 0, "offset": -1}]}], "timeout_ms": 100},
+        ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "made", "count": 2, "assignments": None}], "timeout_ms": EXPIRES_MS},
+        ApiKey.DELETE_RECORDS: {"topics": [{"name": "made", "partitions": [deleted]}], "timeout_ms": EXPIRES_MS},
         ApiKey.OFFSET_FOR_LEADER_EPOCH: {"replica_id": -1, "topics": [{"topic": topic, "partitions": [ended]}]},
         ApiKey.DESCRIBE_LOG_DIRS: {"topics": [{"topic": topic, "partitions": [0]}]},
         ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": topic, "partition_indexes": [0]}]},

@@ -13,7 +13,7 @@ import pytest
 from sqs_talk import LONGEST_POLL_S, Sqs, poll_during
 from system.clusters import CALM, Cluster, Member, until
 from system.librdkafka import unique
-from waiting import NEVER_S, PATIENCE_S
+from waiting import ASK_S, NEVER_S, PATIENCE_S
 
 from penstock.client import AsyncQueue, Queue, QueueMessage
 
@@ -136,7 +136,7 @@ def test_the_largest_messages_and_batches_cross_from_node_to_node(cluster: Clust
         jobs.send_many(bodies)
         with Queue(queue.name, url=url_of(queue.other), heartbeat=False) as taking:
             found: list[QueueMessage] = []
-            until(lambda: bool(found.extend(taking.receive(1_000, wait=1)) or len(found) == len(bodies)), "they come")
+            until(lambda: bool(found.extend(taking.receive(1_000, wait=ASK_S)) or len(found) == len(bodies)), "they come")
             assert sorted(message.body for message in found) == bodies
             taking.ack_many(found)
 
@@ -191,7 +191,7 @@ def test_clients_that_know_several_nodes_go_on_when_theirs_dies(cluster: Cluster
         assert len(came) == 1
         held.ack()
         rest: list[QueueMessage] = []
-        until(lambda: bool(rest.extend(queue.receive(10, wait=1)) or len(rest) == 5), "they come", why=lambda: f"{queue.counts()}")
+        until(lambda: bool(rest.extend(queue.receive(10, wait=ASK_S)) or len(rest) == 5), "they come", why=lambda: f"{queue.counts()}")
         assert sorted([came[0], *((message.text, "1") for message in rest)]) == [(f"{number}", "1") for number in range(6)]
         queue.ack_many(rest)
         counts = queue.counts()

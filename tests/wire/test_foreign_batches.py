@@ -87,7 +87,7 @@ def mock_cluster():
     producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1})
     broker = next(iter(producer.list_topics(timeout=PATIENCE_S).brokers.values()))
     yield f"{broker.host}:{broker.port}"
-    producer.flush(1)
+    producer.flush(PATIENCE_S)
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -43,7 +43,7 @@ def request_frame(version, body):
 def one_partition(version, records=b"x" * 200, **more):
     partition_data = [{"index": 3, "records": records}]
     topic = {"name": "orders", "topic_id": b"i" * 16, "partition_data": partition_data}
-    return request_frame(version, {"acks": -1, "timeout_ms": 1500, "topic_data": [topic], **more})
+    return request_frame(version, {"acks": -1, "timeout_ms": 31_500, "topic_data": [topic], **more})
 
 
 def read(frame, version):

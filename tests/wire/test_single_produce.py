@@ -18,7 +18,8 @@ read_single = pytest.importorskip("penstock.wire._requests", reason="needs cc: t
 def frame(version, *, topic="orders", partition=3, records=b"r" * 100, client_id="tests", transactional_id=None, acks=-1, more=()):
     named = {"topic_id": b"i" * 16} if version >= 13 else {"name": topic}
     partitions = [{"index": partition, "records": records}, *({"index": index, "records": b"x"} for index in more)]
-    body = {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 1500, "topic_data": [{**named, "partition_data": partitions}]}
+    topic = {**named, "partition_data": partitions}
+    body = {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 31_500, "topic_data": [topic]}
     return memoryview(bytearray(schemas.write_request(ApiKey.PRODUCE, version, 77, client_id, body)))[4:]
 
 

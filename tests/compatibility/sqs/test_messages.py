@@ -460,7 +460,7 @@ def test_a_batch_is_sent_received_and_deleted(sqs):
 )
 def test_a_batch_is_refused_as_a_whole_for_its_ids(sqs, empty: str, action: str, ids: list[str], shape: str):
     more = {"send_message_batch": {"MessageBody": "x"}, "delete_message_batch": {"ReceiptHandle": "x"}}
-    fields = more.get(action, {"ReceiptHandle": "x", "VisibilityTimeout": 1})
+    fields = more.get(action, {"ReceiptHandle": "x", "VisibilityTimeout": 60})
     with pytest.raises(getattr(sqs.exceptions, shape)) as caught:
         getattr(sqs, action)(QueueUrl=empty, Entries=[{"Id": each, **fields} for each in ids])
     assert caught.value.response["Error"]["Code"] == f"AWS.SimpleQueueService.{shape}"

@@ -67,8 +67,8 @@ def values(sqs) -> dict[str, Any]:
     return {
         "QueueUrl": sqs.queue(RedrivePolicy=policy), "QueueName": f"q-{uuid4().hex[:12]}", "Label": "label",
         "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"], "TaskHandle": "handle", "ReceiptHandle": "handle",
-        "VisibilityTimeout": 1, "SourceArn": sqs.arn(dead), "MessageBody": "body", "Attributes": {}, "Tags": {"k": "v"}, "TagKeys": ["k"],
-        "Entries": [{"Id": "1", "MessageBody": "body", "ReceiptHandle": "handle", "VisibilityTimeout": 1}],
+        "VisibilityTimeout": 60, "SourceArn": sqs.arn(dead), "MessageBody": "body", "Attributes": {}, "Tags": {"k": "v"}, "TagKeys": ["k"],
+        "Entries": [{"Id": "1", "MessageBody": "body", "ReceiptHandle": "handle", "VisibilityTimeout": 60}],
     }  # fmt: skip
 
 

@@ -65,9 +65,9 @@ def test_a_fifo_queue_must_be_called_so(sqs, refused: Refused):
 
 def test_making_it_again_succeeds_where_what_is_given_holds(sqs, refused: Refused):
     name = fresh()
-    url = sqs.queue(name, VisibilityTimeout=7, DelaySeconds=1)
+    url = sqs.queue(name, VisibilityTimeout=70, DelaySeconds=1)
     assert sqs.queue(name) == url
-    assert sqs.queue(name, VisibilityTimeout=7) == url
+    assert sqs.queue(name, VisibilityTimeout=70) == url
     assert sqs.queue(name, MaximumMessageSize=1_048_576) == url
     code, words = refused(sqs.queue, name, DelaySeconds=2)
     assert code == "QueueAlreadyExists"
@@ -187,7 +187,7 @@ def test_without_names_no_attribute_is_told_and_unknown_ones_are_refused(sqs, re
 
 
 def test_attributes_that_are_set_hold_and_others_stay(sqs):
-    url = sqs.queue(MessageRetentionPeriod=604_800, ReceiveMessageWaitTimeSeconds=10, VisibilityTimeout=20)
+    url = sqs.queue(MessageRetentionPeriod=604_800, ReceiveMessageWaitTimeSeconds=10, VisibilityTimeout=200)
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "69", "DelaySeconds": "420", "MaximumMessageSize": "2048"})
     found = sqs.attributes(url)
     expected = {

@@ -19,14 +19,14 @@ BROKERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 def test_every_option_is_read() -> None:
     given = {
-        "topic": "t", "deliver": "at-least-once", "SINKID": "orders.1", "transactionTimeoutMs": "5000", "onNewCheckpoint": "Append",
+        "topic": "t", "deliver": "at-least-once", "SINKID": "orders.1", "transactionTimeoutMs": "50000", "onNewCheckpoint": "Append",
         "lostBatch": "skip", "ledgerTopic": "ledger", "includeTimestamp": "TRUE", "kafka.compression.type": "zstd",
-        "kafka.batch.size": "2048", "kafka.delivery.timeout.ms": "1500", "kafka.max.block.ms": "2500", "kafka.acks": "all",
+        "kafka.batch.size": "2048", "kafka.delivery.timeout.ms": "31500", "kafka.max.block.ms": "2500", "kafka.acks": "all",
         "kafka.enable.idempotence": "true", "kafka.linger.ms": "5", "checkpointLocation": "/somewhere",
     }  # fmt: skip
     assert sink_options(BROKERS | given, is_stream=True) == SinkOptions(
-        "t", Deliver.AT_LEAST_ONCE, "orders.1", None, 5_000, NewCheckpoint.APPEND, LostBatch.SKIP, "ledger", True,
-        Codec.ZSTD, 2_048, 1.5, 2.5,
+        "t", Deliver.AT_LEAST_ONCE, "orders.1", None, 50_000, NewCheckpoint.APPEND, LostBatch.SKIP, "ledger", True,
+        Codec.ZSTD, 2_048, 31.5, 2.5,
     )  # fmt: skip
     assert sink_options(BROKERS, is_stream=True) == SinkOptions()
     assert sink_options(BROKERS | {"sinkId": "x", "batchId": "7"}, is_stream=False).batch_id == 7
@@ -49,7 +49,7 @@ def test_every_option_is_read() -> None:
         ({"kafka.acks": "1"}, "kafka.acks is not all"),
         ({"kafka.enable.idempotence": "false"}, "a retry is stored twice"),
         ({"kafka.transactional.id": "mine"}, "sinkId pins the name"),
-        ({"kafka.transaction.timeout.ms": "1"}, "use transactionTimeoutMs"),
+        ({"kafka.transaction.timeout.ms": "60000"}, "use transactionTimeoutMs"),
         ({"kafka.key.serializer": "X"}, "as the column's bytes"),
         ({"kafka.no.such.setting": "1"}, "kafka.no.such.setting"),
         ({"kafka.bootstrap.servers": "nowhere"}, "host:port"),

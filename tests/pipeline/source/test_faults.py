@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="needs spark: pyspark is not installed")
 from pipeline_topics import Topics
 from ports import free_port
 from source_queries import Batch, Stream
+from waiting import EXPIRES_MS, EXPIRES_S
 
 from penstock.peers.failures import PeerFailure
 from penstock.pipeline.complaints import PipelineComplaint
@@ -81,13 +82,13 @@ def test_a_reader_waits_for_a_broker_that_restarts(restarting: Restarting) -> No
 
 
 def test_a_reader_does_not_wait_for_ever(restarting: Restarting) -> None:
-    asking = {"kafka.bootstrap.servers": restarting.start(), "kafkaConsumer.pollTimeoutMs": "300"}
+    asking = {"kafka.bootstrap.servers": restarting.start(), "kafkaConsumer.pollTimeoutMs": str(EXPIRES_MS)}
     with Topics(asking["kafka.bootstrap.servers"]) as topics:
         topic = topics.create()
         topics.write_values(topic, 5)
         planned = Batch(asking | {"subscribe": topic})
         restarting.stop()
-        with pytest.raises(PeerFailure, match=r"gave up after 0\.3 s"):
+        with pytest.raises(PeerFailure, match=f"gave up after {EXPIRES_S} s"):
             planned.rows()
 
 

@@ -62,7 +62,7 @@ def test_every_other_option_arrives() -> None:
         kafka__isolation__level="read_uncommitted",
         kafka__max__partition__fetch__bytes="1000", kafka__fetch__max__wait__ms="50", kafka__fetch__min__bytes="3", deadLetterTopic="dead",
         valueFormat="json", splitSkewed="true", offsetsWithTopicIds="false", startingOffsetsByTimestampStrategy="latest",
-        kafka__session__timeout__ms="6000",
+        kafka__session__timeout__ms="45000",
     )  # fmt: skip
     assert (given.admission.offsets_min, given.admission.offsets_max, given.admission.delay_s) == (10, 20, 300.0)
     assert (given.splitting.partitions_min, given.splitting.records_max, given.splitting.is_even) == (4, 9, True)
