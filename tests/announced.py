@@ -26,7 +26,7 @@ def needs_announced(bootstrap: str, *features: str) -> None:
     for feature in features:
         if not is_announced(bootstrap, feature):
             if is_foreign(bootstrap):
-                pytest.skip(f"the broker at {bootstrap} does not announce {feature}")
+                pytest.skip(f"only with a broker that announces {feature}, unlike the one at {bootstrap}")
             pytest.fail(f"the node at {bootstrap} does not announce {feature}")
 
 

@@ -37,7 +37,7 @@ def test_the_producer_loop_writes_every_row(place):
         assert consume(place.bootstrap, topic, 2, 5_001) == (5_001, 2_501 * 5 + 2_500)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only on Linux")
 def test_the_processes_below_a_process_are_found():
     with subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdin.write(b"are you there?\n")

@@ -12,7 +12,7 @@ from benchmarks.report import Report
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout, so that no commit is known")
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only in a git checkout: elsewhere no commit is known")
 def test_the_output_of_a_benchmark_is_a_result_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = Report("A title", tmp_path, "what is measured")
     report.figures.add("ours", Measure("acknowledged, p50", "ms"), 1.0)

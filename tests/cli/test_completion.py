@@ -26,7 +26,7 @@ def test_what_a_shell_asks_is_answered() -> None:
     assert answer.stdout.split() == ["plain,groups"]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash in PATH")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="only with bash in PATH")
 def test_bash_takes_the_script() -> None:
     script = succeed("completion", "bash")
     taken = subprocess.run(["bash", "-c", f"{script}\ncomplete -p penstock"], capture_output=True, text=True, check=False)

@@ -92,7 +92,7 @@ def test_an_answer_that_was_given_does_not_change_when_the_next_one_is_read(disk
     assert first == b"a" * 100
 
 
-@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT") or not hasattr(os, "posix_fadvise"), reason="the system cannot tell what is in memory")
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT") or not hasattr(os, "posix_fadvise"), reason="only where it is told what is in memory")
 def test_a_read_that_would_wait_is_refused_and_succeeds_later(disk, tmp_path):
     file = disk.open("cold", create=True)
     written = os.urandom(8 << 20)
@@ -100,7 +100,7 @@ def test_a_read_that_would_wait_is_refused_and_succeeds_later(disk, tmp_path):
     os.fdatasync(file.fd)
     os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if disk.read_now(file, 4 << 20, 1 << 20) is not None:
-        pytest.skip("this file system keeps its pages (tmpfs)")
+        pytest.skip("only on a file system that lets go of its pages (tmpfs does not)")
     assert asyncio.run(disk.read_later(file, 4 << 20, 1 << 20)) == written[4 << 20 : 5 << 20]
 
 
@@ -192,7 +192,7 @@ def test_a_write_over_the_limit_is_a_disk_failure_and_the_size_is_known_after_it
     assert disk.read_at(file, 0, 100) == b"usable"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only with /dev/full")
 def test_no_room_is_told_apart_from_other_failures(disk, tmp_path):
     (tmp_path / "data" / "full").symlink_to("/dev/full")
     file = disk.open("full")

@@ -46,7 +46,7 @@ def test_what_offloaded_work_raises_reaches_the_caller(env):
         asyncio.run(env.offload(lambda: 1 // 0))
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="another allocator than glibc's")
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="only with glibc's allocator")
 def test_memory_of_large_reads_is_used_again_instead_of_being_faulted_in_anew(tmp_path):
     """A fetch reply is a few megabytes, read and forgotten over and over."""
     program = """

@@ -58,7 +58,7 @@ def use_syncfs(disk, answer):
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_a_flush_of_healthy_files_names_none(disk, count, syncfs):
     if syncfs and not disk._flusher.chooser.can_use_syncfs:
-        pytest.skip("not on this file system")
+        pytest.skip("only on a file system that is known to honour syncfs")
     use_syncfs(disk, syncfs)
     assert flush(disk, files_with_bytes(disk, count), ["d", ""]) == []
 
