@@ -3,25 +3,34 @@
     python scripts/tier_rules.py
 
 - `@pytest.mark.slow(stays="tests/….py::TestClass::test_name")`: the test that shows the same in `make test` exists, class included, and
-  is not itself in another tier. In a file with such a mark every string that is the id of a test is taken for one, wherever it is.
+  is not itself in another tier. It is named without parameters, which only pytest knows. In a file with such a mark every string that is
+  the id of a test is taken for one, wherever it is.
 - `pick(test=…, slow=…)` (tests/tiers.py): each test that depends on what was picked, directly or by names and fixtures of its file, has
-  `@pytest.mark.repeats`, or is in another tier: else its many seeds would never run.
-- `pytest.importorskip(…)`: the reason begins with `needs NAME:`, by which PENSTOCK_REQUIRE makes the skip a failure (tests/conftest.py).
+  `@pytest.mark.repeats`, or is in another tier: else its many seeds would never run. A file that picks has such a test.
+- What is picked stays in the file of the tests that depend on it: a helper or a conftest.py does not pick, and no file takes a picked name
+  from another. A helper may pick how heavy a load is, for tests of either tier: it says so by the comment LOAD_ONLY behind the pick.
+- `pytest.skip`, `skipif` and `pytest.importorskip`: the reason begins with `needs NAME: `, where NAME is one of the PROBES in
+  tests/machine.py, by which PENSTOCK_REQUIRE makes the skip a failure (tests/conftest.py); or with `only `, where a system, a file system
+  or a foreign broker cannot be made to have it: "only on Linux".
 
-Does not see what a test takes from another file. Used by `make check`; needs nothing but the standard library.
+Used by `make check`; needs nothing but the standard library.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NODE_ID = re.compile(r"tests/[\w/]+\.py::[\w:]+(\[.*\])?")
-NEEDS = re.compile(r"needs \w+: ")
+REASON = re.compile(r"needs (?P<name>\w+|\{\}): |only |\w+ only$")
+SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif"}
+LOAD_ONLY = "# tiers: the load only"
+ALWAYS_USED = "an autouse fixture"  # Stands for autouse fixtures and hooks: every test of their file depends on them.
 ELSEWHERE = frozenset({"slow", "soak"})
+RUNS_SLOW = ELSEWHERE | {"repeats"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -36,16 +45,18 @@ class Test:
 class File:
     """What one file says."""
 
-    tree: ast.Module
+    text: str
+    tree: ast.Module = field(init=False)
     tests: dict[str, Test] = field(default_factory=dict)  # By what follows the file in their ids.
     values: dict[str, ast.expr] = field(default_factory=dict)  # Of the names that the file assigns.
 
     def __post_init__(self) -> None:
-        for statement in self.tree.body:
+        self.tree = ast.parse(self.text)
+        for statement in statements_in(self.tree.body):
             if isinstance(statement, ast.Assign):
                 self.values.update({target.id: statement.value for target in statement.targets if isinstance(target, ast.Name)})
         marks = self.marks_in(self.values.get("pytestmark"))
-        for statement in self.tree.body:
+        for statement in statements_in(self.tree.body):
             self._add(statement, "", marks, frozenset())
 
     def _add(self, node: ast.stmt, prefix: str, marks: frozenset[str], names: frozenset[str]) -> None:
@@ -97,16 +108,35 @@ class File:
 
 
 def names_in(node: ast.AST) -> frozenset[str]:
-    parts = list(ast.walk(node))
-    names = {part.id for part in parts if isinstance(part, ast.Name)}
-    return frozenset(names | {part.arg for part in parts if isinstance(part, ast.arg)})
+    """Returns what is referred to: names, attributes of names, and fixtures, which are arguments."""
+    names = {ALWAYS_USED}
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                names.add(f"{owner}.{name}")
+            case ast.Call(func=ast.Attribute(attr="usefixtures" | "getfixturevalue"), args=fixtures):
+                names.update(str(fixture.value) for fixture in fixtures if isinstance(fixture, ast.Constant))
+    return frozenset(names)
+
+
+def statements_in(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """Yields the statements of a module, with those below `if`, `for`, `with` and `try`."""
+    for node in body:
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, Function | ast.ClassDef | ast.expr):
+            yield from statements_in(ast.iter_child_nodes(node))
 
 
 def problems_in(root: Path) -> Iterator[str]:
     paths = sorted((root / "tests").rglob("*.py"))
-    files = {path.relative_to(root).as_posix(): File(ast.parse(path.read_text())) for path in paths}
+    files = {path.relative_to(root).as_posix(): File(path.read_text()) for path in paths}
     for path, file in files.items():
-        for line, problem in sorted({*wrong_stays(file, files), *unmarked_picks(file), *skips_without_a_name(file)}):
+        has_tests = path.rpartition("/")[2].startswith("test_")
+        picks = {*unmarked_picks(file), *taken_picks(file, files)} if has_tests else set(picks_of_helper(file))
+        for line, problem in sorted({*wrong_stays(file, files), *picks, *skips_without_a_name(file, files)}):
             yield f"{path}:{line} {problem}"
 
 
@@ -117,9 +147,11 @@ def wrong_stays(file: File, files: dict[str, File]) -> Iterator[tuple[int, str]]
         if isinstance(node, ast.Attribute) and "slow" in file.marks_in(node) and id(node) not in called:
             yield node.lineno, '@pytest.mark.slow(stays="file::test") must name a test that stays in `make test`'
         if called and isinstance(node, ast.Constant) and isinstance(node.value, str) and NODE_ID.fullmatch(node.value):
-            where, _, name = node.value.partition("[")[0].partition("::")
+            where, _, name = node.value.partition("::")
             test = files[where].tests.get(name) if where in files else None
-            if test is None:
+            if "[" in name:
+                yield node.lineno, f"{node.value} has parameters, which cannot be checked: name the test without them"
+            elif test is None:
                 yield node.lineno, f"there is no test {node.value}: correct the id, class included"
             elif test.marks & ELSEWHERE:
                 yield node.lineno, f"{node.value} does not stay in `make test`: it is marked {' or '.join(sorted(test.marks & ELSEWHERE))}"
@@ -127,18 +159,54 @@ def wrong_stays(file: File, files: dict[str, File]) -> Iterator[tuple[int, str]]
 
 def unmarked_picks(file: File) -> Iterator[tuple[int, str]]:
     picked = picked_names(file.tree)
-    for name, test in file.tests.items():
-        used = sorted(test.names & picked)
-        if used and not test.marks & (ELSEWHERE | {"repeats"}):
-            yield test.line, f"{name} depends on {used[0]}, more of which would run in `make test-slow`, and has no @pytest.mark.repeats"
+    users = {name: test for name, test in file.tests.items() if test.names & picked}
+    for name, test in users.items():
+        if not test.marks & RUNS_SLOW:
+            used = min(test.names & picked)
+            yield test.line, f"{name} depends on {used}, more of which would run in `make test-slow`, and has no @pytest.mark.repeats"
+    for line in lines_of_picks(file) if not users else ():
+        yield line, "no test depends on what is picked here: more would never run"
+
+
+def taken_picks(file: File, files: dict[str, File]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.rpartition(".")[2].startswith("test_"):
+            source = files.get(f"tests/{node.module.replace('.', '/')}.py")
+            picked = picked_names(source.tree) if source is not None else frozenset[str]()
+            for name in sorted(picked.intersection(each.name for each in node.names)):
+                yield node.lineno, f"{name} depends on a pick in {node.module}: pick in the file of the tests"
+
+
+def picks_of_helper(file: File) -> Iterator[tuple[int, str]]:
+    lines = file.text.splitlines()
+    for line in lines_of_picks(file):
+        if not lines[line - 1].endswith(LOAD_ONLY):
+            yield line, f"a helper picks, unseen by the tests that use it: pick in their file, or say `{LOAD_ONLY}`"
+
+
+def lines_of_picks(file: File) -> list[int]:
+    names = names_of_pick(file.tree)
+    calls = [node for node in ast.walk(file.tree) if isinstance(node, ast.Call)] if names else []
+    return [call.lineno for call in calls if ast.unparse(call.func) in names]
+
+
+def names_of_pick(tree: ast.Module) -> frozenset[str]:
+    """Returns the names by which a file calls `pick` of tiers.py, such as `tiers.pick`."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "tiers":
+            names.update(each.asname or each.name for each in node.names if each.name == "pick")
+        elif isinstance(node, ast.Import):
+            names.update(f"{each.asname or each.name}.pick" for each in node.names if each.name == "tiers")
+    return frozenset(names)
 
 
 def picked_names(tree: ast.Module) -> frozenset[str]:
-    """Returns `pick`, if the file imports it from tiers, and the names of the file that are made with it, in however many steps."""
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "tiers"]
-    picked = frozenset(name.asname or name.name for node in imports for name in node.names if name.name == "pick")
+    """Returns the names of `pick`, and those of the file that are made with it, in however many steps."""
+    picked = names_of_pick(tree)
+    steps = [(made_by(statement), names_in(statement) - {ALWAYS_USED}) for statement in statements_in(tree.body)] if picked else []
     while True:
-        more = picked.union(*(made_by(statement) for statement in tree.body if names_in(statement) & picked))
+        more = picked.union(*(made for made, used in steps if used & picked))
         if more == picked:
             return picked
         picked = more
@@ -148,20 +216,52 @@ def made_by(statement: ast.stmt) -> set[str]:
     """Returns the names that a statement of a module makes or changes; none for a test."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return set() if name.lower().startswith("test") else {name}
+            is_always_used = any("autouse=True" in ast.unparse(mark) for mark in statement.decorator_list) or name.startswith("pytest_")
+            return set() if name.lower().startswith("test") else {name, ALWAYS_USED} if is_always_used else {name}
         case ast.Assign(targets=targets):
             return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target) | ast.For(target=target):
             return {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):  # `SEEDS.append(…)`
+            return {name}
     return set()
 
 
-def skips_without_a_name(file: File) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(file.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
-            reasons = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
-            if not any(isinstance(reason, ast.Constant) and NEEDS.match(str(reason.value)) for reason in reasons):
-                yield node.lineno, 'pytest.importorskip must say what is needed: reason="needs spark: pyspark is not installed"'
+def skips_without_a_name(file: File, files: dict[str, File]) -> Iterator[tuple[int, str]]:
+    probes = probes_in(files.get("tests/machine.py"))
+    for node in ast.walk(file.tree) if "skip" in file.text else ():
+        if isinstance(node, ast.Call) and (called := ast.unparse(node.func)) in SKIPS:
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+            given += node.args[:1] if called in ("pytest.skip", "pytest.mark.skip") else []
+            texts = [text for reason in given for text in texts_of(reason, file, files)]
+            if not texts or not all((found := REASON.match(text)) and found["name"] in (None, "{}", *probes) for text in texts):
+                yield node.lineno, f'{called} must say what is needed: "needs NAME: …" ({", ".join(probes)}), or "only on Linux"'
+
+
+def texts_of(node: ast.expr, file: File, files: dict[str, File]) -> Iterator[str]:
+    """Yields what a string may be, with {} for what it is filled with; for a call of a helper, what that returns."""
+    match node:
+        case ast.Constant(value=str() as text):
+            yield text
+        case ast.JoinedStr(values=parts):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*texts_of(one, file, files), *texts_of(other, file, files))
+        case ast.Call(func=ast.Name(id=name)):
+            nodes = [node for node in ast.walk(file.tree) if isinstance(node, ast.ImportFrom)]
+            imports = [node for node in nodes if name in [each.name for each in node.names]]
+            for helper in (files[path] for node in imports if (path := f"tests/{node.module}.py") in files):
+                for part in (part for part in helper.tree.body if isinstance(part, ast.FunctionDef) and part.name == name):
+                    returned = [each.value for each in ast.walk(part) if isinstance(each, ast.Return) and each.value is not None]
+                    yield from (text for value in returned for text in texts_of(value, helper, files))
+
+
+def probes_in(machine: File | None) -> list[str]:
+    """Returns the keys of the dictionary PROBES."""
+    for node in machine.tree.body if machine is not None else ():
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict) and made_by(node) == {"PROBES"}:
+            return [key.value for key in node.value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return []
 
 
 def main(root: Path = ROOT) -> int:

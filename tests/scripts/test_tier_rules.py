@@ -30,8 +30,21 @@ class TestLong:
 """
 
 
-def check(project: Path, source: str) -> list[str]:
-    for path, text in {"tests/test_staying.py": STAYING, "tests/test_it.py": "import pytest\nfrom tiers import pick\n" + source}.items():
+MACHINE = """
+PROBES: dict[str, object] = {"spark": None, "cc": None}
+
+def unbuilt(part):
+    return f"needs cc: {part} was not built"
+
+def unnamed(part):
+    return f"{part} was not built"
+"""
+
+
+def check(project: Path, source: str, **helpers: str) -> list[str]:
+    """Runs the check on a project with this test file, and with helpers by their names."""
+    files = {"test_staying": STAYING, "machine": MACHINE, "test_it": "import pytest\nfrom tiers import pick\n" + source, **helpers}
+    for path, text in {f"tests/{name}.py": text for name, text in files.items()}.items():
         (project / path).parent.mkdir(exist_ok=True)
         (project / path).write_text(text)
     script = project / "scripts" / "tier_rules.py"
@@ -46,7 +59,7 @@ def slow(stays: str) -> str:
     return f'@pytest.mark.slow(stays="tests/test_staying.py::{stays}")\ndef test_slow(): pass\n'
 
 
-@pytest.mark.parametrize("stays", ["test_stays", "test_stays[1-a]", "TestIn::test_a_class", "test_slow_in_part"])
+@pytest.mark.parametrize("stays", ["test_stays", "TestIn::test_a_class", "test_slow_in_part"])
 def test_a_slow_test_names_one_that_stays(tmp_path: Path, stays: str):
     assert check(tmp_path, slow(stays)) == []
 
@@ -55,6 +68,8 @@ def test_a_slow_test_names_one_that_stays(tmp_path: Path, stays: str):
     ("stays", "told"),
     [
         ("test_gone", "there is no test"),
+        ("test_stays[1-a]", "name the test without them"),
+        ("test_stays[no-such-parameter]", "name the test without them"),
         ("test_a_class", "there is no test"),
         ("TestOther::test_a_class", "there is no test"),
         ("test_for_hours", "does not stay in `make test`: it is marked soak"),
@@ -87,6 +102,15 @@ def test_kept(seed): pass
 PICKING = {
     "a parameter": '@pytest.mark.parametrize("seed", range(pick(test=1, slow=2)))\ndef test_seed(seed): pass\n',
     "its own lines": "def test_seed():\n    range(pick(test=1, slow=2))\n",
+    "the module": "import tiers\ndef test_seed():\n    range(tiers.pick(test=1, slow=2))\n",
+    "the module by another name": "import tiers as t\nSEEDS = t.pick(test=1, slow=2)\ndef test_seed():\n    walk(SEEDS)\n",
+    "a condition": "if FAST:\n    SEEDS = pick(test=1, slow=2)\nelse:\n    SEEDS = 1\ndef test_seed():\n    walk(SEEDS)\n",
+    "a loop": "for _ in (1, 2):\n    SEEDS = pick(test=1, slow=2)\ndef test_seed():\n    walk(SEEDS)\n",
+    "a list that grows": "SEEDS = []\nSEEDS.append(pick(test=1, slow=2))\ndef test_seed():\n    walk(SEEDS)\n",
+    "a fixture for all": "@pytest.fixture(autouse=True)\ndef seeds():\n    return pick(test=1, slow=2)\ndef test_seed(): pass\n",
+    "a hook": "def pytest_generate_tests(metafunc): metafunc.parametrize('s', range(pick(test=1, slow=2)))\ndef test_seed(s): pass\n",
+    "a fixture by its name": "@pytest.fixture\ndef seeds():\n    return pick(test=1, slow=2)\n"
+    "@pytest.mark.usefixtures('seeds')\ndef test_seed(): pass\n",
     "a constant": "SEEDS = pick(test=1, slow=2)\nMANY = range(SEEDS)\ndef test_seed():\n    walk(MANY)\n",
     "a mark": 'both = pytest.mark.parametrize("seed", range(pick(test=1, slow=2)))\n@both\ndef test_seed(seed): pass\n',
     "a function": "def walk():\n    range(pick(test=1, slow=2))\ndef test_seed(): walk()\n",
@@ -97,7 +121,7 @@ PICKING = {
 
 @pytest.mark.parametrize("picking", PICKING.values(), ids=PICKING)
 def test_a_test_that_depends_on_what_was_picked_must_repeat_whatever_its_neighbours_do(tmp_path: Path, picking: str):
-    neighbour = "@pytest.mark.repeats\ndef test_neighbour(): pick(test=1, slow=2)\ndef test_other(): pass\n"
+    neighbour = "@pytest.mark.repeats\ndef test_neighbour(): pick(test=1, slow=2)\n"
     (line,) = check(tmp_path, neighbour + picking)
     assert "test_seed depends on " in line and "no @pytest.mark.repeats" in line
     for mark in ("pytest.mark.repeats", 'pytest.mark.slow(stays="tests/test_staying.py::test_stays")', "pytest.mark.soak"):
@@ -111,7 +135,45 @@ def test_a_state_machine_with_picked_settings_must_repeat(tmp_path: Path):
     assert check(tmp_path, source.format("pytest.mark.repeats")) == []
 
 
-def test_a_skipped_import_says_what_is_needed(tmp_path: Path):
+def test_a_pick_on_which_no_test_depends_is_refused(tmp_path: Path):
+    (line,) = check(tmp_path, "SEEDS = pick(test=1, slow=2)\n@pytest.mark.repeats\ndef test_other(): pass\n")
+    assert line.startswith("tests/test_it.py:3 no test depends on what is picked here")
+
+
+@pytest.mark.parametrize("name", ["seeds", "conftest"])
+def test_a_helper_picks_nothing_but_how_heavy_a_load_is(tmp_path: Path, name: str):
+    picking = "from tiers import pick\nSEEDS = pick(test=1, slow=2)"
+    test = "from seeds import SEEDS\ndef test_seed(): walk(SEEDS)\n"
+    (line,) = check(tmp_path, test, **{name: picking})
+    assert line.startswith(f"tests/{name}.py:2 a helper picks, unseen by the tests that use it")
+    assert check(tmp_path, test, **{name: f"{picking}  # tiers: the load only\n"}) == []
+
+
+def test_what_was_picked_is_not_taken_from_another_file_of_tests(tmp_path: Path):
+    other = "import pytest\nfrom tiers import pick\nFEW = 2\nSEEDS = range(pick(test=1, slow=2))\n"
+    other += "@pytest.mark.repeats\ndef test_other(): walk(SEEDS)\n"
+    (line,) = check(tmp_path, "from test_other import FEW, SEEDS\ndef test_seed(): walk(SEEDS)\n", test_other=other)
+    assert line.startswith("tests/test_it.py:3 SEEDS depends on a pick in test_other")
+
+
+SKIPS = {
+    "pytest.importorskip": 'pytest.importorskip("pyspark", reason={})\n',
+    "pytest.mark.skipif": "@pytest.mark.skipif(True, reason={})\ndef test_it(): pass\n",
+    "pytest.mark.skip": "@pytest.mark.skip({})\ndef test_it(): pass\n",
+    "pytest.skip": "def test_it():\n    pytest.skip({})\n",
+}
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+def test_a_skip_says_what_is_needed_by_the_name_of_a_probe(tmp_path: Path, skip: str):
+    imports = "from machine import unbuilt, unnamed\n"
+    for reason in ('"needs spark: not installed"', 'f"needs spark: {why}"', 'f"needs {name}: {why}"', '"only on Linux"', 'unbuilt("it")'):
+        assert check(tmp_path, imports + SKIPS[skip].format(reason)) == []
+    for reason in ('"not installed"', '"needs Spark: no"', '"needs moon: too far"', "WHY", 'unnamed("it")', 'unbuilt("it") if A else "B"'):
+        (line,) = check(tmp_path, imports + SKIPS[skip].format(reason))
+        assert f'{skip} must say what is needed: "needs NAME: …" (spark, cc)' in line
+
+
+def test_a_skip_without_a_reason_is_refused(tmp_path: Path):
     (line,) = check(tmp_path, 'pytest.importorskip("pyspark")\n')
     assert "must say what is needed" in line
-    assert check(tmp_path, 'pytest.importorskip("pyspark", reason="needs spark: not installed")\n') == []

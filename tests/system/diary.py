@@ -19,7 +19,7 @@ from waiting import PATIENCE_MS, PATIENCE_S, paced, until
 PADDING = b"." * 150
 KEYS_PER_PARTITION = 7
 # In most turns a batch of each partition sets off, so that kills meet several under way.
-TURNS_PER_SECOND, LINGER_MS = pick(test=100, slow=500), pick(test=5, slow=2)
+TURNS_PER_SECOND, LINGER_MS = pick(test=100, slow=500), pick(test=5, slow=2)  # tiers: the load only
 UNANSWERED_MAX = 15_000
 
 

@@ -58,7 +58,7 @@ def stored(node: Node, topic: str, partition: int = 0) -> list[bytes | None]:
     return librdkafka.values(librdkafka.read_partition(node.bootstrap, topic, partition))
 
 
-also = pytest.mark.slow(stays="tests/system/test_disk_full_and_failures.py::test_a_full_disk_is_a_passing_no[0]")
+also = pytest.mark.slow(stays="tests/system/test_disk_full_and_failures.py::test_a_full_disk_is_a_passing_no")
 
 
 @pytest.mark.invariant("log.disk-full-undoes-append")
