@@ -55,9 +55,86 @@ def test_a_missing_or_empty_field_of_the_header_is_refused(tmp_path: Path, field
     assert_refused(tmp_path, f"the header has no {field}")
 
 
-def test_a_commit_without_a_hash_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, PAGE.replace("96c1a72", "unknown"))
-    assert_refused(tmp_path, "the header names no hash of a commit: unknown")
+NEITHER = "the header's commit: it begins neither with a hash nor with `unknown`: "
+NO_REASON = "the header's commit: `unknown` needs a reason, or a commit: unknown, recorded in …: "
+
+
+@pytest.mark.parametrize(
+    ("commit", "complaint"),
+    [
+        ("not recorded; 1000000 seeds", NEITHER),
+        ("recorded in 96c1a72", NEITHER),
+        ("in the table: 96c1a72", NEITHER),
+        ("unknown", NO_REASON),
+        ("unknown, ", NO_REASON),
+    ],
+)
+def test_a_commit_is_a_hash_or_unknown_with_a_reason(tmp_path: Path, commit: str, complaint: str) -> None:
+    write(tmp_path, PAGE.replace("96c1a72", commit))
+    assert_refused(tmp_path, complaint + commit.strip())
+
+
+@pytest.mark.parametrize(
+    "commit", ["96c1a72-dirty", "96c1a72, a846017 in the second run", "unknown, not noted", "unknown, recorded in 96c1a72"]
+)
+def test_a_commit_may_have_changes_and_a_remark(tmp_path: Path, commit: str) -> None:
+    write(tmp_path, PAGE.replace("96c1a72", commit))
+    assert (check(tmp_path).returncode, check(tmp_path).stderr) == (0, "")
+
+
+def git(directory: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(directory), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def committed(directory: Path) -> str:
+    git(directory, "init", "-q")
+    git(directory, "commit", "-q", "--allow-empty", "-m", "x")
+    return git(directory, "rev-parse", "--short", "HEAD")
+
+
+@pytest.mark.parametrize("form", ["{}", "{}-dirty", "unknown, recorded in {}", "{}; unknown: another"])
+def test_a_commit_is_in_the_history(tmp_path: Path, form: str) -> None:
+    known = committed(tmp_path)
+    write(tmp_path, PAGE.replace("96c1a72", form.format(known)))
+    assert (check(tmp_path).returncode, check(tmp_path).stderr) == (0, "")
+    write(tmp_path, PAGE.replace("96c1a72", form.format("0123456")))
+    assert_refused(tmp_path, "the header's commit: no commit in the history is 0123456")
+
+
+def test_where_git_lacks_the_history_no_commit_is_looked_up(tmp_path: Path) -> None:
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    committed(origin)
+    committed(origin)
+    git(tmp_path, "clone", "-q", "--depth", "1", origin.as_uri(), str(clone))
+    write(clone)
+    assert (check(clone).returncode, check(clone).stderr) == (0, "")
+
+
+ROWS = f"| question | commit | file |\n|---|---|---|\n| sent | {{}} | [queues]({NAME}) |\n| received | {{}} | the same |\n"
+
+
+@pytest.mark.parametrize(
+    ("commit", "complaint"),
+    [
+        ("several", "it begins neither with a hash nor with `unknown`: several"),
+        ("recorded in 96c1a72", "it begins neither with a hash nor with `unknown`: recorded in 96c1a72"),
+        ("a846017", f"a846017 is not in {NAME}"),
+    ],
+)
+def test_rows_of_the_summary_say_the_commit_as_their_files_do(tmp_path: Path, commit: str, complaint: str) -> None:
+    write(tmp_path, summary=ROWS.format("96c1a72", "unknown, recorded in 96c1a72"))
+    assert (check(tmp_path).returncode, check(tmp_path).stderr) == (0, "")
+    write(tmp_path, summary=ROWS.format("96c1a72", commit))
+    assert check(tmp_path).stderr == f"{tmp_path / 'README.md'}: the row 'received': {complaint}\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", NAME])
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, page: str) -> None:
+    write(tmp_path)
+    (tmp_path / page).write_text((tmp_path / page).read_text() + "\n[gone](2026-11-15-gone.md#figures) [there](https://example.com/x.md)\n")
+    assert check(tmp_path).stderr == f"{tmp_path / page}: 2026-11-15-gone.md is linked and not there\n"
 
 
 @pytest.mark.parametrize("date", ["2026-11-15", "2026-11", "2026-11-16"])
