@@ -1,10 +1,12 @@
-"""Checks that every rule of docs/invariants.md has a test, and writes the page that lists tests and planted defects by rule.
+"""Checks that every rule of docs/invariants.md has a test in `make test`, and writes the page that lists tests and planted defects by rule.
 
     python scripts/invariants.py [--check]
 
 Rules are the rows `| `area.short-name` | text |` of docs/invariants.md. A test names the rules that it shows with
-`@pytest.mark.invariant("area.short-name")`, a whole file with `pytestmark`. A planted defect names the rules that it breaks with
-`@breaks("area.short-name")` (src/penstock/simulator/defects.py). All of it is read from the source with `ast`: no test is imported.
+`@pytest.mark.invariant("area.short-name")`, a whole file with `pytestmark`. What pytest does not collect shows nothing. What runs only in
+`make test-slow` or `make soak` (as tier_rules.py reads it) is listed, and another test must show the rule. A planted defect names the
+rules that it breaks with `@breaks("area.short-name")` (src/penstock/simulator/defects.py). All of it is read from the source with `ast`:
+no test is imported.
 
 What counts as a planted defect, so that one without a rule is found:
 - a public function without arguments that returns `Patches`;
@@ -20,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+
+from tier_rules import ELSEWHERE, File
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = Path("docs/invariants.md")
@@ -57,6 +61,7 @@ class Marked:
     file: str
     name: str  # Empty for a whole file.
     ids: tuple[str, ...]
+    tiers: frozenset[str] = frozenset()  # Of a test those in which alone it runs: slow, soak.
 
     @property
     def place(self) -> str:
@@ -87,13 +92,17 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
 def problems_of(catalogue: Catalogue) -> Iterator[str]:
     """Yields a message for each thing that is wrong, with what to do about it."""
     times = Counter(rule.id for rule in catalogue.rules)
-    shown = {id for test in catalogue.tests for id in test.ids}
+    shown = {id for test in catalogue.tests for id in test.ids if not test.tiers}
+    seldom = {id: test for test in catalogue.tests for id in test.ids if id not in shown}
     for id, count in times.items():
         if not _ID.fullmatch(id):
             yield f"{RULES}: the id {id} is not of the form area.short-name\n  use lower case letters, digits and hyphens"
         if count > 1:
             yield f"{RULES}: the id {id} is there {count} times\n  give each rule an id of its own"
-        if id not in shown:
+        if id in seldom:
+            place = seldom[id].place
+            yield f"{RULES}: only tests that `make test` leaves out show {id}, such as {place}\n  mark one that stays there, or write it"
+        elif id not in shown:
             yield f'{RULES}: no test shows {id}\n  mark one that does, or write it: @pytest.mark.invariant("{id}")'
     for marked in (*catalogue.tests, *catalogue.defects):
         for id in marked.ids:
@@ -117,7 +126,7 @@ def read(root: Path) -> Catalogue:
         source = path.read_text(encoding="utf-8")
         if any(hint in source for hint in _HINTS):
             module, file = ast.parse(source), path.relative_to(root).as_posix()
-            tests += tests_in(module, file)
+            tests += tests_in(source, file) if path.name.startswith("test_") else []
             defects += defects_in(module, file)
     return Catalogue(rules_in((root / RULES).read_text(encoding="utf-8")), tests, defects)
 
@@ -132,25 +141,27 @@ def rules_in(page: str) -> list[Rule]:
     return rules
 
 
-def tests_in(module: ast.Module, file: str) -> Iterator[Marked]:
-    for node in module.body:
+def tests_in(source: str, file: str) -> Iterator[Marked]:
+    tests = File(source)
+    for node in tests.tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == "pytestmark" for target in node.targets):
             marks = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
-            yield from _marked(marks, file, "")
+            yield from _marked(marks, file, "", tests)
         elif isinstance(node, ast.ClassDef):
-            yield from _marked(node.decorator_list, file, node.name)
+            yield from _marked(node.decorator_list, file, node.name, tests)
             for method in node.body:
                 if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
-                    yield from _marked(method.decorator_list, file, f"{node.name}::{method.name}")
+                    yield from _marked(method.decorator_list, file, f"{node.name}::{method.name}", tests)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _marked(node.decorator_list, file, node.name)
+            yield from _marked(node.decorator_list, file, node.name, tests)
 
 
-def _marked(marks: Iterable[ast.expr], file: str, name: str) -> Iterator[Marked]:
-    is_test = not name or name.rpartition("::")[2].lower().startswith("test")
+def _marked(marks: Iterable[ast.expr], file: str, name: str, tests: File) -> Iterator[Marked]:
+    """Yields the marks on a test, on a class of some or on their file; none on what is no test."""
+    tiers = [test.marks & ELSEWHERE for id, test in tests.tests.items() if not name or id == name or id.startswith(f"{name}::")]
     for mark in marks:
-        if is_test and ast.unparse(mark.func if isinstance(mark, ast.Call) else mark) == MARK:
-            yield Marked(file, name, _ids(mark))
+        if tiers and ast.unparse(mark.func if isinstance(mark, ast.Call) else mark) == MARK:
+            yield Marked(file, name, _ids(mark), min(tiers, key=len))
 
 
 def defects_in(module: ast.Module, file: str) -> Iterator[Marked]:

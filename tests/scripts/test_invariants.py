@@ -19,7 +19,7 @@ RULES = """\
 | `log.ack-after-flush` | A record is acknowledged only after it is flushed ([limits](status.md)). |
 | `log.torn-tail` | Recovery cuts a torn tail. |
 """
-TESTS = '''\
+TESTS = """\
 import pytest
 
 pytestmark = [pytest.mark.timeout(5), pytest.mark.invariant("log.torn-tail")]
@@ -32,23 +32,23 @@ def test_a_power_cut() -> None: ...
 class TestLog:
     @pytest.mark.invariant("log.ack-after-flush")
     async def test_a_kill(self) -> None: ...
-'''
-VARIANTS = '''\
+"""
+VARIANTS = """\
 @breaks("log.ack-after-flush")
 def acknowledges_early() -> Patches:
     return _patches()
 
 
 def _patches() -> Patches: ...
-'''
-IN_TESTS = '''\
+"""
+IN_TESTS = """\
 @breaks("log.torn-tail")
 def tails_stay(patch: pytest.MonkeyPatch) -> None: ...
 
 
 BREAKS: list[Break] = [tails_stay]
 DEFECTS: dict[str, Defect] = breaks("log.torn-tail")({"cuts too much": (Log, "cut", None)})
-'''
+"""
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def project(tmp_path: Path) -> Path:
     """A small project with this one's script, in which everything is as it should be."""
     for path, text in {
         SCRIPT: (ROOT / SCRIPT).read_text(),
+        "scripts/tier_rules.py": (ROOT / "scripts/tier_rules.py").read_text(),
         "docs/invariants.md": RULES,
         "tests/log/test_log.py": TESTS,
         "tests/log/test_model.py": IN_TESTS,
@@ -108,6 +109,42 @@ def test_a_mark_on_what_is_no_test_shows_nothing(project: Path) -> None:
     change(project, "docs/invariants.md", "| `log.torn-tail`", "| `log.new-rule` | Something new. |\n| `log.torn-tail`")
     change(project, "tests/log/test_log.py", "class", '@pytest.mark.invariant("log.new-rule")\ndef helper(): ...\n\n\nclass')
     assert "no test shows log.new-rule" in complaints(project)
+
+
+TESTS_OF_A_NEW_RULE = {
+    "a file that pytest does not collect": ("tests/log/scene.py", "{mark}\ndef test_it(): ...\n", "no test shows"),
+    "a class that pytest does not collect": (
+        "tests/log/test_it.py",
+        "class Log:\n    {mark}\n    def test_it(self): ...\n",
+        "no test shows",
+    ),
+    "soak": ("tests/log/test_it.py", "{mark}\n@pytest.mark.soak\ndef test_it(): ...\n", "only tests that `make test` leaves out show"),
+    "slow": (
+        "tests/log/test_it.py",
+        "{mark}\n@pytest.mark.slow(stays=A)\ndef test_it(): ...\n",
+        "only tests that `make test` leaves out show",
+    ),
+    "a class for soak": (
+        "tests/log/test_it.py",
+        "{mark}\n@pytest.mark.soak\nclass TestIt:\n    def test_it(self): ...\n",
+        "only tests that `make test` leaves out show",
+    ),
+    "a file for soak": (
+        "tests/log/test_it.py",
+        'pytestmark = [pytest.mark.soak, pytest.mark.invariant("log.new-rule")]\ndef test_it(): ...\n',
+        "only tests that `make test` leaves out show",
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "test", "complaint"), TESTS_OF_A_NEW_RULE.values(), ids=TESTS_OF_A_NEW_RULE)
+def test_a_rule_needs_a_test_that_make_test_runs(project: Path, path: str, test: str, complaint: str) -> None:
+    change(project, "docs/invariants.md", "| `log.torn-tail`", "| `log.new-rule` | Something new. |\n| `log.torn-tail`")
+    (project / path).write_text("import pytest\n" + test.format(mark='@pytest.mark.invariant("log.new-rule")'))
+    assert complaints(project).startswith(f"docs/invariants.md: {complaint} log.new-rule")
+    (project / "tests/log/test_other.py").write_text('@pytest.mark.invariant("log.new-rule")\ndef test_other(): ...\n')
+    run(project)
+    assert run(project, "--check").returncode == 0, "another test shows it"
 
 
 @pytest.mark.parametrize("path", ["tests/log/test_log.py", "tests/log/test_model.py", "src/penstock/simulator/variants.py"])
