@@ -3,9 +3,9 @@
     python scripts/system_packages.py
 
 TO_BUILD is needed before pip runs; Java is what Spark runs on; the others are for tests, which are skipped without them. On Debian and its
-children root gets them from the system's packages; elsewhere this says what to install. It never fails: without a program everything but
-the named part works.
-Used by `make setup` (set_up.py); needs nothing but the standard library.
+children root gets them from the system's packages; elsewhere, and where apt-get fails, this says what is missing. It never fails: without a
+program everything but the named part works.
+Used by `make setup` (set_up.py), and by the suite for what it skips (tests/machine.py); needs nothing but the standard library.
 """
 
 import importlib
@@ -13,16 +13,17 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from progress import Progress
+import progress
 
-STATUS = re.compile(rb"(?:dl|pm)status:([^:]*):([0-9.]+):")  # What apt-get tells on its status descriptor.
-
+STATUS = re.compile(r"(?:dl|pm)status:([^:]*):([0-9.]+):")  # What apt-get tells on its status descriptor.
+APT_GET = ("apt-get", "--quiet=2", "--yes", "--no-install-recommends", "-o", "APT::Status-Fd=1", "-o", "Dpkg::Use-Pty=0")
+LINES_MAX = 8
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 
 Probe = Callable[[], bool]
 
@@ -33,6 +34,7 @@ class Program:
     is_there: Probe
     packages: tuple[str, ...]  # The first that the system has is installed; names that belong together have a space between them.
     without: str
+    obstacle: Callable[[], str | None] = lambda: None  # Why no package would help.
 
 
 def command(*names: str) -> Probe:
@@ -41,8 +43,14 @@ def command(*names: str) -> Probe:
 
 
 def has_java() -> bool:
+    """Looks where Spark and Maven do."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
+
+
+def wrong_java_home() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return f"JAVA_HOME is {home}, and there is no bin/java in it: set it to where Java is, or unset it" if home and not has_java() else None
 
 
 def can_make_environments() -> bool:
@@ -64,14 +72,10 @@ TO_RUN = (
         has_java,
         ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "openjdk-25-jre-headless"),  # What Spark 4 runs on.
         "pipelines cannot run and their tests are skipped",
+        wrong_java_home,
     ),
     Program("Maven", command("mvn"), ("maven",), "the tests with Apache Kafka's own clients are skipped"),
-    Program(
-        "Chromium",
-        command("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome-headless-shell"),
-        ("chromium-headless-shell", "chromium"),
-        "the tests of pages are skipped",
-    ),
+    Program("Chromium", command(*BROWSERS), ("chromium-headless-shell", "chromium"), "the tests of pages are skipped"),
     Program("ip", command("ip"), ("iproute2",), "the tests that cut a network are skipped"),
 )
 
@@ -80,44 +84,62 @@ def main() -> None:
     provide(TO_BUILD + TO_RUN)
 
 
-def provide(programs: Sequence[Program]) -> None:
+def lack_of(name: str) -> str | None:
+    """Returns None where a program of the tables is there, else a sentence that names its packages."""
+    (program,) = (each for each in TO_BUILD + TO_RUN if each.name == name)
+    if program.is_there():
+        return None
+    return program.obstacle() or f"there is no {name} here (Debian: {' or '.join(program.packages)})"
+
+
+def may_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def provide(programs: Sequence[Program]) -> list[Program]:
+    """Installs those that are missing, where that is allowed. Names those that still are, and returns them."""
     missing = [program for program in programs if not program.is_there()]
-    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        install(missing)
-    for program in missing:
-        if not program.is_there():
-            print(f"{program.name} is missing, so that {program.without}; everything else works", file=sys.stderr)
-            print(f"  on Debian and Ubuntu: apt-get install {program.packages[0]}", file=sys.stderr)
+    installable = [program for program in missing if program.obstacle() is None]
+    if installable and may_install():
+        install(installable)
+    still_missing = [program for program in missing if not program.is_there()]
+    for program in still_missing:
+        print(f"{program.name} is missing, so that {program.without}; everything else works\n  {advice(program)}", file=sys.stderr)
+    return still_missing
 
 
-def install(missing: list[Program]) -> None:
-    lists_are_new = False
-    for program in missing:
-        if not install_one(program) and not lists_are_new:
-            apt_get("lists of packages", "update")  # Images come without them.
-            lists_are_new = True
-            install_one(program)
+def advice(program: Program) -> str:
+    obstacle = program.obstacle()
+    if obstacle is not None:
+        return obstacle
+    others = f" (or {', '.join(program.packages[1:])})" if program.packages[1:] else ""
+    if may_install():
+        return "apt-get did not bring it, as is shown above; `make setup` tries again"
+    return f"on Debian and Ubuntu: apt-get install {program.packages[0]}{others}; then `make setup`"
 
 
-def install_one(program: Program) -> bool:
-    for package in program.packages:
-        apt_get(f"{program.name} ({package})", "install", "--yes", "--no-install-recommends", *package.split())
-        importlib.invalidate_caches()
-        if program.is_there():
-            return True
-    return False
+def install(programs: Sequence[Program]) -> None:
+    """Installs for each program the first of its packages that apt-get has."""
+    # Images come without the lists, and old ones name packages that are gone. Without a network apt-get would call this a success.
+    apt_get("lists of packages", "update", "-o", "APT::Update::Error-Mode=any")
+    for program in programs:
+        for package in program.packages:
+            if apt_get(f"{program.name} ({package})", "install", *package.split()):
+                break
+    importlib.invalidate_caches()
 
 
-def apt_get(label: str, *arguments: str) -> None:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "--quiet=2", "-o", "APT::Status-Fd=1", "-o", "Dpkg::Use-Pty=0", *arguments]
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    with Progress(label) as progress, subprocess.Popen(command, env=environment, stdout=pipe, stderr=nowhere) as running:
-        assert running.stdout is not None
-        for line in running.stdout:
-            status = STATUS.match(line)
-            if status:
-                progress.say(f"{status[2].decode().partition('.')[0]} % {status[1].decode()}")
+def apt_get(label: str, *arguments: str) -> bool:
+    """Returns whether it succeeded, and shows what it said last if not."""
+    code, lines = progress.run([*APT_GET, *arguments], label, step_in, os.environ | {"DEBIAN_FRONTEND": "noninteractive"})
+    if code != 0:
+        print(*(f"  {line}" for line in lines[-LINES_MAX:]), sep="\n", file=sys.stderr)
+    return code == 0
+
+
+def step_in(line: str) -> str | None:
+    status = STATUS.match(line)
+    return f"{status[2].partition('.')[0]} % {status[1]}" if status else None
 
 
 if __name__ == "__main__":
