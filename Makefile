@@ -19,8 +19,12 @@ help: ## Show this list.
 
 setup: $(STAMP) ## Make .venv with the locked dependencies and the project in it.
 
-$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/*/*.pyx src/penstock/wire/*.pxi)
-	@$(PYTHON) scripts/set_up.py $(VENV)
+# Asked for by name, it also looks again for programs that were missing. The other targets do without them, and must not wait for that.
+LOOK_AGAIN := $(if $(filter setup,$(MAKECMDGOALS)),look-again)
+.PHONY: look-again
+
+$(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/*/*.pyx src/penstock/wire/*.pxi) $(LOOK_AGAIN)
+	@$(PYTHON) scripts/set_up.py $(VENV) $(if $(filter-out look-again,$?),,--again)
 	@touch $@
 
 demo: setup ## Start a node, write keyed records, read them back; with Java, run a data pipeline on them.
@@ -82,7 +86,7 @@ package: setup ## Build the wheel and the sdist into dist/.
 	@ls -l dist
 
 lock: ## Make requirements/*.lock anew from pyproject.toml.
-	@test -x $(BIN)/python || $(PYTHON) scripts/make_venv.py $(VENV)
+	@$(PYTHON) scripts/make_venv.py $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip --disable-pip-version-check --quiet install uv
 	$(UV_LOCK) --output-file requirements/run.lock
 	$(UV_LOCK) --extra dev --output-file requirements/dev.lock
