@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from machine import maven
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".cache"
@@ -26,7 +27,7 @@ def apache_kafka(directory: Path) -> Iterator[str]:
     try:
         libraries = install(CACHE)
     except PeerMissing as missing:
-        pytest.skip(f"needs Apache Kafka: {missing}")
+        pytest.skip(f"needs java: {maven() or missing}")
     with Broker(command(libraries, directory / "kafka")) as broker:
         yield f"127.0.0.1:{broker.port}"
 
@@ -39,4 +40,4 @@ def connector_jars() -> list[Path]:
     try:
         return connector.install(CACHE)
     except PeerMissing as missing:
-        pytest.skip(f"needs Spark's Kafka connector: {missing}")
+        pytest.skip(f"needs java: {maven() or missing}")

@@ -31,7 +31,7 @@ def test_what_is_written_down_of_javas_client_is_what_it_does(penstock_broker: B
     try:
         jars = class_path()
     except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
+        pytest.skip(f"needs java: {reason}")
     topic = penstock_broker.create_topic(partitions=PARTITIONS)
     program = Path(__file__).parent / "java" / "WhereKeysGo.java"
     command = ["java", *QUICK, "-cp", jars, str(program), penstock_broker.bootstrap, topic, str(len(KEYS))]

@@ -6,6 +6,7 @@ import os
 import select
 
 import pytest
+from machine import unbuilt
 from server.flush_rounds import files_with_bytes, flush, loops
 from waiting import PATIENCE_S, until, until_async
 
@@ -13,7 +14,7 @@ from penstock.server import flush_threads, kernel
 from penstock.server.disk import RealDisk
 from penstock.server.flush_threads import FILES_MAX, FlushThreads
 
-pytestmark = pytest.mark.skipif(FILES_MAX == 0, reason="not built")
+pytestmark = pytest.mark.skipif(FILES_MAX == 0, reason=unbuilt("the threads that flush") if kernel.IS_LINUX else "Linux only")
 
 
 @pytest.fixture

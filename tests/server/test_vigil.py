@@ -5,8 +5,10 @@ import os
 import threading
 
 import pytest
+from machine import unbuilt
 from server.flush_rounds import files_with_bytes, loops
 
+from penstock.server import kernel
 from penstock.server import vigil as module
 from penstock.server.disk import RealDisk
 from penstock.server.env import RealEnv
@@ -127,7 +129,7 @@ def test_there_may_be_none():
     assert not machine.soon
 
 
-@pytest.mark.skipif(FILES_MAX == 0, reason="not built")
+@pytest.mark.skipif(FILES_MAX == 0, reason=unbuilt("the threads that flush") if kernel.IS_LINUX else "Linux only")
 @loops
 def test_flushes_of_a_disk_are_watched_and_the_loop_sleeps_afterwards(tmp_path, new_loop):
     vigil = Vigil(10.0)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from machine import maven
 
 VERSION = "4.3.0"
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # Such programs end before the better compiler and collector pay.
@@ -51,7 +52,7 @@ def kafka_tools() -> Iterator[Tool]:
     try:
         jars = tools_class_path()
     except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's tools: {reason}")
+        pytest.skip(f"needs java: {reason}")
     command = ["java", *QUICK, "-cp", f"{_compiled([TOOLS], jars)}{os.pathsep}{jars}", TOOLS.stem]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
@@ -78,7 +79,7 @@ def play(program: Path, *arguments: str, parts: Sequence[Path] = ()) -> dict[str
     try:
         jars = class_path()
     except LookupError as reason:
-        pytest.skip(f"needs Apache Kafka's Java clients: {reason}")
+        pytest.skip(f"needs java: {reason}")
     command = ["java", *QUICK, "-cp", f"{_compiled([SCENES, *parts, program], jars)}{os.pathsep}{jars}", program.stem, *arguments]
     try:
         played = subprocess.run(command, capture_output=True, timeout=PLAY_SECONDS_MAX, check=False)
@@ -122,8 +123,9 @@ def _found(variable: str, *artifacts: str) -> str:
 
 
 def _fetch(cache: Path, variable: str, artifacts: tuple[str, ...]) -> None:
-    if shutil.which("mvn") is None:
-        raise LookupError(f"neither {variable} nor mvn is there")
+    without_maven = maven()
+    if without_maven is not None:
+        raise LookupError(f"{variable} is not set, and {without_maven}")
     cache.mkdir(parents=True, exist_ok=True)
     dependencies = "\n    ".join(DEPENDENCY.format(artifact=artifact, version=VERSION) for artifact in artifacts)
     (cache / "pom.xml").write_text(POM.format(dependencies=dependencies))
