@@ -1,6 +1,7 @@
-"""That no skip for want of a program escapes PENSTOCK_REQUIRE or hides its package."""
+"""What a machine must be able to test, and that no skip for want of a program escapes PENSTOCK_REQUIRE or hides its package."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from system import java_clients
 
 ROOT = Path(__file__).parents[2]
+INSTALLED = ["java", "spark", "cc", "browser", "pycurl"]  # By `make setup`, as root with apt-get.
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install packages")
 
 
 @pytest.fixture
@@ -91,3 +94,46 @@ def test_compiled_parts_that_are_not_there_fail_where_a_compiler_is_required(tmp
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "this machine must have cc (PENSTOCK_REQUIRE): " in ended.stdout and " skipped" not in ended.stdout
+
+
+@pytest.fixture
+def ci_run(path: Path, tmp_path: Path) -> Path:
+    """.ci/run in a checkout whose `make test` writes down what is required."""
+    project = tmp_path / "checkout"
+    for file in (".ci/run", "tests/machine.py", "scripts/system_packages.py", "scripts/progress.py"):
+        (project / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, project / file)
+    (project / ".venv" / "bin").mkdir(parents=True)
+    executable(project / ".venv" / "bin" / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    executable(path / "make", f'#!/bin/sh\n[ "$1" != test ] || echo "$PENSTOCK_REQUIRE" > "{project}/required"\n')
+    for directory in ("/usr/bin", "/bin"):
+        if Path(directory, "dirname").exists():
+            executable(path / "dirname", f'#!/bin/sh\nexec {directory}/dirname "$@"\n')
+    return project
+
+
+def required(project: Path) -> list[str]:
+    subprocess.run([shutil.which("bash", path=os.defpath) or "bash", str(project / ".ci" / "run")], check=True)
+    return [name for name in (project / "required").read_text().strip().split(",") if name]
+
+
+@only_root
+def test_ci_requires_all_that_may_be_installed_though_none_of_it_could_be(ci_run: Path, path: Path):
+    executable(path / "apt-get", "#!/bin/sh\nexit 100\n")
+    assert [name for name in required(ci_run) if name not in machine.OF_THE_KERNEL] == INSTALLED
+
+
+def test_ci_requires_elsewhere_what_the_machine_has(ci_run: Path, path: Path, capfd: pytest.CaptureFixture[str]):
+    executable(path / "java")
+    assert "java" not in required(ci_run), "its tests want jars, which Maven fetches"
+    assert "not required here: java: there is no Maven here (Debian: maven)\n" in capfd.readouterr().err
+    for name in ("mvn", "chromium"):
+        executable(path / name)
+    assert {"java", "browser"} <= set(required(ci_run)) and "cc" not in required(ci_run)
+
+
+@pytest.mark.parametrize("wanted", [[], ["cc", "fuse"]])
+def test_ci_requires_what_it_is_told_to(ci_run: Path, path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[str]):
+    executable(path / "java")
+    monkeypatch.setenv("PENSTOCK_REQUIRE", ",".join(wanted))
+    assert required(ci_run) == wanted
