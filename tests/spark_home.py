@@ -1,9 +1,9 @@
 """A Spark that starts sooner, for tests alone.
 
 Python workers of an installed pyspark import it from `pyspark.zip`, which holds no byte code: a second of CPU for each of the many
-processes of a test. A home of links to everything but that zip lets them fall back to the byte-compiled package beside it; and in the session
-that tests share their daemon imports what they need before it forks them (spark_daemon/). Where a pipeline runs in processes of its own the
-daemon is Spark's own, as with users.
+processes of a test. A home of links to everything but that zip lets them fall back to the byte-compiled package beside it; and in the
+session that tests share their daemon imports what they need before it forks them (spark_daemon/). Where a pipeline runs in processes of its
+own the daemon is Spark's own, as with users.
 The JVM compiles once and simply (C1, one collecting thread): tests end before the better compiler pays.
 """
 
