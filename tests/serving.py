@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from waiting import A_MOMENT_S, PATIENCE_MS, PATIENCE_S, until_async
 
+from penstock.broker.housekeeping import GATHERING_SECONDS_WHEN_CROWDED
 from penstock.broker.node import Node
 from penstock.env import Env, File, SyncFailures
 from penstock.errors import DiskFailed
@@ -170,10 +171,12 @@ class Serving:
         assert self._node is not None, "the node was not opened"
         return self._node
 
-    async def open(self, settings: NodeSettings | None = None, **changes: Any) -> Node:
+    async def open(
+        self, settings: NodeSettings | None = None, *, gathering_s_when_crowded: float = GATHERING_SECONDS_WHEN_CROWDED, **changes: Any
+    ) -> Node:
         """Starts the node; `changes` are attributes of NodeSettings."""
         self.lives.append(self.new_env())
-        self._node = node = Node(self.env, settings or NodeSettings(**changes))
+        self._node = node = Node(self.env, settings or NodeSettings(**changes), gathering_s_when_crowded=gathering_s_when_crowded)
         await node.start()
         self.address = await node.listen_kafka("127.0.0.1", 0)
         return node

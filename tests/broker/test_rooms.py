@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from serving import Line, Serving, batch, fetch_body, produce_body, records_in, rows_of, started, virtually
 from tiers import pick
-from waiting import EXPIRES_S, PATIENCE_MS, pause_at_random_async, until_async
+from waiting import EXPIRES_S, NEVER_S, PATIENCE_MS, pause_at_random_async, until_async
 
 from penstock.broker.connection import COUNTED_FROM_BYTES, Connection
 from penstock.broker.fetch_sessions import FetchSession
@@ -64,7 +64,7 @@ async def test_a_request_that_never_ends_is_given_back_with_its_connection(servi
 
 
 async def test_who_finds_no_room_waits_and_is_served_in_turn(serving: Serving) -> None:
-    node = await serving.open()
+    node = await serving.open(gathering_s_when_crowded=NEVER_S)
     node.request_room.bytes_max = 3 * MIB
     lines = [await serving.line() for _ in range(10)]
     await lines[0].create("a")

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from penstock.consensus.nouns import DirectoryId
 from penstock.env import Env
+from penstock.links.channel import DEADLINES, Deadlines
 from penstock.links.door import Asked, Door
 from penstock.links.frames import LENGTH
 from penstock.links.handshake import Introduction
@@ -31,15 +32,18 @@ def introduction(node: NodeId, *, cluster: str = CLUSTER) -> Introduction:
 class Party:
     """One node. It echoes what it is asked as a SUBMIT, keeps what it is asked as a HEARTBEAT, and writes down what it is told."""
 
-    def __init__(self, env: Env, me: Introduction, addresses: dict[NodeId, Address], *, secret: bytes = SECRET, **bounds: Any) -> None:
+    def __init__(
+        self, env: Env, me: Introduction, addresses: dict[NodeId, Address], *, secret: bytes = SECRET, deadlines: Deadlines = DEADLINES,
+        **bounds: Any,
+    ) -> None:  # fmt: skip
         self.reports: list[str] = []
         self.told: list[tuple[NodeId, bytes]] = []
         self.kept: list[Asked] = []
         self.lost: list[NodeId] = []
         self.callers_lost: list[NodeId] = []
-        self.links = Links(env, me, secret, address_of=addresses.get, report=self.reports.append, **bounds)
+        self.links = Links(env, me, secret, address_of=addresses.get, report=self.reports.append, deadlines=deadlines, **bounds)
         self.links.on_contact_lost = self.lost.append
-        self.door = Door(env, me, secret, report=self.reports.append)
+        self.door = Door(env, me, secret, report=self.reports.append, deadlines=deadlines)
         self.door.on_contact_lost = self.callers_lost.append
         self.door.told[Kind.RAFT] = lambda node, body: self.told.append((node, bytes(body)))
         self.door.asked[Kind.SUBMIT] = lambda asked: asked.answer([b"echo ", asked.body])

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from links.scene import ONE, SECRET, THREE, TWO, Stranger, Table, introduction
 
-from penstock.links.door import UNPROVEN_MAX, UNPROVEN_SECONDS
+from penstock.links.channel import DEADLINES
+from penstock.links.door import UNPROVEN_MAX
 from penstock.links.failures import LinkLost
 from penstock.links.frames import LENGTH, Form, front
 from penstock.links.handshake import NONCE_BYTES, Called, Caller, HandshakeFailed, Introduction, Reason
@@ -201,7 +202,7 @@ def test_a_caller_that_takes_too_long_is_closed() -> None:
             stranger.transport.write(bytes([byte]))
             table.world.run_for(1)
         assert not stranger.is_closed
-        table.world.run_for(UNPROVEN_SECONDS)
+        table.world.run_for(DEADLINES.unproven_s)
         assert stranger.is_closed
         assert table.parties[ONE].door.turned_away["unproven"] == 1
 

@@ -1,4 +1,7 @@
-"""The same links on real sockets, on both event loops."""
+"""The same links on real sockets, on both event loops.
+
+No deadline of a link expires here, however long the machine stalls: what happens when one does is shown in virtual time.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,8 +12,9 @@ from typing import Any
 
 import pytest
 from links.scene import ONE, SECRET, TWO, Party, introduction
-from waiting import EXPIRES_S, PATIENCE_S, stays_async, until_async
+from waiting import EXPIRES_S, NEVER_S, PATIENCE_S, stays_async, until_async
 
+from penstock.links.channel import Deadlines
 from penstock.links.door import Asked
 from penstock.links.failures import AskTimedOut, LinkLost
 from penstock.links.kinds import Kind
@@ -19,6 +23,7 @@ from penstock.server.env import RealEnv
 from penstock.vocabulary import Address, NodeId, Offset, TopicId
 
 HOST = "127.0.0.1"
+UNHURRIED = Deadlines(connect_s=NEVER_S, unproven_s=NEVER_S, tick_s=NEVER_S)
 
 
 class Pair:
@@ -31,7 +36,7 @@ class Pair:
         self.servers: dict[NodeId, asyncio.Server] = {}
 
     async def start(self, node: NodeId, port: int = 0, **options: Any) -> Party:
-        party = self.parties[node] = Party(self.env, introduction(node), self.addresses, **options)
+        party = self.parties[node] = Party(self.env, introduction(node), self.addresses, deadlines=UNHURRIED, **options)
         server = self.servers[node] = await asyncio.get_running_loop().create_server(party.door, HOST, port)
         self.addresses[node] = Address(*server.sockets[0].getsockname()[:2])
         return party

@@ -31,8 +31,9 @@ BUFFER_KEPT_SECONDS = 3.0  # A producer that lingers longer than this between re
 
 
 class Housekeeper:
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", *, gathering_s_when_crowded: float) -> None:
         self._node = node
+        self._gathering_s_when_crowded = gathering_s_when_crowded
         self._retention_due: Instant = Instant(node.env.now() + node.settings.retention_check_ms / 1000)
 
     def look_for_old_segments_soon(self) -> None:
@@ -92,7 +93,7 @@ class Housekeeper:
     def _close_who_gather_long(self, now: Instant) -> None:
         """All but one, who has come furthest: what the others give back may be all that it needs."""
         connections = self._node.connections
-        slow = [connection for connection in connections if connection.gathering_seconds(now) > GATHERING_SECONDS_WHEN_CROWDED]
+        slow = [connection for connection in connections if connection.gathering_seconds(now) > self._gathering_s_when_crowded]
         slow.sort(key=lambda connection: connection.gathered_bytes)
         for connection in slow[: max(1, len(slow) - 1)]:
             self._node.metrics.connections_closed_as_stalled += 1

@@ -27,7 +27,7 @@ from penstock.broker.groups import Groups
 from penstock.broker.handlers.metadata import TopicPieces
 from penstock.broker.handlers.produce import Produce
 from penstock.broker.handlers.single_produce import SingleProduce
-from penstock.broker.housekeeping import Housekeeper
+from penstock.broker.housekeeping import GATHERING_SECONDS_WHEN_CROWDED, Housekeeper
 from penstock.broker.identity import LOCK_PATH, Identity, WrongDirectory, leave_clean_marker, load_or_create_identity, take_clean_marker
 from penstock.broker.in_sync_changes import InSyncChanges
 from penstock.broker.marker_writing import MarkerWriting
@@ -79,7 +79,10 @@ class Health(NamedTuple):
 
 
 class Node:
-    def __init__(self, env: Env, settings: NodeSettings, *, data_directory: str = "data", secret: bytes = b"") -> None:
+    def __init__(
+        self, env: Env, settings: NodeSettings, *, data_directory: str = "data", secret: bytes = b"",
+        gathering_s_when_crowded: float = GATHERING_SECONDS_WHEN_CROWDED,
+    ) -> None:  # fmt: skip
         self.env = env
         self.secret = secret  # By which the nodes of a cluster trust each other. Never shown.
         self.data_directory = data_directory  # As operators know it; told to those who ask how large it is, never opened.
@@ -120,7 +123,7 @@ class Node:
         self._quorum: Quorum | None = None
         self._identity: Identity | None = None
         self._was_clean = False
-        self._housekeeper = Housekeeper(self)
+        self._housekeeper = Housekeeper(self, gathering_s_when_crowded=gathering_s_when_crowded)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.failed_logs = FailedLogs(env)

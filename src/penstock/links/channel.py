@@ -11,7 +11,7 @@ sign of life, because an answer may stand behind megabytes on a slow road.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from penstock.errors import MalformedInput
 from penstock.links.frames import HEAD, LENGTH, SHARED_BYTES, Assembler, Form, bytes_of, front
@@ -21,9 +21,19 @@ from penstock.vocabulary import Address, Buffer
 UNPROVEN_BYTES_MAX = 1024
 UNSENT_BYTES_HIGH = 256 * 1024  # Past this, what is to be sent waits in a queue that knows what may be dropped.
 JOINED_BYTES_MAX = 16 * 1024  # Copying this much costs less than handing the pieces over one by one.
-TICK_SECONDS = 1.0
 PING = front(Form.PING, 0, 0, 0)
 PONG = front(Form.PONG, 0, 0, 0)
+
+
+class Deadlines(NamedTuple):
+    """What a link and a listener wait for, in seconds. Tests on real sockets set all of them long: a stall of the machine expires none."""
+
+    connect_s: float = 2.5  # To connect and shake hands: time for the kernel to knock twice, and for three round trips on a long road.
+    unproven_s: float = 5.0  # For a caller to prove who it is.
+    tick_s: float = 1.0
+
+
+DEADLINES = Deadlines()
 
 
 class Channel(asyncio.BufferedProtocol, ABC):
@@ -31,11 +41,12 @@ class Channel(asyncio.BufferedProtocol, ABC):
 
     silent_ticks_max: int  # After so many ticks without a sign of life the other side is taken for dead.
 
-    def __init__(self, *, frame_bytes_max: int) -> None:
+    def __init__(self, *, frame_bytes_max: int, deadlines: Deadlines) -> None:
         self.is_proven = False
         self.is_congested = False  # The other side takes bytes more slowly than they are written.
         self.ended: str | None = None  # Why; once set, nothing more is read or written.
         self._transport: asyncio.Transport | None = None
+        self._deadlines = deadlines
         self._frame_bytes_max = frame_bytes_max
         self._assembler = Assembler(UNPROVEN_BYTES_MAX, UNPROVEN_BYTES_MAX)
         self._unproven_bytes = 0
@@ -112,7 +123,7 @@ class Channel(asyncio.BufferedProtocol, ABC):
     def _prove(self) -> None:
         self.is_proven = True
         self._assembler.widen(SHARED_BYTES, self._frame_bytes_max)
-        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._ticked)
+        self._timer = asyncio.get_running_loop().call_later(self._deadlines.tick_s, self._ticked)
 
     def _write_bare(self, message: bytes) -> None:
         """A message of the handshake."""
@@ -201,7 +212,7 @@ class Channel(asyncio.BufferedProtocol, ABC):
         else:
             self._silent_ticks += 1
         if self._silent_ticks > self.silent_ticks_max:
-            self.end(f"it has said nothing for {self._silent_ticks * TICK_SECONDS:g} s")
+            self.end(f"it has said nothing for {self._silent_ticks * self._deadlines.tick_s:g} s")
             return
-        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._ticked)
+        self._timer = asyncio.get_running_loop().call_later(self._deadlines.tick_s, self._ticked)
         self._tick()

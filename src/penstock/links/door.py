@@ -3,7 +3,7 @@
 A `Door` makes the protocol for each connection that `loop.create_server` accepts. What comes over a proven one goes to whoever has put
 a function into `told` or `asked`; an answer may come later, and in any order.
 
-Unproven connections are few (`UNPROVEN_MAX`) and short (`UNPROVEN_SECONDS`): past the bound the oldest makes room, so that those who only
+Unproven connections are few (`UNPROVEN_MAX`) and short-lived: past the bound the oldest makes room, so that those who only
 hold the door cannot keep out a node that knows the secret. A caller that is not let in is counted, and reported now and then.
 A proven connection is not read from while its caller does not take the answers, and ends when it asks more at once than a link ever does.
 Of one node there is one connection for each lane: a newer one means that the older is dead, whatever the network says.
@@ -17,7 +17,7 @@ from typing import Protocol
 from penstock.consensus.nouns import DirectoryId
 from penstock.env import Env
 from penstock.errors import MalformedInput
-from penstock.links.channel import PONG, Channel
+from penstock.links.channel import DEADLINES, PONG, Channel, Deadlines
 from penstock.links.frames import Form
 from penstock.links.handshake import NONCE_BYTES, Called, Greeting, HandshakeFailed, Introduction, check_secret
 from penstock.links.kinds import Lane
@@ -26,7 +26,6 @@ from penstock.links.link import LONG_ASKS_MAX
 from penstock.vocabulary import Buffer, Instant, NodeId
 
 UNPROVEN_MAX = 64
-UNPROVEN_SECONDS = 5.0
 ASKS_MAX = 2 * LINK_ASKS_MAX  # What an asker has given up on may still be under way here.
 # The longest that is told or asked is a piece of the metadata log: a few hundred KiB, or one entry, as long as Raft lets one wait.
 FRAME_BYTES_MAX = 32 * 1024 * 1024
@@ -69,8 +68,9 @@ Told = Callable[[NodeId, memoryview], None]
 
 class Door:
     def __init__(
-        self, env: Env, introduction: Introduction, secret: bytes, *, report: Callable[[str], None], frame_bytes_max: int = FRAME_BYTES_MAX
-    ) -> None:
+        self, env: Env, introduction: Introduction, secret: bytes, *, report: Callable[[str], None], frame_bytes_max: int = FRAME_BYTES_MAX,
+        deadlines: Deadlines = DEADLINES,
+    ) -> None:  # fmt: skip
         check_secret(secret)
         self.told: dict[int, Told] = {}
         self.asked: dict[int, Callable[[Asked], None]] = {}
@@ -80,6 +80,7 @@ class Door:
         self.me = introduction
         self.secret = secret
         self.frame_bytes_max = frame_bytes_max
+        self.deadlines = deadlines
         self._report = report
         self._not_reported_before = Instant(0.0)
         self._unproven: dict[CalledChannel, None] = {}  # The oldest first.
@@ -139,7 +140,7 @@ class CalledChannel(Channel):
     silent_ticks_max = 5  # More than the caller's: it pings, and is the first to give up.
 
     def __init__(self, door: Door) -> None:
-        super().__init__(frame_bytes_max=door.frame_bytes_max)
+        super().__init__(frame_bytes_max=door.frame_bytes_max, deadlines=door.deadlines)
         self._door = door
         self._called = Called(door.me, door.secret, nonce=door.env.nonce(NONCE_BYTES))
         self._asks: dict[int, Asked] = {}  # Unanswered, by correlation.
@@ -156,7 +157,7 @@ class CalledChannel(Channel):
     # The channel's side.
 
     def _opened(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(UNPROVEN_SECONDS, self.end, "it did not prove in time who it is")
+        self._timer = asyncio.get_running_loop().call_later(self._deadlines.unproven_s, self.end, "it did not prove in time who it is")
         self._door.knocked(self)
 
     def _shake_hands(self, message: memoryview) -> None:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from penstock.env import Env
-from penstock.links.channel import PING, Channel
+from penstock.links.channel import PING, Channel, Deadlines
 from penstock.links.failures import AskTimedOut, LinkFailure, LinkLost, NotUnderstood
 from penstock.links.frames import Form, bytes_of
 from penstock.links.handshake import NONCE_BYTES, Caller, HandshakeFailed, Introduction
 from penstock.links.kinds import Kind, Lane
 from penstock.vocabulary import Address, Buffer, Instant, NodeId
 
-CONNECT_SECONDS = 2.5  # To connect and shake hands: time for the kernel to knock twice, and for three round trips on a long road.
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.05, 1.0
 STEADY_SECONDS = 1.0  # A link that held for so long was a good one: the next try begins without a pause.
 QUEUE_BYTES_MAX = 8 * 1024 * 1024  # Above what Raft has on its way to one replica at most.
@@ -41,6 +40,7 @@ class Calling(NamedTuple):
     report: Callable[[str], None]
     lost: Callable[[NodeId], None]
     answer_bytes_max: int
+    deadlines: Deadlines
 
 
 class _Queued(NamedTuple):
@@ -56,8 +56,8 @@ class CallingChannel(Channel):
 
     silent_ticks_max = 3
 
-    def __init__(self, link: "Link", caller: Caller, *, frame_bytes_max: int) -> None:
-        super().__init__(frame_bytes_max=frame_bytes_max)
+    def __init__(self, link: "Link", caller: Caller, *, frame_bytes_max: int, deadlines: Deadlines) -> None:
+        super().__init__(frame_bytes_max=frame_bytes_max, deadlines=deadlines)
         self.proven: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._link = link
         self._caller = caller
@@ -230,9 +230,9 @@ class Link:
         if address is None:
             raise LinkLost(f"nobody has said where node {self.node} listens", may_have_happened=False)
         caller = Caller(calling.me, calling.secret, called=self.node, lane=self.lane, nonce=calling.env.nonce(NONCE_BYTES))
-        channel = CallingChannel(self, caller, frame_bytes_max=calling.answer_bytes_max)
+        channel = CallingChannel(self, caller, frame_bytes_max=calling.answer_bytes_max, deadlines=calling.deadlines)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(calling.deadlines.connect_s):
                 await asyncio.get_running_loop().create_connection(lambda: channel, *address)
                 await channel.proven
         except BaseException:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from penstock.env import Env
+from penstock.links.channel import DEADLINES, Deadlines
 from penstock.links.handshake import Introduction, check_secret
 from penstock.links.kinds import LANE_OF, Kind, Lane
 from penstock.links.link import Calling, Link
@@ -18,10 +19,11 @@ class Links:
     def __init__(
         self, env: Env, introduction: Introduction, secret: bytes, *,
         address_of: Callable[[NodeId], Address | None], report: Callable[[str], None], answer_bytes_max: int = ANSWER_BYTES_MAX,
+        deadlines: Deadlines = DEADLINES,
     ) -> None:  # fmt: skip
         check_secret(secret)
         self.on_contact_lost: Callable[[NodeId], None] = lambda node: None  # A link that was up broke, and not because it was closed here.
-        self._calling = Calling(env, introduction, secret, address_of, report, self._lost, answer_bytes_max)
+        self._calling = Calling(env, introduction, secret, address_of, report, self._lost, answer_bytes_max, deadlines)
         self._links: dict[tuple[NodeId, Lane], Link] = {}
         self._is_closed = False
 
