@@ -85,7 +85,7 @@ async def test_a_snapshot_is_written_when_the_log_has_grown(serving: Serving) ->
 @pytest.mark.invariant("groups.snapshot-is-cache")
 async def test_commits_made_while_a_snapshot_is_written_are_kept(serving: Serving) -> None:
     line = await opened(serving)
-    for group in range(90):
+    for group in range(300):
         await commit(line, f"g{group}", "a", {0: 1, 1: 1, 2: 1})
     groups = serving.node.groups
     (coordinator,) = groups
@@ -93,12 +93,12 @@ async def test_commits_made_while_a_snapshot_is_written_are_kept(serving: Servin
     flushes.hold()
     saving = asyncio.get_running_loop().create_task(groups._save(coordinator))
     await flushes.until_waited_for()  # The log is flushed already, so it is the snapshot that waits.
-    changes = {group: (await serving.line(), await serving.line()) for group in range(0, 90, 3)}
+    changes = {group: (await serving.line(), await serving.line()) for group in range(0, 300, 3)}
     end_before = log.end_offset
     for group, (committing, deleting) in changes.items():
         send_commit(committing, f"g{group}", "a", {1: 2})
         deleting.send(ApiKey.DELETE_GROUPS, groups_names=[f"g{group + 1}"])
-    await until_async(lambda: log.end_offset >= end_before + 30 * (1 + 3))
+    await until_async(lambda: log.end_offset >= end_before + 100 * (1 + 3))
     assert not saving.done() and not snapshot_path(serving).exists()
     flushes.let_go()
     for committing, deleting in changes.values():
@@ -109,7 +109,7 @@ async def test_commits_made_while_a_snapshot_is_written_are_kept(serving: Servin
     await serving.crash()
     line = await reopened(serving)
     assert log_bytes_loaded(serving.node) > 0
-    for group in range(0, 90, 3):
+    for group in range(0, 300, 3):
         assert await offsets_of(line, f"g{group}", "a", (0, 1, 2)) == {0: 1, 1: 2, 2: 1}
         assert await offsets_of(line, f"g{group + 1}", "a", (0, 1, 2)) == {0: -1, 1: -1, 2: -1}
         assert await offsets_of(line, f"g{group + 2}", "a", (0, 1, 2)) == {0: 1, 1: 1, 2: 1}

@@ -107,7 +107,7 @@ def cut_while_installing(moment: int, loss: Loss) -> bool:
         three.take_blocks(2)
         late = three.leader() % 3 + 1
         three.kill(late)
-        three.take_blocks(12)
+        three.take_blocks(30)
         disk = three.host(late).disk
         three.start(late)
         disk.crash_at(moment)

@@ -9,7 +9,7 @@ from share_members import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired,
 from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Outcome, Sent, Verb
-from penstock.broker.shares import ledger_calls, sessions
+from penstock.broker.shares import ledger_calls
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
@@ -193,17 +193,14 @@ async def test_a_session_that_asks_for_too_much_stays_as_it_was(serving: Serving
     assert (answer.error_code, len(serving.node.shares.sessions)) == (ErrorCode.NONE, 0)
 
 
-async def test_partitions_that_come_and_go_without_being_held_never_fill_a_session(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "PARTITIONS_MAX", 100)
+async def test_partitions_that_come_and_go_without_being_held_never_fill_a_session(serving: Serving) -> None:
     line, topic_id = await opened(serving, partitions=2)
     await line.produce("t", b"a", partition=1)
     one, other = ShareMember(await serving.line(), topic_id, partitions=(1,)), ShareMember(line, topic_id, "other", partitions=(1,))
     assert await one.take() == {0: (b"a", 1)}
     await one.fetch(forgotten_topics_data=[{"topic_id": topic_id, "partitions": [1]}])
-    for first in range(2, 202, 50):
-        named = range(first, first + 50)
+    for first in range(2, 20_002, 5_000):
+        named = range(first, first + 5_000)
         forgotten = [{"topic_id": topic_id, "partitions": list(named)}]
         for said in (_named(topic_id, named), {"forgotten_topics_data": forgotten}):
             assert (await one.fetch(**said)).error_code == ErrorCode.NONE
