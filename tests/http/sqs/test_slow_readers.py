@@ -1,4 +1,5 @@
-"""Answers with messages in them, and clients that do not take theirs: the node's room for replies bounds all of them."""
+"""Answers with messages in them, and clients that do not take theirs: the node's room for replies bounds all of them, and its settings say
+for how long one is waited for."""
 
 import asyncio
 import json
@@ -84,3 +85,15 @@ def test_where_answers_fill_the_room_no_more_are_made():
             client.transport.abort()
 
     virtually(on_node(story, memory_bytes_max=256 * MIB))
+
+
+def test_the_nodes_setting_says_for_how_long_a_body_that_does_not_come_is_waited_for():
+    async def story(serving: VirtualServing, http: Http) -> None:
+        reader, writer = await asyncio.open_connection(*http.address)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Penstock.Send\r\nContent-Length: 100\r\n\r\nx")
+        begun_at = asyncio.get_running_loop().time()
+        assert b"the body of the request does not come" in await reader.read()
+        assert 5.0 < asyncio.get_running_loop().time() - begun_at < 7.0
+        assert serving.node.metrics.connections_closed_as_stalled == 1
+
+    virtually(on_node(story, connections_max_stalled_ms=5_000))
