@@ -29,6 +29,8 @@ class Schedule(LoadScopeScheduling):
         return file_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:  # It replaces a dead worker, and asks for work itself when it has collected.
+            return
         rank = sorted(map(number_of, self.nodes)).index(number_of(node))
         file = choose(self.workqueue, rank)
         if file is None:

@@ -272,6 +272,41 @@ def test_a_file_that_ends_its_worker_is_told_and_not_begun_again_and_the_others_
     assert ended.stdout.endswith("8 passed, 1 failed, 1 skipped\n")
 
 
+DYING_NEXT = """
+import os
+import time
+from pathlib import Path
+
+def test_dies():
+    while not Path("gw2").exists():
+        time.sleep(0.01)
+    os._exit(3)
+"""
+NOT_COLLECTED_BEFORE_THE_NEXT_DEATH = """
+
+import time
+
+def pytest_collection():
+    me = os.environ.get("PYTEST_XDIST_WORKER")
+    if me in ("gw2", "gw3"):
+        Path(me).touch()
+        while not Path("gw3").exists():
+            time.sleep(0.01)
+"""
+
+
+def test_a_worker_that_dies_before_the_replacement_of_another_has_collected_is_replaced_too(project: Path):
+    with (project / "tests" / "conftest.py").open("a") as conftest:
+        conftest.write(NOT_COLLECTED_BEFORE_THE_NEXT_DEATH)
+    (project / "tests" / "test_dying.py").write_text(DYING)
+    (project / "tests" / "test_dying_next.py").write_text(DYING_NEXT)
+    for number in range(6):
+        (project / "tests" / f"test_well_{number}.py").write_text("def test_all_is_well(): pass\n")
+    ended = run(project, workers=2)
+    assert ended.returncode == 1
+    assert ended.stdout.endswith("8 passed, 2 failed, 1 skipped\n")
+
+
 def test_a_suite_without_tests_does_not_pass(project: Path):
     (project / "tests" / "test_places.py").unlink()
     assert run(project).returncode != 0
