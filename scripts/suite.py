@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import IO
 
 NO_TESTS = 5  # pytest's exit code for "nothing was collected".
 TESTS_FAILED = 1
+INTERRUPTED = 2
 SLOWEST_FILES = 15
 WORKERS = 4  # On two cores: many tests wait for processes and clocks.
 LAST_LINES = 40
@@ -70,13 +72,30 @@ def run_pytest(arguments: list[str], account: Account) -> int:
         environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(file)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
         command = [sys.executable, "-m", "pytest", "-qq", "--no-header", *arguments]
-        code = subprocess.run(command, env=environment, check=False, stderr=errors).returncode
+        with subprocess.Popen(command, env=environment, stderr=errors) as pytest:
+            pass_on_signals(pytest)
+            code = pytest.wait()
         if file.exists():
             account.__dict__.update(json.loads(file.read_text()))
             account.counts, account.skips = Counter(account.counts), Counter(account.skips)
-        if code not in (0, TESTS_FAILED):
+        if code not in (0, TESTS_FAILED, INTERRUPTED):
             print_end(errors)
         return code or (0 if account.counts else NO_TESTS)
+
+
+def pass_on_signals(pytest: "subprocess.Popen[bytes]") -> None:
+    """Has pytest take down what its tests have started, and tell of them, when this run is interrupted; a second Ctrl-C does not wait.
+
+    Ctrl-C comes from the terminal to all of these processes, and from elsewhere to this one only: tests/conftest.py counts it once.
+    """
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, lambda *_: pytest.kill())
+        print("\nwaiting until the tests have taken down what they started; Ctrl-C again does not wait", flush=True)
+        pytest.terminate()
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def print_end(errors: IO[str]) -> None:

@@ -13,10 +13,11 @@ import gc
 import os
 import re
 import resource
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -45,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[TIER] = config.getoption("--tier")
     account = os.environ.get("PENSTOCK_SUITE_ACCOUNT")
+    for number in (signal.SIGTERM, *([signal.SIGINT] if account else [])):
+        signal.signal(number, interrupt_once)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     if account and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Account(Path(account)))
     elif account and whole_files.may_be_used(config):
@@ -52,6 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
     unknown = sorted(required_here() - set(PROBES))
     if unknown:
         raise pytest.UsageError(f"PENSTOCK_REQUIRE names {', '.join(unknown)}; known are {', '.join(sorted(PROBES))}")
+
+
+def interrupt_once(*_: object) -> NoReturn:
+    """Ends the tests as Ctrl-C does: what they have started is taken down. The same signal may come from a terminal and from suite.py."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)  # Not SIG_IGN, which processes that are started now would inherit.
+    raise KeyboardInterrupt
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 REQUEST_BYTES_MAX = 1 << 17
 CLONE_NEWNET = 0x4000_0000
+PR_SET_PDEATHSIG = 1
 
 
 class Forked:
@@ -93,7 +94,13 @@ def warm() -> Warm:
 
 
 def serve(door: socket.socket) -> None:
-    """Returns in a fork that is to run a command; its arguments are in `sys.argv`."""
+    """Returns in a fork that is to run a command; its arguments are in `sys.argv`.
+
+    Ctrl-C comes to all processes of a terminal. This one ignores it: tests that are interrupted still take down what it has started for
+    them, and ask it how that ended. It ends when they have ended.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     while True:
         request, streams, _, _ = socket.recv_fds(door, REQUEST_BYTES_MAX, 4)
         if not request:
@@ -110,9 +117,11 @@ def serve(door: socket.socket) -> None:
 
 def watch(asked: dict[str, Any], streams: list[int]) -> None:
     """Forks once more, and tells of the fork: its number, and how it ended. Meanwhile the first one answers the door."""
+    end_with_parent()
     line = streams.pop()
     pid = os.fork()
     if pid == 0:
+        end_with_parent()
         os.close(line)
         return become(asked, streams)
     for stream in streams:
@@ -133,7 +142,14 @@ def become(asked: dict[str, Any], streams: list[int]) -> None:
     os.environ.update(asked["environment"])
     os.chdir(asked["directory"])
     sys.argv = ["penstock", *asked["arguments"]]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell that runs the suite in the background has its children ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def end_with_parent() -> None:
+    """Has this process killed when its parent ends: a worker of the suite that dies leaves no nodes behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def enter_network(file: str) -> None:

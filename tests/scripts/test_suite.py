@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,9 +67,13 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, *arguments: str, require: str = "", workers: int = 0) -> "subprocess.CompletedProcess[str]":
+    command, environment = suite(*arguments, require=require, workers=workers)
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+
+
+def suite(*arguments: str, require: str = "", workers: int = 0) -> tuple[list[str], dict[str, str]]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "PYTEST_", "PYTHONPATH"))}
-    command = [sys.executable, "scripts/suite.py", "--workers", str(workers), *arguments]
-    return subprocess.run(command, cwd=project, env=kept | {"PENSTOCK_REQUIRE": require}, capture_output=True, text=True, check=False)
+    return [sys.executable, "scripts/suite.py", "--workers", str(workers), *arguments], kept | {"PENSTOCK_REQUIRE": require}
 
 
 def test_the_account_names_the_reason_of_a_skip(project: Path):
@@ -305,6 +312,63 @@ def test_a_worker_that_dies_before_the_replacement_of_another_has_collected_is_r
     ended = run(project, workers=2)
     assert ended.returncode == 1
     assert ended.stdout.endswith("8 passed, 2 failed, 1 skipped\n")
+
+
+TAKEN_DOWN = """
+import time
+from pathlib import Path
+
+import pytest
+
+@pytest.fixture
+def node():
+    yield
+    Path("taking-down").touch()
+    while not Path("may-end").exists():
+        time.sleep(0.01)
+    Path("taken-down").touch()
+
+def test_hangs(node):
+    Path("begun").touch()
+    while True:
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def hanging(project: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A run with a test that hangs, all of whose processes get Ctrl-C as from a terminal; what it prints is in out.txt."""
+    (project / "tests" / "test_hanging.py").write_text(TAKEN_DOWN)
+    (project / "tests" / "test_places.py").unlink()
+    command, environment = suite("tests", workers=2)
+    with (project / "out.txt").open("wb") as out:
+        process = subprocess.Popen(command, cwd=project, env=environment, stdout=out, stderr=out, start_new_session=True)
+    until((project / "begun").exists, "the test begins")
+    yield process
+    (project / "may-end").touch()
+    process.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("is_from_a_terminal", [True, False])
+def test_a_run_that_is_interrupted_takes_down_what_it_started_and_prints_the_account(
+    project: Path, hanging: "subprocess.Popen[bytes]", is_from_a_terminal: bool
+):
+    (project / "may-end").touch()
+    if is_from_a_terminal:
+        os.killpg(hanging.pid, signal.SIGINT)
+    else:
+        hanging.terminate()
+    assert hanging.wait(PATIENCE_S) == 2
+    assert (project / "taken-down").exists()
+    assert (project / "out.txt").read_text().endswith("\n0 passed, 0 failed, 0 skipped\n")
+
+
+def test_a_second_interrupt_does_not_wait(project: Path, hanging: "subprocess.Popen[bytes]"):
+    os.killpg(hanging.pid, signal.SIGINT)
+    until((project / "taking-down").exists, "the fixture is torn down")
+    os.killpg(hanging.pid, signal.SIGINT)
+    assert hanging.wait(PATIENCE_S) not in (0, 1)
+    assert not (project / "taken-down").exists()
 
 
 def test_a_suite_without_tests_does_not_pass(project: Path):

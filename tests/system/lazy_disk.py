@@ -83,7 +83,9 @@ def power_cut(
     node: Node, disk: LazyDisk, how: Cut, *, seed: int, at_write: int = 0, or_when: Callable[[], bool] = lambda: False
 ) -> None:
     """The node hangs on the dead disk from the cut on, so it can promise nothing between the cut and its end."""
-    disk.cut_at_write(at_write, how, seed=seed, or_when=or_when)
-    node.signal(signal.SIGKILL)
-    disk.restore()
+    try:
+        disk.cut_at_write(at_write, how, seed=seed, or_when=or_when)
+        node.signal(signal.SIGKILL)
+    finally:  # Also when Ctrl-C interrupts it: what hangs on a dead disk cannot even be killed.
+        disk.restore()
     node.wait()

@@ -2,6 +2,7 @@
 
 The process is the disk, so it outlives the broker that is killed. A power cut freezes it at once: the surviving image is fixed, and every
 request hangs as if the machine had stopped, until `restore` fails them all and mounts again. When standard input ends, so does the mount.
+Signals do not end it: after Ctrl-C, which comes to it too, a test still has to take down the node whose disk this is.
 
 Orders, each answered by one line: cut, restore, fail_sync, sync_takes, room, stats. lazy_disk.py is the hand that gives them.
 Not here: what survives (lazy_tree.py).
@@ -13,6 +14,7 @@ import heapq
 import json
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -301,4 +303,6 @@ def _errno_of(error: OSError) -> int:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     LazyFileSystem(sys.argv[1]).serve()
