@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/
 demo: setup ## Start a node, write keyed records, read them back; with Java, run a data pipeline on them.
 	$(BIN)/python examples/demo.py
 
-SUITE = $(BIN)/python scripts/suite.py $(if $(RECORD),--record)
+SUITE = $(BIN)/python scripts/suite.py $(if $(filter-out 0 no,$(RECORD)),--record)
 test: setup ## Run the suite (about five to ten minutes); ends with where the time went and what was skipped (TESTS=tests/wire).
 	$(SUITE) $(TESTS)
 

@@ -46,15 +46,21 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help=f"write {DURATIONS} anew from this run")
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
+    if asked.record and (asked.tier != "test" or asked.paths):
+        parser.error(f"{DURATIONS} is for all tests of the tier `test`: record it without --tier and without paths")
     began = time.monotonic()
     workers = 0 if asked.tier == "soak" or is_one_file(asked.paths) else asked.workers
     arguments = [*options_of(asked.tier), *(["-n", str(workers), "--max-worker-restart", str(RESTARTS)] if workers else [])]
     account = Account()
     code = run_pytest([*arguments, *asked.paths], account)
     print_account(account, asked.tier, time.monotonic() - began)
-    if asked.record and code == 0:
-        record(account)
-    return code
+    if not asked.record:
+        return code
+    if code != 0 or account.skips:
+        print(f"{DURATIONS} is as before: it is recorded only where all tests run and pass")
+        return code or TESTS_FAILED
+    record(account)
+    return 0
 
 
 def options_of(tier: str) -> list[str]:

@@ -180,9 +180,35 @@ def test_there_is_one_summary_and_no_word_about_workers(project: Path):
 
 
 def test_a_run_can_be_recorded_for_the_next(project: Path):
+    (project / "tests" / "test_places.py").write_text("def test_on_earth(): pass\n")
     assert run(project, "--record", workers=2).returncode == 0
     recorded = json.loads((project / "tests" / "durations.json").read_text())
     assert set(recorded["files"]) == {"tests/test_places.py"}
+
+
+@pytest.mark.parametrize("part", [["tests"], ["--tier", "fast"], ["--tier", "slow"]])
+def test_a_part_of_the_suite_is_not_recorded(project: Path, part: list[str]):
+    (project / "tests" / "test_places.py").write_text("def test_on_earth(): pass\n")
+    ended = run(project, "--record", *part)
+    assert ended.returncode == 2 and "record it without --tier and without paths" in ended.stderr
+    assert not (project / "tests" / "durations.json").exists()
+
+
+@pytest.mark.parametrize("require", ["", "moon"])
+def test_a_run_that_skips_or_fails_is_not_recorded(project: Path, require: str):
+    ended = run(project, "--record", require=require)
+    assert ended.returncode == 1
+    assert ended.stdout.endswith("durations.json is as before: it is recorded only where all tests run and pass\n")
+    assert not (project / "tests" / "durations.json").exists()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make in PATH")
+@pytest.mark.parametrize("given, is_recorded", [("", False), ("RECORD=0", False), ("RECORD=no", False), ("RECORD=1", True)])
+def test_make_records_only_if_it_is_asked_to(given: str, is_recorded: bool):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "RECORD"))}
+    command = ["make", "--dry-run", "test", *given.split()]
+    told = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, check=True).stdout
+    assert ("scripts/suite.py --record" in told) == is_recorded
 
 
 IN_TURN = """
@@ -228,9 +254,10 @@ def test_each_file_is_collected_and_run_by_one_worker_from_its_beginning_to_its_
         (project / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         (project / "tests" / name).with_stem(f"test_{place}_turns").write_text(IN_TURN)
     (project / "tests" / "east" / "test_elsewhere.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
+    (project / "tests" / "test_places.py").write_text("def test_on_earth(): pass\n")
     ended = run(project, "--record", workers=2)
     assert ended.returncode == 0, ended.stdout
-    assert ended.stdout.endswith("14 passed, 0 failed, 1 skipped\n")
+    assert ended.stdout.endswith("13 passed, 0 failed, 0 skipped\n")
     said = [line.split(" ") for line in (project / "said.txt").read_text().splitlines()]
     for place in range(len(names)):
         turns = [(pid, what) for pid, file, what in said if file == f"test_{place}_turns"]
