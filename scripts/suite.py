@@ -3,7 +3,8 @@
     python scripts/suite.py [--tier fast|test|slow|soak] [--workers N] [--record] [paths...]
 
 Several workers run whole files side by side (tests/schedule.py says in which order). What client libraries print to the standard error of a
-worker outside of a test is kept in a file, which is shown only if pytest itself fails; what they print during a test is in its report.
+worker outside of a test is kept in a file, whose end is shown only if a worker or pytest itself fails; what they print during a test is in
+its report.
 """
 
 import argparse
@@ -15,28 +16,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-NO_TESTS = 5  # pytest's exit code for "nothing was collected".
-TESTS_FAILED = 1
-INTERRUPTED = 2
+TESTS_FAILED, INTERRUPTED, NO_TESTS = 1, 2, 5  # pytest's exit codes.
 SLOWEST_FILES = 15
+UNFINISHED_FILES = 15
 WORKERS = 4  # On two cores: many tests wait for processes and clocks.
-LAST_LINES = 40
+LAST_LINES = 200
 RESTARTS = 16  # Of workers that die, each with another file (tests/whole_files.py): where more die, something else is wrong.
 DURATIONS = Path("tests", "durations.json")
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Account:
-    counts: Counter[str] = field(default_factory=Counter)
-    skips: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    files: dict[str, list[float]] = field(default_factory=dict)  # Seconds and processor seconds of each.
-    tests: dict[str, float] = field(default_factory=dict)  # Seconds of those that take more than a moment.
+    """What tests/account.py has written."""
+
+    counts: dict[str, int]
+    skips: list[tuple[str, int]]  # Reasons, and how often each.
+    failures: list[str]
+    deaths: int  # Of workers.
+    unfinished: list[str]  # Files that did not run, or not to their end.
+    file_count: int
+    files: dict[str, tuple[float, float]]  # Seconds and processor seconds of each.
+    tests: dict[str, float]  # Seconds of those that take more than a moment.
 
 
 def main() -> int:
@@ -49,11 +53,15 @@ def main() -> int:
     if asked.record and (asked.tier != "test" or asked.paths):
         parser.error(f"{DURATIONS} is for all tests of the tier `test`: record it without --tier and without paths")
     began = time.monotonic()
-    workers = 0 if asked.tier == "soak" or is_one_file(asked.paths) else asked.workers
+    # One file has a worker, too: a test that ends its process does not end the one that tells of it.
+    workers = min(1, asked.workers) if asked.tier == "soak" or is_one_file(asked.paths) else asked.workers
     arguments = [*options_of(asked.tier), *(["-n", str(workers), "--max-worker-restart", str(RESTARTS)] if workers else [])]
-    account = Account()
-    code = run_pytest([*arguments, *asked.paths], account)
+    code, account = run_pytest([*arguments, *asked.paths])
+    if account is None:
+        print(f"pytest ended with code {code}, and told nothing of what it ran")
+        return code or NO_TESTS
     print_account(account, asked.tier, time.monotonic() - began)
+    code = code or code_of(account)
     if not asked.record:
         return code
     if code != 0 or account.skips:
@@ -72,21 +80,27 @@ def is_one_file(paths: list[str]) -> bool:
     return len({path.partition("::")[0] for path in paths}) == 1 and not Path(paths[0].partition("::")[0]).is_dir()
 
 
-def run_pytest(arguments: list[str], account: Account) -> int:
-    with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory, Path(directory, "errors.txt").open("w+") as errors:
+def run_pytest(arguments: list[str]) -> tuple[int, Account | None]:
+    """Returns its exit code, and the account, unless it ended before it could write one."""
+    with tempfile.TemporaryDirectory(prefix="penstock-suite-") as directory, Path(directory, "errors.txt").open("wb+") as errors:
         file = Path(directory, "account.json")
-        environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": str(file)}
+        environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": directory}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
         command = [sys.executable, "-m", "pytest", "-qq", "--no-header", *arguments]
         with subprocess.Popen(command, env=environment, stderr=errors) as pytest:
             pass_on_signals(pytest)
             code = pytest.wait()
-        if file.exists():
-            account.__dict__.update(json.loads(file.read_text()))
-            account.counts, account.skips = Counter(account.counts), Counter(account.skips)
-        if code not in (0, TESTS_FAILED, INTERRUPTED):
+        account = Account(**json.loads(file.read_text())) if file.exists() else None
+        if account is None or code not in (0, TESTS_FAILED, INTERRUPTED):
             print_end(errors)
-        return code or (0 if account.counts else NO_TESTS)
+        return code, account
+
+
+def code_of(account: Account) -> int:
+    """Returns the exit code of a run that is well to pytest, which does not see all that it did not run."""
+    if account.failures or account.deaths or account.unfinished:
+        return TESTS_FAILED
+    return 0 if any(account.counts.values()) else NO_TESTS
 
 
 def pass_on_signals(pytest: "subprocess.Popen[bytes]") -> None:
@@ -104,9 +118,9 @@ def pass_on_signals(pytest: "subprocess.Popen[bytes]") -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
-def print_end(errors: IO[str]) -> None:
+def print_end(errors: IO[bytes]) -> None:
     errors.seek(0)
-    print(*errors.read().splitlines()[-LAST_LINES:], sep="\n")
+    print(*errors.read().decode(errors="replace").splitlines()[-LAST_LINES:], sep="\n")
 
 
 def print_account(account: Account, tier: str, took_s: float) -> None:
@@ -114,17 +128,22 @@ def print_account(account: Account, tier: str, took_s: float) -> None:
     for file, (seconds, _) in sorted(account.files.items(), key=lambda row: -row[1][0])[:SLOWEST_FILES]:
         print(f"{seconds:5.0f}  {file}")
     print("\nskipped, and why" if account.skips else "\nnothing was skipped")
-    for reason, count in account.skips.most_common():
+    for reason, count in account.skips:
         print(f"{count:5}  {reason}")
     if account.failures:
         print("\nfailed; one alone:")
         options = "" if tier == "fast" else "".join(f"{option} " for option in options_of(tier))
         for nodeid in account.failures:
             print(f"  .venv/bin/pytest {options}{shlex.quote(nodeid)}")
+    if account.unfinished:
+        print(f"\n{len(account.unfinished)} of {account.file_count} files did not run, or not to their end:")
+        for file in account.unfinished[:UNFINISHED_FILES]:
+            print(f"  {file}")
+        if len(account.unfinished) > UNFINISHED_FILES:
+            print("  …")
     minutes, seconds = divmod(round(took_s), 60)
     print(f"\n{minutes} min {seconds} s")
-    counts = account.counts
-    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    print(", ".join(f"{count} {kind}" for kind, count in account.counts.items()))
 
 
 def record(account: Account) -> None:

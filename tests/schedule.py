@@ -20,6 +20,7 @@ DURATIONS = Path(__file__).parent / "durations.json"
 COMPUTES = 0.6  # The share of its time in which a file that computes uses a core.
 UNKNOWN_S = 5.0  # A file that was never measured begins early: late it might be the last to end.
 SPARK = re.compile(r"mark\.spark\b")
+END = "::end"  # What follows the file in the id of its end, which is dealt out with it (whole_files.py).
 
 
 class Schedule(LoadScopeScheduling):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
-from schedule import Schedule
+from schedule import END, Schedule
 from xdist.workermanage import WorkerController
 
 
@@ -30,16 +30,20 @@ def may_be_used(config: pytest.Config) -> bool:
 
 class WholeFile(pytest.File):
     def collect(self) -> list[pytest.Item]:
-        return [Tests.from_parent(self, name="tests", nodeid=self.nodeid), End.from_parent(self, name="end")]
+        return [Tests.from_parent(self, name="tests", nodeid=self.nodeid), End.from_parent(self, name="end", nodeid=self.nodeid + END)]
 
 
 class Part(pytest.Item):
     def runtest(self) -> None:
         """Does nothing: the plugin runs the tests."""
 
+    def reportinfo(self) -> tuple[Path, None, str]:
+        assert self.parent is not None
+        return self.path, None, self.parent.nodeid
+
 
 class Tests(Part):
-    """All tests of a file; has the name of the file, which xdist shows when the worker dies."""
+    """All tests of a file; has the id of the file."""
 
 
 class End(Part):
@@ -69,14 +73,16 @@ class WholeFiles:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         match item:
             case Tests():
+                item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
                 self._run_all(item, nextitem)
-                return True
             case End():  # What is torn down with the last file, or before the next one, is torn down now.
                 for report in runtestprotocol(item, log=False, nextitem=nextitem):
                     if report.failed:
                         item.ihook.pytest_runtest_logreport(report=report)
-                return True
-        return None
+            case _:
+                return None
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
 
     def _run_all(self, file: Tests, end: pytest.Item | None) -> None:
         session = file.session

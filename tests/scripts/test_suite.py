@@ -272,7 +272,8 @@ def test_a_failure_after_the_last_test_is_told(project: Path):
     (project / "tests" / "east" / "test_all_is_well.py").write_text("def test_all_is_well(): pass\n")
     ended = run(project, workers=2)
     assert ended.returncode == 1
-    assert "the house fell down" in ended.stdout
+    assert "ERROR at teardown of tests/east/test_all_is_well.py _" in ended.stdout and "the house fell down" in ended.stdout
+    assert "one alone:\n  .venv/bin/pytest tests/east/test_all_is_well.py\n" in ended.stdout
 
 
 def test_a_file_that_cannot_be_imported_fails_and_the_others_run(project: Path):
@@ -300,10 +301,76 @@ def test_a_file_that_ends_its_worker_is_told_and_not_begun_again_and_the_others_
         (project / "tests" / f"test_well_{number}.py").write_text("def test_all_is_well(): pass\n")
     ended = run(project, workers=2)
     assert ended.returncode == 1
-    assert "crashed while running 'tests/test_dying.py'" in ended.stdout
-    assert "one alone:\n  .venv/bin/pytest tests/test_dying.py\n" in ended.stdout
+    assert "one alone:\n  .venv/bin/pytest tests/test_dying.py::test_dies\n" in ended.stdout
+    assert "\n1 of 8 files did not run, or not to their end:\n  tests/test_dying.py\n" in ended.stdout
     assert (project / "begun.txt").read_text() == "once "
     assert ended.stdout.endswith("8 passed, 1 failed, 1 skipped\n")
+
+
+CRASHING = r"""
+import ctypes
+import os
+
+os.write(2, b"not text: \xff\n")
+
+def test_passes(): pass
+
+def test_crashes(): ctypes.string_at(0)
+
+def test_comes_after(): pass
+"""
+
+
+def test_a_crash_is_told_with_its_test_and_its_trace_also_where_one_file_runs(project: Path):
+    (project / "tests" / "test_crashing.py").write_text(CRASHING)
+    ended = run(project, "tests/test_crashing.py", workers=4)
+    assert ended.returncode == 1
+    assert "Segmentation fault" in ended.stdout and "in test_crashes\n" in ended.stdout
+    assert "_ tests/test_crashing.py::test_crashes _" in ended.stdout, "the headline of the report"
+    assert "one alone:\n  .venv/bin/pytest tests/test_crashing.py::test_crashes\n" in ended.stdout
+    assert "\n1 of 1 files did not run, or not to their end:\n  tests/test_crashing.py\n" in ended.stdout
+    assert ended.stdout.endswith("\n1 passed, 1 failed, 0 skipped\n")
+
+
+def test_a_crash_without_workers_is_told_with_its_trace(project: Path):
+    (project / "tests" / "test_crashing.py").write_text(CRASHING)
+    ended = run(project, workers=0)
+    assert ended.returncode not in (0, 5)
+    assert "Segmentation fault" in ended.stdout and "in test_crashes\n" in ended.stdout
+    assert "and told nothing of what it ran" in ended.stdout
+
+
+def test_a_worker_that_dies_between_tests_makes_the_run_a_failure(project: Path):
+    with (project / "tests" / "conftest.py").open("a") as conftest:
+        conftest.write("\ndef pytest_collection():\n    if os.environ.get('PYTEST_XDIST_WORKER') == 'gw0': os._exit(3)\n")
+    (project / "tests" / "test_well.py").write_text("def test_all_is_well(): pass\n")
+    ended = run(project, workers=2)
+    assert ended.returncode == 1
+    assert "a worker died" in ended.stdout
+    assert ended.stdout.endswith("\n3 passed, 0 failed, 1 skipped\n")
+
+
+def test_files_that_did_not_run_because_too_many_workers_died_are_told(project: Path):
+    suite = project / "scripts" / "suite.py"
+    suite.write_text(suite.read_text().replace("RESTARTS = 16", "RESTARTS = 1"))
+    for number in range(2):
+        (project / "tests" / f"test_dying_{number}.py").write_text(DYING)
+    for number in range(20):
+        (project / "tests" / f"test_well_{number:02}.py").write_text("def test_all_is_well(): pass\n")
+    (project / "tests" / "test_places.py").unlink()
+    ended = run(project, workers=1)
+    assert ended.returncode == 1
+    assert "\n22 of 22 files did not run, or not to their end:\n  tests/test_dying_0.py\n" in ended.stdout
+    assert "\n  tests/test_well_12.py\n  …\n" in ended.stdout
+    assert ended.stdout.endswith("\n0 passed, 2 failed, 0 skipped\n")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_leaves_out_tests_is_a_failure_even_if_it_is_well_to_pytest(project: Path, workers: int):
+    (project / "tests" / "test_leaving.py").write_text("import pytest\n\ndef test_leaves(): pytest.exit('enough', returncode=0)\n")
+    ended = run(project, workers=workers)
+    assert ended.returncode != 0
+    assert "did not run, or not to their end:\n  tests/test_leaving.py\n" in ended.stdout
 
 
 DYING_NEXT = """
@@ -387,7 +454,9 @@ def test_a_run_that_is_interrupted_takes_down_what_it_started_and_prints_the_acc
         hanging.terminate()
     assert hanging.wait(PATIENCE_S) == 2
     assert (project / "taken-down").exists()
-    assert (project / "out.txt").read_text().endswith("\n0 passed, 0 failed, 0 skipped\n")
+    told = (project / "out.txt").read_text()
+    assert "\n1 of 1 files did not run, or not to their end:\n  tests/test_hanging.py\n" in told
+    assert told.endswith("\n0 passed, 0 failed, 0 skipped\n")
 
 
 def test_a_second_interrupt_does_not_wait(project: Path, hanging: "subprocess.Popen[bytes]"):
