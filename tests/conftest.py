@@ -25,7 +25,7 @@ import whole_files
 from account import Account, skip_reason
 from machine import PROBES, missing
 from schedule import durations
-from tiers import TIER, picking_files
+from tiers import TIER
 
 ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
 NEEDED = re.compile(r"needs (.+?): (.*)", re.DOTALL)  # The reason of a skip for something that the machine lacks.
@@ -75,16 +75,23 @@ def required_here() -> set[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if any("::" in argument for argument in config.args):
-        return
-    files = {str(item.path) for item in items}
-    for file in sorted((picking_files & files) - {str(item.path) for item in items if item.get_closest_marker("repeats")}):
-        raise pytest.UsageError(f"{file} picks how much it runs in `make test-slow`, and none of its tests has @pytest.mark.repeats")
-    wanted = config.getoption("--tier")
-    left_out = {item for item in items if not is_in(item, wanted)}
+    wanted, named = config.getoption("--tier"), named_tests(config)
+    left_out = {item for item in items if not is_in(item, wanted) and not any(is_of(item, *test) for test in named)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def named_tests(config: pytest.Config) -> list[tuple[Path, str]]:
+    """Returns the file, and the class or test in it, of each argument with `::`."""
+    parts = [argument.partition("::") for argument in config.args]
+    return [((config.invocation_params.dir / path).resolve(), name) for path, _, name in parts if name]
+
+
+def is_of(item: pytest.Item, file: Path, name: str) -> bool:
+    """Whether it is the test of that name, or is in the class of that name."""
+    own_name = item.nodeid.partition("::")[2]
+    return item.path.resolve() == file and (own_name == name or own_name.startswith((f"{name}[", f"{name}::")))
 
 
 def is_in(item: pytest.Item, tier: str) -> bool:

@@ -124,13 +124,6 @@ def test_a_test_that_repeats_runs_in_two_tiers_and_more_often_in_the_slow_one(pr
     assert run(project, "--tier", "slow").stdout.endswith("5 passed, 0 failed, 0 skipped\n")
 
 
-def test_many_that_would_never_run_are_refused(project: Path):
-    (project / "tests" / "test_places.py").write_text(REPEATED.replace("@pytest.mark.repeats", ""))
-    ended = run(project)
-    assert ended.returncode not in (0, 1)
-    assert "none of its tests has @pytest.mark.repeats" in ended.stdout
-
-
 UNIMPORTABLE = """
 import pytest
 
@@ -154,8 +147,38 @@ def test_a_file_that_cannot_be_imported_here_is_a_skip_or_a_failure_where_the_ma
     assert "one alone:\n  .venv/bin/pytest tests/test_" in ended.stdout and "needs moon" not in ended.stdout
 
 
-def test_a_test_that_is_named_runs_whatever_its_tier(project: Path):
-    assert run(project, "tests/test_places.py::test_for_hours").stdout.endswith("1 passed, 0 failed, 0 skipped\n")
+NAMED = """
+import pytest
+from tiers import pick
+
+class TestLog:
+    @pytest.mark.soak
+    @pytest.mark.parametrize("hours", [1, 2])
+    def test_for_hours(self, hours): assert pick(test=1, slow=2) == 1
+
+    @pytest.mark.soak
+    def test_for_hours_and_hours(self): pass
+
+def test_plain(): pass
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "name, count",
+    [("TestLog::test_for_hours", 2), ("TestLog::test_for_hours[2]", 1), ("TestLog", 3), ("test_plain", 1)],
+)
+def test_a_test_that_is_named_runs_whatever_its_tier_and_the_others_in_theirs(project: Path, name: str, count: int, workers: int):
+    (project / "tests" / "test_named.py").write_text(NAMED)
+    ended = run(project, f"./tests/test_named.py::{name}", "tests/test_places.py", workers=workers)
+    assert ended.returncode == 0, ended.stdout
+    assert ended.stdout.endswith(f"\n{count + 2} passed, 0 failed, 1 skipped\n")
+
+
+def test_a_test_that_is_named_runs_in_a_file_that_picks_for_another(project: Path):
+    (project / "tests" / "test_places.py").write_text(f"{REPEATED}\ndef test_plain(): pass\n")
+    assert run(project, "tests/test_places.py::test_plain").stdout.endswith("\n1 passed, 0 failed, 0 skipped\n")
+    assert run(project, "--tier", "slow", "tests/test_places.py::test_plain").stdout.endswith("\n1 passed, 0 failed, 0 skipped\n")
 
 
 def test_a_failure_says_how_to_run_it_alone_and_shows_the_lines_of_that_test_only(project: Path):
