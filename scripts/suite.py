@@ -50,6 +50,9 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help=f"write {DURATIONS} anew from this run")
     parser.add_argument("paths", nargs="*")
     asked = parser.parse_args()
+    absent = [path for path in asked.paths if not Path(path.partition("::")[0]).exists()]
+    if absent:
+        parser.error(f"there is no {' and no '.join(absent)}")
     if asked.record and (asked.tier != "test" or asked.paths):
         parser.error(f"{DURATIONS} is for all tests of the tier `test`: record it without --tier and without paths")
     began = time.monotonic()
@@ -62,6 +65,8 @@ def main() -> int:
         return code or NO_TESTS
     print_account(account, asked.tier, time.monotonic() - began)
     code = code or code_of(account)
+    if code == NO_TESTS:
+        print(f"no test of the tier `{asked.tier}` was found in {' '.join(asked.paths) or 'tests'}")
     if not asked.record:
         return code
     if code != 0 or account.skips:

@@ -14,6 +14,7 @@ import os
 import re
 import resource
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> whole_files.
 
 def required_here() -> set[str]:
     return {name.strip() for name in os.environ.get("PENSTOCK_REQUIRE", "").split(",") if name.strip()}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Prints why a worker cannot collect, such as that there is no test of a name: xdist keeps it to itself."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        if hasattr(session.config, "workerinput"):
+            print(*error.args, sep="\n", file=sys.stderr)
+        raise
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

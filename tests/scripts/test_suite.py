@@ -490,8 +490,24 @@ def test_a_second_interrupt_does_not_wait(project: Path, hanging: "subprocess.Po
     assert not (project / "taken-down").exists()
 
 
-def test_a_suite_without_tests_does_not_pass(project: Path):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_suite_without_tests_fails_and_says_so(project: Path, workers: int):
     (project / "tests" / "test_places.py").unlink()
-    assert run(project).returncode != 0
+    ended = run(project, workers=workers)
+    assert ended.returncode == 5 and ended.stdout.endswith("\nno test of the tier `test` was found in tests\n")
     (project / "tests" / "test_long.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
-    assert run(project, workers=2).returncode != 0
+    ended = run(project, "--tier", "fast", "tests/test_long.py", workers=workers)
+    assert ended.returncode == 5 and ended.stdout.endswith("\nno test of the tier `fast` was found in tests/test_long.py\n")
+
+
+def test_a_path_that_does_not_exist_is_refused(project: Path):
+    ended = run(project, "tests/test_places.py", "tests/nope", "tests/test_nope.py::test_x")
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr.endswith("error: there is no tests/nope and no tests/test_nope.py::test_x\n")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_named_test_that_does_not_exist_is_refused(project: Path, workers: int):
+    ended = run(project, "tests/test_places.py::test_nope", workers=workers)
+    assert ended.returncode not in (0, 1)
+    assert "not found" in ended.stdout and "tests/test_places.py::test_nope" in ended.stdout
