@@ -4,7 +4,6 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import cycle, islice
@@ -12,6 +11,7 @@ from pathlib import Path
 
 # Below those that `penstock cluster` chooses for itself (penstock/cli/local_cluster.py).
 LOWEST, SLICES, SLICE_PORTS = 10_000, 40, 250
+LOCKS = Path("/tmp")  # Not $TMPDIR, of which each user may have another: all of them draw from the same ports.
 
 
 def free_port() -> int:
@@ -44,11 +44,11 @@ def _ports_of(process: int) -> Iterator[int]:
     return cycle(first + (begin + number) % SLICE_PORTS for number in range(SLICE_PORTS))
 
 
-def lock_slice(numbers: Iterable[int]) -> int:
+def lock_slice(numbers: Iterable[int], directory: Path = LOCKS) -> int:
     """Returns the first port of a slice that no other process on this machine has while this one lives; its lock file says so."""
     for number in numbers:
         try:
-            lock = _open_lock(Path(tempfile.gettempdir(), f"penstock-ports-{number}.lock"))
+            lock = _open_lock(directory / f"penstock-ports-{number}.lock")
         except PermissionError:  # Another user's, who does not let us look.
             continue
         try:

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,6 @@ def test_a_fork_is_given_other_ports() -> None:
 
 def test_a_slice_whose_lock_may_not_be_opened_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As another user's file may be."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     opened = os.open
 
     def open_file(path: Any, *flags: int, **more: Any) -> int:
@@ -46,10 +47,18 @@ def test_a_slice_whose_lock_may_not_be_opened_is_passed_over(monkeypatch: pytest
         return opened(path, *flags, **more)
 
     monkeypatch.setattr(os, "open", open_file)
-    locks = [ports.lock_slice(range(3)) for _ in range(2)]
+    locks = [ports.lock_slice(range(3), tmp_path) for _ in range(2)]
     assert locks == [ports.LOWEST + number * SLICE_PORTS for number in (1, 2)]
     with pytest.raises(RuntimeError, match="processes use ports for tests on this machine"):
-        ports.lock_slice(range(3))
+        ports.lock_slice(range(3), tmp_path)
+
+
+def test_processes_with_other_temporary_directories_are_given_other_ports(tmp_path: Path) -> None:
+    own = (free_port() - ports.LOWEST) // SLICE_PORTS
+    command = [sys.executable, "-c", f"import ports; ports.lock_slice([{own}])"]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(ports.__file__).parent)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "processes use ports for tests on this machine" in ended.stderr
 
 
 def test_no_slice_has_ports_that_a_local_cluster_chooses() -> None:
