@@ -1,7 +1,8 @@
 """What a run of the suite shows while it runs, and what it hands to scripts/suite.py when it is over.
 
 While tests run there is one line with the time, the counts and the files at work; a failed test is named at once, its report comes at the
-end. On a terminal the line is redrawn, elsewhere it is printed anew from time to time.
+end, with the last of what was printed meanwhile, because client libraries may print hundreds of lines. On a terminal the line is redrawn,
+elsewhere it is printed anew from time to time.
 """
 
 import json
@@ -17,6 +18,7 @@ from schedule import END, file_of
 REDRAWN_S, REPEATED_S = 0.2, 30.0
 SHOWN_FILES = 3
 A_MOMENT_S = 0.2  # Tests that take longer are listed one by one: `make test-fast` leaves them out.
+SECTION_LINES = 60  # Of what was captured of a test, for each stream and phase.
 LAST_WORDS = 200  # Lines of standard error that are shown of a worker that dies: Python tells there what each of its threads did.
 
 
@@ -57,6 +59,7 @@ class Account:
             self._show()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        shorten_sections(report)
         if report.failed:
             self._failed(report.nodeid)
         elif report.skipped:  # A file that cannot be imported here.
@@ -97,6 +100,7 @@ class Account:
         report.longrepr = "its worker died, and what comes after it in the file did not run; see above for what was written last"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        shorten_sections(report)
         report.nodeid = report.nodeid.removesuffix(END)
         file = file_of(report.nodeid)
         self._seconds[file] += report.duration
@@ -153,6 +157,15 @@ class Account:
         else:
             self._out.write(f"{text}\n")
         self._out.flush()
+
+
+def shorten_sections(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Leaves the last lines of each section; a test that runs alone, without this plugin, shows all."""
+    for place, (title, text) in enumerate(report.sections):
+        lines = text.splitlines(keepends=True)
+        if len(lines) > SECTION_LINES:
+            left_out = f"({len(lines) - SECTION_LINES} lines before these are left out; the test alone shows them)\n"
+            report.sections[place] = (title, "".join([left_out, *lines[-SECTION_LINES:]]))
 
 
 def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

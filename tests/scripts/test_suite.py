@@ -191,6 +191,35 @@ def test_a_failure_says_how_to_run_it_alone_and_shows_the_lines_of_that_test_onl
     assert ended.stdout.endswith("2 passed, 1 failed, 1 skipped\n")
 
 
+CHATTY = """
+import pytest
+
+@pytest.fixture
+def room():
+    for number in range(100): print("setup", number)
+    yield
+    for number in range(100): print("teardown", number)
+
+def test_breaks(room):
+    for number in range(60): print("call", number)
+    assert False
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_failure_shows_the_last_lines_that_were_captured_and_all_of_them_alone(project: Path, workers: int):
+    (project / "tests" / "test_chatty.py").write_text(CHATTY)
+    ended = run(project, workers=workers)
+    left_out = "(40 lines before these are left out; the test alone shows them)"
+    for phase, first in (("setup", 40), ("call", 0), ("teardown", 40)):
+        said = f"{left_out}\n{phase} {first}\n" if first else f"{phase} {first}\n"
+        assert f" Captured stdout {phase} " in ended.stdout
+        assert f"-\n{said}" in ended.stdout and f"\n{phase} {59 + first}\n" in ended.stdout
+    command, environment = [sys.executable, "-m", "pytest", "tests/test_chatty.py::test_breaks"], suite()[1]
+    alone = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert "\nsetup 0\n" in alone.stdout and "\nteardown 0\n" in alone.stdout and "left out" not in alone.stdout
+
+
 def test_a_failure_in_another_tier_names_that_tier_too(project: Path):
     (project / "tests" / "test_places.py").write_text(REPEATED.replace("(seed): pass", "(seed): assert seed < 4"))
     ended = run(project, "--tier", "slow")
