@@ -254,7 +254,6 @@ def test_a_run_that_skips_or_fails_is_not_recorded(project: Path, require: str):
     assert not (project / "tests" / "durations.json").exists()
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make in PATH")
 @pytest.mark.parametrize("given, is_recorded", [("", False), ("RECORD=0", False), ("RECORD=no", False), ("RECORD=1", True)])
 def test_make_records_only_if_it_is_asked_to(given: str, is_recorded: bool):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "RECORD"))}
