@@ -10,18 +10,20 @@ from system.lazy_disk import LazyDisk, power_cut
 from system.lazy_tree import Cut
 from waiting import PATIENCE_S
 
+pytestmark = pytest.mark.paired
+
 TESTS = Path(__file__).parents[1]
 
 PROGRAM = """
-import socket, sys, time
+import signal, socket, sys
 
 sys.path.insert(0, {tests!r})
 from warm import serve
 
 serve(socket.socket(fileno=int(sys.argv[1])))
 print("begun", flush=True)
-while len(sys.argv) > 1:
-    time.sleep(0.01)
+if len(sys.argv) > 1:
+    signal.pause()
 """
 INTERRUPTED = """
 import os, signal, sys

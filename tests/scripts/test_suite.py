@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.paired  # Each starts pytest, most of them with workers.
+
 ROOT = Path(__file__).parents[2]
 
 TESTS = """
@@ -57,7 +59,7 @@ def project(tmp_path: Path) -> Path:
     """A small project with this one's rules, on a machine that can look for the moon and does not find it."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "tests").mkdir()
-    for module in ("conftest.py", "account.py", "schedule.py", "tiers.py", "whole_files.py"):
+    for module in ("conftest.py", "account.py", "schedule.py", "tiers.py", "waiting.py", "whole_files.py"):
         shutil.copy(ROOT / "tests" / module, tmp_path / "tests")
     machine = (ROOT / "tests" / "machine.py").read_text() + '\n\nPROBES["moon"] = lambda: "it is too far"\nPROBES["java"] = lambda: None\n'
     (tmp_path / "tests" / "machine.py").write_text(machine)
@@ -426,24 +428,23 @@ def test_a_run_that_leaves_out_tests_is_a_failure_even_if_it_is_well_to_pytest(p
 
 DYING_NEXT = """
 import os
-import time
 from pathlib import Path
 
+from waiting import until
+
 def test_dies():
-    while not Path("gw2").exists():
-        time.sleep(0.01)
+    until(Path("gw2").exists)
     os._exit(3)
 """
 NOT_COLLECTED_BEFORE_THE_NEXT_DEATH = """
 
-import time
+from waiting import until
 
 def pytest_collection():
     me = os.environ.get("PYTEST_XDIST_WORKER")
     if me in ("gw2", "gw3"):
         Path(me).touch()
-        while not Path("gw3").exists():
-            time.sleep(0.01)
+        until(Path("gw3").exists)
 """
 
 
@@ -460,23 +461,22 @@ def test_a_worker_that_dies_before_the_replacement_of_another_has_collected_is_r
 
 
 TAKEN_DOWN = """
-import time
+import signal
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 @pytest.fixture
 def node():
     yield
     Path("taking-down").touch()
-    while not Path("may-end").exists():
-        time.sleep(0.01)
+    until(Path("may-end").exists)
     Path("taken-down").touch()
 
 def test_hangs(node):
     Path("begun").touch()
-    while True:
-        time.sleep(0.01)
+    signal.pause()
 """
 
 
