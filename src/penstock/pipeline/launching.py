@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
 
 from penstock.pipeline.complaints import PipelineComplaint
 from penstock.pipeline.failures import told_by
@@ -85,10 +85,10 @@ class _Launched:
             if self._how.metrics is not None:
                 metrics = stack.enter_context(MetricsServer(*self._how.metrics, lambda: metrics_text(self._progress))).address
             stack.enter_context(self._directory.taken(metrics=metrics))
-            stack.enter_context(_signals_told_to(self._stopping))
+            signals = stack.enter_context(StopSignals(self._stopping))
             log = self._directory.path / SPARK_LOG
             spark = stack.enter_context(_spark(self._name, self._how, log))
-            _listen(self._stopping)  # Spark has just put a handler of its own in the place of ours.
+            signals.listen()  # Spark has just put a handler of its own in the place of ours.
             at = f"; metrics at http://{metrics}/metrics" if metrics else ""
             self._watcher.started(f"Spark {spark.version}; its log is {log}; checkpoints are in {self._checkpoints}{at}")
             try:
@@ -222,26 +222,47 @@ def _output_to(log: Path) -> Iterator[None]:
         os.close(target)
 
 
-@contextmanager
-def _signals_told_to(stopping: threading.Event) -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    _listen(stopping)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+class StopSignals:
+    """Sets an event at SIGTERM and at Ctrl-C; a second signal ends the process at once. For the main thread.
+
+    A thread sets the event. A signal handler runs in the main thread, possibly inside `stopping.wait()`, and would wait forever for the lock
+    that this call holds.
+    """
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+        self._is_asked = False
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe()
+        self._setter = threading.Thread(target=self._set_when_asked, name="stop signals", daemon=True)
+        self._setter.start()
+        self.listen()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+        os.close(self._writing)
+        self._setter.join()
+        os.close(self._reading)
 
+    def listen(self) -> None:
+        """Installs the handlers, again where something else has replaced them."""
+        for number in self._before:
+            signal.signal(number, self._handle)
 
-def _listen(stopping: threading.Event) -> None:
-    def told(number: int, frame: FrameType | None) -> None:
-        if stopping.is_set():  # For the second time: at once.
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._is_asked:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        stopping.set()
+        self._is_asked = True
+        os.write(self._writing, b"!")
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, told)
+    def _set_when_asked(self) -> None:
+        if os.read(self._reading, 1):  # Empty when the pipe was closed.
+            self._stopping.set()
 
 
 @contextmanager
