@@ -30,7 +30,8 @@ $(STAMP): pyproject.toml requirements/dev.lock $(wildcard setup.py src/penstock/
 demo: setup ## Start a node, write keyed records, read them back; with Java, run a data pipeline on them.
 	$(BIN)/python examples/demo.py
 
-SUITE = $(BIN)/python scripts/suite.py $(if $(filter-out 0 no,$(RECORD)),--record)
+RECORDED = $(if $(filter-out 0 no,$(RECORD)),--record)
+SUITE = $(BIN)/python scripts/suite.py $(RECORDED)
 test: setup ## Run the suite (about five to ten minutes); ends with where the time went and what was skipped (TESTS=tests/wire).
 	$(SUITE) $(TESTS)
 
@@ -51,7 +52,7 @@ check: setup ## Lint, types, layers, generated pages, invariants without a test,
 	$(BIN)/python scripts/results.py
 
 conformance: setup ## Fetch foreign clients and tools and play them against a node (TOOLS="kcat kafkajs").
-	$(BIN)/python -m conformance $(if $(RECORD),--record) $(TOOLS)
+	$(BIN)/python -m conformance $(RECORDED) $(TOOLS)
 
 bench: setup ## Measure this node beside a bare loop, its queues, and the pipeline where Spark can run.
 	$(BIN)/python -m benchmarks

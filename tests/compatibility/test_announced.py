@@ -19,5 +19,5 @@ def test_our_own_node_must_announce_what_is_tested() -> None:
 
 
 def test_a_foreign_broker_may_lack_it() -> None:
-    with pytest.raises(pytest.skip.Exception, match="does not announce transactions"):
+    with pytest.raises(pytest.skip.Exception, match="only with a broker that announces transactions"):
         announced.needs_announced(FOREIGN, "transactions")

@@ -116,17 +116,16 @@ def test_what_was_never_run_has_no_status_and_cannot_be_stopped(cli: Cli, tmp_pa
 
 
 HOLDER = """
-import signal, sys, threading
+import signal, sys
 from penstock.pipeline.progress import PipelineProgress, StageProgress
 from penstock.cli.root import run
 from penstock.pipeline.state import RunDirectory
-told = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: told.set())
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 place = RunDirectory(sys.argv[1], "orders")
 with place.taken():
     place.write(PipelineProgress("orders", {"valid": StageProgress("valid", "running", rows_in=7)}))
     print("taken", flush=True)
-    told.wait()
+    signal.sigwait([signal.SIGTERM])
 """
 
 
