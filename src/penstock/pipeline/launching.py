@@ -225,8 +225,8 @@ def _output_to(log: Path) -> Iterator[None]:
 class StopSignals:
     """Sets an event at SIGTERM and at Ctrl-C; a second signal ends the process at once. For the main thread.
 
-    A thread sets the event. A signal handler runs in the main thread, possibly inside `stopping.wait()`, and would wait forever for the lock
-    that this call holds.
+    A thread sets the event. A signal handler runs in the main thread, possibly inside `stopping.wait()`, and would wait forever for the
+    lock that this call holds.
     """
 
     def __init__(self, stopping: threading.Event) -> None:
