@@ -6,6 +6,7 @@
 `run` does so for a program. Needs nothing but the standard library: `make setup` uses it before anything is installed.
 """
 
+import os
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 REDRAWN_S, REPEATED_S = 0.5, 10.0
-WIDTH = 110
+WIDTH_MAX = 110
 
 
 class Progress:
@@ -52,8 +53,12 @@ class Progress:
         while not self._ended.wait(REDRAWN_S if self._is_terminal else REPEATED_S):
             self._draw()
 
+    def _width(self) -> int:
+        """Less than the terminal has: a line that fills it would be redrawn below itself."""
+        return min(WIDTH_MAX, os.get_terminal_size(self._out.fileno()).columns - 1) if self._is_terminal else WIDTH_MAX
+
     def _draw(self) -> None:
-        line = f"[{time.monotonic() - self._began:3.0f} s] {self._label}{': ' if self._text else ''}{self._text}"[:WIDTH]
+        line = f"[{time.monotonic() - self._began:3.0f} s] {self._label}{': ' if self._text else ''}{self._text}"[: self._width()]
         self._out.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
         self._out.flush()
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO
 
 TESTS_FAILED, INTERRUPTED, NO_TESTS = 1, 2, 5  # pytest's exit codes.
-SLOWEST_FILES = 15
-UNFINISHED_FILES = 15
+SLOWEST_FILES = UNFINISHED_FILES = 15
+FAILURES_SHOWN = 40
 WORKERS = 4  # On two cores: many tests wait for processes and clocks.
 LAST_LINES = 200
 RESTARTS = 16  # Of workers that die, each with another file (tests/whole_files.py): where more die, something else is wrong.
@@ -37,6 +37,7 @@ class Account:
     skips: list[tuple[str, int]]  # Reasons, and how often each.
     failures: list[str]
     deaths: int  # Of workers.
+    running: list[str]  # Tests, when the run ended.
     unfinished: list[str]  # Files that did not run, or not to their end.
     file_count: int
     files: dict[str, tuple[float, float]]  # Seconds and processor seconds of each.
@@ -60,13 +61,15 @@ def main() -> int:
     workers = min(1, asked.workers) if asked.tier == "soak" or is_one_file(asked.paths) else asked.workers
     arguments = [*options_of(asked.tier), *(["-n", str(workers), "--max-worker-restart", str(RESTARTS)] if workers else [])]
     code, account = run_pytest([*arguments, *asked.paths])
+    if account is None and code == NO_TESTS:
+        return no_tests(asked.tier, asked.paths)
     if account is None:
         print(f"pytest ended with code {code}, and told nothing of what it ran")
         return code or NO_TESTS
     print_account(account, asked.tier, time.monotonic() - began)
     code = code or code_of(account)
     if code == NO_TESTS:
-        print(f"no test of the tier `{asked.tier}` was found in {' '.join(asked.paths) or 'tests'}")
+        no_tests(asked.tier, asked.paths)
     if not asked.record:
         return code
     if code != 0 or account.skips:
@@ -74,6 +77,11 @@ def main() -> int:
         return code or TESTS_FAILED
     record(account)
     return 0
+
+
+def no_tests(tier: str, paths: list[str]) -> int:
+    print(f"no test of the tier `{tier}` was found in {' '.join(paths) or 'tests'}")
+    return NO_TESTS
 
 
 def options_of(tier: str) -> list[str]:
@@ -91,7 +99,7 @@ def run_pytest(arguments: list[str]) -> tuple[int, Account | None]:
         file = Path(directory, "account.json")
         environment = os.environ | {"PENSTOCK_SUITE_ACCOUNT": directory}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Many containers set it; each of a thousand processes would compile all modules.
-        command = [sys.executable, "-m", "pytest", "-qq", "--no-header", *arguments]
+        command = [sys.executable, "-m", "pytest", "-qq", "-rN", "--no-header", *arguments]
         with subprocess.Popen(command, env=environment, stderr=errors) as pytest:
             pass_on_signals(pytest)
             code = pytest.wait()
@@ -138,8 +146,14 @@ def print_account(account: Account, tier: str, took_s: float) -> None:
     if account.failures:
         print("\nfailed; one alone:")
         options = "" if tier == "fast" else "".join(f"{option} " for option in options_of(tier))
-        for nodeid in account.failures:
+        for nodeid in account.failures[:FAILURES_SHOWN]:
             print(f"  .venv/bin/pytest {options}{shlex.quote(nodeid)}")
+        if len(account.failures) > FAILURES_SHOWN:
+            print(f"  … and {len(account.failures) - FAILURES_SHOWN:,} more")
+    if account.running:
+        print("\nwas running:")
+        for nodeid in account.running:
+            print(f"  {nodeid}")
     if account.unfinished:
         print(f"\n{len(account.unfinished)} of {account.file_count} files did not run, or not to their end:")
         for file in account.unfinished[:UNFINISHED_FILES]:

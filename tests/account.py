@@ -1,12 +1,14 @@
 """What a run of the suite shows while it runs, and what it hands to scripts/suite.py when it is over.
 
 While tests run there is one line with the time, the counts and the files at work; a failed test is named at once, its report comes at the
-end, with the last of what was printed meanwhile, because client libraries may print hundreds of lines. On a terminal the line is redrawn,
-elsewhere it is printed anew from time to time.
+end, with the last of what was printed meanwhile, because client libraries may print hundreds of lines; of very many failures the first ones
+only. On a terminal the line is redrawn, elsewhere it is printed anew from time to time, whether or not a test ends meanwhile.
 """
 
 import json
+import os
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,6 +19,7 @@ from schedule import END, file_of
 
 REDRAWN_S, REPEATED_S = 0.2, 30.0
 SHOWN_FILES = 3
+REPORTS_MAX = 40  # Of failures, in full: one broken function may fail a thousand tests.
 A_MOMENT_S = 0.2  # Tests that take longer are listed one by one: `make test-fast` leaves them out.
 SECTION_LINES = 60  # Of what was captured of a test, for each stream and phase.
 LAST_WORDS = 200  # Lines of standard error that are shown of a worker that dies: Python tells there what each of its threads did.
@@ -29,22 +32,30 @@ class Account:
         self._file, self._errors = directory / "account.json", directory / "errors.txt"
         self._out = out or sys.__stdout__
         self._is_terminal = self._out.isatty()
-        self._began = self._shown = time.monotonic()
+        self._began = time.monotonic()
         self._files: set[str] = set()
         self._unfinished: set[str] = set()  # What was dealt out and has not ended: tests, and of whole files the two parts.
         self._running: dict[str, str] = {}  # Files at work, and the test of each that runs; the file while it is imported.
         self._deaths = self._errors_shown = 0
-        self._counts: Counter[str] = Counter()
+        self._outcomes: dict[str, str] = {}  # Of each test; what fails in its teardown has failed.
         self._skips: Counter[str] = Counter()
         self._failures: list[str] = []
         self._seconds: Counter[str] = Counter()
         self._cpu: Counter[str] = Counter()
         self._tests: Counter[str] = Counter()
+        self._writing = threading.Lock()
+        self._has_ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         workers = session.config.pluginmanager.getplugin("terminaldistreporter")
-        if workers is not None:
-            workers.write_line = lambda text: None  # Twice "bringing up nodes..." and nothing else.
+        if workers is not None:  # They say "bringing up nodes..." several times and nothing else.
+            workers.write_line = workers.rewrite = lambda *_: None
+        self._ticker.start()
+
+    def _tick(self) -> None:
+        while not self._has_ended.wait(REDRAWN_S if self._is_terminal else REPEATED_S):
+            self._show()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -56,7 +67,6 @@ class Account:
     def _is_to_run(self, ids: list[str]) -> None:
         if not self._files:  # Each worker says the same, and so does one that replaces another later.
             self._files, self._unfinished = {file_of(nodeid) for nodeid in ids}, set(ids)
-            self._show()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         shorten_sections(report)
@@ -76,7 +86,6 @@ class Account:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._running[file_of(nodeid)] = nodeid
-        self._show()
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         if nodeid in self._unfinished:  # A test of a whole file is not.
@@ -110,53 +119,71 @@ class Account:
         elif report.skipped:
             self._skipped(report)
         elif report.when == "call":
-            self._counts["passed"] += 1
+            self._outcomes[report.nodeid] = "passed"
         if report.when == "teardown":
             self._cpu[file] += sum(float(value) for name, value in report.user_properties if name == "cpu")
-            self._show()
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._has_ended.set()
+        self._ticker.join()
         if self._is_terminal:
             self._out.write("\r\x1b[K")
+        self._leave_out_reports(session)
         files = {file: [round(seconds, 1), round(self._cpu[file], 1)] for file, seconds in self._seconds.items()}
         tests = {nodeid: round(seconds, 2) for nodeid, seconds in self._tests.items() if seconds > A_MOMENT_S}
         told = {
-            "counts": {kind: self._counts[kind] for kind in ("passed", "failed", "skipped")}, "skips": self._skips.most_common(),
-            "failures": self._failures, "deaths": self._deaths, "unfinished": sorted(self._unfinished_files()),
+            "counts": self._counts(), "skips": self._skips.most_common(), "failures": self._failures, "deaths": self._deaths,
+            "running": sorted(self._running.values()), "unfinished": sorted(self._unfinished_files()),
             "file_count": len(self._files), "files": files, "tests": tests,
         }  # fmt: skip
         self._file.write_text(json.dumps(told))
+
+    @staticmethod
+    def _leave_out_reports(session: pytest.Session) -> None:
+        """pytest prints what its terminal has noted, when this is over."""
+        terminal = session.config.pluginmanager.getplugin("terminalreporter")
+        room = REPORTS_MAX
+        for kind in ("error", "failed"):
+            reports = terminal.stats.get(kind, [])
+            del reports[room:]
+            room -= len(reports)
+
+    def _counts(self) -> dict[str, int]:
+        counts = Counter(self._outcomes.values())
+        return {kind: counts[kind] for kind in ("passed", "failed", "skipped")}
 
     def _unfinished_files(self) -> set[str]:
         return {file_of(nodeid) for nodeid in self._unfinished}
 
     def _skipped(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        self._counts["skipped"] += 1
+        self._outcomes.setdefault(report.nodeid, "skipped")
         self._skips[skip_reason(report)] += 1
 
     def _failed(self, nodeid: str) -> None:
-        self._counts["failed"] += 1
+        self._outcomes[nodeid] = "failed"
         if nodeid not in self._failures:
             self._failures.append(nodeid)
             self._line(f"failed: {nodeid}", is_last=True)
 
     def _show(self) -> None:
-        now = time.monotonic()
-        if now - self._shown >= (REDRAWN_S if self._is_terminal else REPEATED_S):
-            self._shown = now
-            minutes, seconds = divmod(int(now - self._began), 60)
-            done = self._counts["passed"] + self._counts["skipped"] + self._counts["failed"]
-            failed = f", {self._counts['failed']} failed" if self._counts["failed"] else ""
-            names = [file.removeprefix("tests/").removesuffix(".py") for file in self._running][:SHOWN_FILES]
-            files = len(self._files) - len(self._unfinished_files())
-            self._line(f"{minutes:2}:{seconds:02}  {done:,} tests, {files} of {len(self._files)} files{failed}  {' '.join(names)}")
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+        done = len(self._outcomes)
+        failed = f", {len(self._failures)} failed" if self._failures else ""
+        names = [file.removeprefix("tests/").removesuffix(".py") for file in list(self._running)][:SHOWN_FILES]
+        files = len(self._files) - len({file_of(nodeid) for nodeid in list(self._unfinished)})
+        self._line(f"{minutes:2}:{seconds:02}  {done:,} tests, {files} of {len(self._files)} files{failed}  {' '.join(names)}")
 
     def _line(self, text: str, *, is_last: bool = False) -> None:
-        if self._is_terminal:
-            self._out.write(f"\r\x1b[K{text[:118]}" if not is_last else f"\r\x1b[K{text}\n")
-        else:
-            self._out.write(f"{text}\n")
-        self._out.flush()
+        with self._writing:
+            if self._is_terminal:
+                self._out.write(f"\r\x1b[K{text[: self._columns()]}" if not is_last else f"\r\x1b[K{text}\n")
+            else:
+                self._out.write(f"{text}\n")
+            self._out.flush()
+
+    def _columns(self) -> int:
+        """One less than the terminal has: a line that fills it would be redrawn below itself."""
+        return os.get_terminal_size(self._out.fileno()).columns - 1
 
 
 def shorten_sections(report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -169,6 +196,8 @@ def shorten_sections(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if hasattr(report, "wasxfail"):
+        return f"expected to fail: {report.wasxfail.removeprefix('reason: ') or 'without a reason'}"
     where = report.longrepr
     text = where[2] if isinstance(where, tuple) else str(where)
     return text.removeprefix("Skipped: ")

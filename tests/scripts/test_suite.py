@@ -485,10 +485,13 @@ def hanging(project: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A run with a test that hangs, all of whose processes get Ctrl-C as from a terminal; what it prints is in out.txt."""
     (project / "tests" / "test_hanging.py").write_text(TAKEN_DOWN)
     (project / "tests" / "test_places.py").unlink()
+    account = project / "tests" / "account.py"
+    account.write_text(account.read_text().replace("REPEATED_S = 0.2, 30.0", "REPEATED_S = 0.2, 0.2"))
     command, environment = suite("tests", workers=2)
     with (project / "out.txt").open("wb") as out:
         process = subprocess.Popen(command, cwd=project, env=environment, stdout=out, stderr=out, start_new_session=True)
     until((project / "begun").exists, "the test begins")
+    until(lambda: " 0 tests, 0 of 1 files  test_hanging\n" in (project / "out.txt").read_text(), "a line names it, and comes without news")
     yield process
     (project / "may-end").touch()
     process.wait(PATIENCE_S)
@@ -506,6 +509,7 @@ def test_a_run_that_is_interrupted_takes_down_what_it_started_and_prints_the_acc
     assert hanging.wait(PATIENCE_S) == 2
     assert (project / "taken-down").exists()
     told = (project / "out.txt").read_text()
+    assert "\nwas running:\n  tests/test_hanging.py::test_hangs\n" in told
     assert "\n1 of 1 files did not run, or not to their end:\n  tests/test_hanging.py\n" in told
     assert told.endswith("\n0 passed, 0 failed, 0 skipped\n")
 
@@ -518,6 +522,42 @@ def test_a_second_interrupt_does_not_wait(project: Path, hanging: "subprocess.Po
     assert not (project / "taken-down").exists()
 
 
+def test_a_run_says_where_it_is_though_no_test_begins_or_ends(project: Path, hanging: "subprocess.Popen[bytes]"):
+    lines = (project / "out.txt").read_text().count("\n")
+    until(lambda: (project / "out.txt").read_text().count("\n") > lines + 2, "the line comes again and again")
+    (project / "may-end").touch()
+    hanging.terminate()
+
+
+ODD = """
+import pytest
+
+@pytest.fixture
+def spoilt():
+    yield
+    assert False
+
+def test_ends_badly(spoilt): pass
+
+@pytest.mark.parametrize("number", range(60))
+def test_number(number): assert False, f"report {number}."
+
+@pytest.mark.xfail(reason="not yet")
+def test_later(): assert False
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_test_counts_once_and_of_very_many_failures_some_are_shown(project: Path, workers: int):
+    (project / "tests" / "test_odd.py").write_text(ODD)
+    told = run(project, "tests/test_odd.py", workers=workers).stdout
+    assert told.endswith("\n0 passed, 61 failed, 1 skipped\n")
+    assert sum(f"AssertionError: report {number}." in told for number in range(60)) == 39, "the first report is that of the teardown"
+    assert told.count("  .venv/bin/pytest tests/test_odd.py::") + told.count("  .venv/bin/pytest 'tests/test_odd.py::") == 40
+    assert "\n  … and 21 more\n" in told
+    assert "\n    1  expected to fail: not yet\n" in told
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_suite_without_tests_fails_and_says_so(project: Path, workers: int):
     (project / "tests" / "test_places.py").unlink()
@@ -526,6 +566,8 @@ def test_a_suite_without_tests_fails_and_says_so(project: Path, workers: int):
     (project / "tests" / "test_long.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
     ended = run(project, "--tier", "fast", "tests/test_long.py", workers=workers)
     assert ended.returncode == 5 and ended.stdout.endswith("\nno test of the tier `fast` was found in tests/test_long.py\n")
+    ended = run(project, "scripts", workers=workers)
+    assert ended.returncode == 5 and ended.stdout.endswith("no test of the tier `test` was found in scripts\n")
 
 
 def test_a_path_that_does_not_exist_is_refused(project: Path):
