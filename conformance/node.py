@@ -5,6 +5,7 @@ Also what can be seen of it from outside: its log, its exit code, and the codec 
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,7 +32,7 @@ class Node:
         ready = self._process.stdout.readline()
         if not ready.startswith("penstock ready "):
             raise RuntimeError(f"the node did not start:\n{self._log.read_text()}")
-        self.bootstrap = dict(pair.split("=", 1) for pair in ready.split()[2:])["kafka"]
+        self.bootstrap = dict(pair.split("=", 1) for pair in shlex.split(ready)[2:])["kafka"]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -8,12 +8,14 @@ Not here: claims about what a node should answer.
 """
 
 import asyncio
+import os
+import shutil
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PosixPath
 from random import Random
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ from waiting import A_MOMENT_S, PATIENCE_MS, PATIENCE_S, until_async
 
 from penstock.broker.housekeeping import GATHERING_SECONDS_WHEN_CROWDED
 from penstock.broker.node import Node
+from penstock.broker.queues.calls import WAIT_SECONDS_MAX
 from penstock.env import Env, File, SyncFailures
 from penstock.errors import DiskFailed
 from penstock.server.disk import RealDisk
@@ -144,11 +147,30 @@ class SimDoorEnv(DoorEnv, SimEnv):
         self.disk.kill()
 
 
+class RealPath(PosixPath):
+    """A file or a directory of the node's, for tests that look at it or damage it; with what SimPath says and pathlib does not."""
+
+    def files(self) -> list["RealPath"]:
+        """Every file below this directory, in the order of their names; one that is removed meanwhile may be among them."""
+        return sorted(RealPath(directory, name) for directory, _, names in os.walk(self) for name in names)
+
+    def write_bytes(self, content: bytes) -> int:  # type: ignore[override]
+        self.parent.mkdir(parents=True, exist_ok=True)
+        return super().write_bytes(content)
+
+    def remove(self) -> None:
+        """Removes the file, or the directory with everything below it; it need not be there."""
+        if self.is_dir():
+            shutil.rmtree(self)
+        else:
+            self.unlink(missing_ok=True)
+
+
 class Serving:
     """One data directory and the node that serves it."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._directory = RealPath(directory)
         self.lives: list[DoorEnv] = []
         self.lines: list[Line] = []
         self._node: Node | None = None
@@ -261,6 +283,9 @@ class SimPath:
         self._disk.unlink(self._path)
 
 
+NodePath = RealPath | SimPath
+
+
 class VirtualMachine:
     """What outlives the processes of one node: its disk and its wall clock."""
 
@@ -301,6 +326,15 @@ class VirtualServing(Serving):
 def virtual_timeout(seconds: float) -> asyncio.Timeout:
     """Bounds a wait in virtual time, where no machine is too slow for it. On a real clock only PATIENCE_S does."""
     return asyncio.timeout(seconds if isinstance(asyncio.get_running_loop(), SimLoop) else PATIENCE_S)
+
+
+def patient_s(virtual_s: float) -> float:
+    """Returns how long a node is asked to wait for what must come: on a real clock longer than a machine stalls, as long as a take may."""
+    return virtual_s if isinstance(asyncio.get_running_loop(), SimLoop) else WAIT_SECONDS_MAX
+
+
+def patient_ms(virtual_ms: int) -> int:
+    return int(1000 * patient_s(virtual_ms / 1000))
 
 
 async def drop(node: Node) -> None:

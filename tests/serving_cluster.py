@@ -1,19 +1,26 @@
-"""Several nodes of one cluster in virtual time, in one process of the simulator, and lines to each of them.
+"""Several nodes of one cluster in one process, and lines to each of them.
 
-It runs on the simulator's loop (loops.py): no stall of this machine fences a node or ends a leader's term, and a node that is dropped is
-missed at once. Not here: claims about what nodes should answer; nodes on hosts of their own, cuts and kills (clusters/scene.py); clusters
-of processes (system/clusters.py).
+On the simulator's loop (loops.py) they are in virtual time, in one process of the simulator: no stall of this machine fences a node or ends
+a leader's term. On any other they have real loopback sockets and real files, and no session ends and no replica falls behind but where a
+node is stopped, which is noticed by its connections; but a leader's term may end.
+Not here: claims about what nodes should answer; nodes on hosts of their own, cuts and kills (clusters/scene.py); clusters of processes
+(system/clusters.py).
 """
 
 import asyncio
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from serving import Line, SimDoorEnv, VirtualMachine
-from waiting import PATIENCE_MS, until_async
+from ports import free_port
+from serving import DoorEnv, Line, RealDoorEnv, VirtualMachine
+from waiting import EXPIRES_S, NEVER_MS, PATIENCE_MS, until_async
 
+from penstock.broker import membership
 from penstock.broker.node import Node
 from penstock.settings import NodeSettings
+from penstock.simulator.knobs import replaced
+from penstock.simulator.loop import SimLoop
 from penstock.vocabulary import Address, NodeId
 from penstock.wire.api_keys import ApiKey
 
@@ -29,7 +36,15 @@ class ServingCluster:
         self._changes = {"offsets_topic_num_partitions": 2, "group_initial_rebalance_delay_ms": 0} | changes
         self._lines: list[Line] = []
         self._machines: dict[int, VirtualMachine] = {}
-        self._envs: dict[int, SimDoorEnv] = {}
+        self._directory: TemporaryDirectory[str] | None = None
+        if isinstance(asyncio.get_running_loop(), SimLoop):
+            self._peer_ports = {node_id: FIRST_PEER_PORT + node_id for node_id in self._roles}
+            self._kafka_ports = {node_id: FIRST_KAFKA_PORT + node_id for node_id in self._roles}
+        else:
+            self._directory = TemporaryDirectory(prefix="penstock-cluster-")
+            self._peer_ports, self._kafka_ports = ({node_id: free_port() for node_id in self._roles} for _ in range(2))
+            self._changes = {"session_timeout_ms": NEVER_MS, "replica_lag_ms": NEVER_MS} | self._changes
+        self._envs: dict[int, DoorEnv] = {}
         self.nodes: dict[int, Node] = {}
 
     async def open(self) -> None:
@@ -53,10 +68,13 @@ class ServingCluster:
         for line in self._lines:
             line.close()
         running = list(self.nodes)
-        await asyncio.gather(*(self.stop(node_id) for node_id in running))
+        with replaced([(membership, "ASKING_TO_STOP_SECONDS", EXPIRES_S)]):  # The last ones would wait in vain for a majority.
+            await asyncio.gather(*(self.stop(node_id) for node_id in running))
+        if self._directory is not None:
+            self._directory.cleanup()
 
     async def line(self, node_id: int) -> Line:
-        line = await Line.open((HOST, FIRST_KAFKA_PORT + node_id))
+        line = await Line.open((HOST, self._kafka_ports[node_id]))
         self._lines.append(line)
         return line
 
@@ -73,25 +91,31 @@ class ServingCluster:
         await until_async(lambda: all(holds(self.nodes[node_id]) for node_id in node_ids or list(self.nodes)))
 
     async def _listen(self, node_id: int) -> None:
+        env = self._envs[node_id] = self._new_env(node_id)
+        node = self.nodes[node_id] = Node(env, self._settings(node_id), secret=SECRET)
+        port = self._peer_ports[node_id]
+        await node.listen_peers(HOST, port, advertised=Address(HOST, port))
+
+    def _new_env(self, node_id: int) -> DoorEnv:
+        """The world of the node's next life."""
+        if self._directory is not None:
+            return RealDoorEnv(f"{self._directory.name}/{node_id}")
         if node_id not in self._machines:
             self._machines[node_id] = VirtualMachine(node_id)
-        env = self._envs[node_id] = self._machines[node_id].new_env()
-        node = self.nodes[node_id] = Node(env, self._settings(node_id), secret=SECRET)
-        port = FIRST_PEER_PORT + node_id
-        await node.listen_peers(HOST, port, advertised=Address(HOST, port))
+        return self._machines[node_id].new_env()
 
     async def _start(self, node_id: int) -> None:
         node = self.nodes[node_id]
         await node.start()
         if node.is_broker:
-            await node.listen_kafka(HOST, FIRST_KAFKA_PORT + node_id)
+            await node.listen_kafka(HOST, self._kafka_ports[node_id])
             await self.until(lambda each: NodeId(node_id) in each.image.live_brokers())
 
     def _settings(self, node_id: int) -> NodeSettings:
-        voters = ",".join(f"{each}@{HOST}:{FIRST_PEER_PORT + each}" for each, roles in self._roles.items() if "controller" in roles)
+        voters = ",".join(f"{each}@{HOST}:{self._peer_ports[each]}" for each, roles in self._roles.items() if "controller" in roles)
         return NodeSettings(
             node_id=node_id, cluster_id="served", quorum_voters=voters, process_roles=self._roles[node_id],
-            rack=f"rack-{node_id}", advertised_host=HOST, advertised_port=FIRST_KAFKA_PORT + node_id, **self._changes,
+            rack=f"rack-{node_id}", advertised_host=HOST, advertised_port=self._kafka_ports[node_id], **self._changes,
         )  # fmt: skip
 
 

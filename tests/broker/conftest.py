@@ -1,30 +1,55 @@
 """Tests of the broker are coroutines: each runs on an event loop of its own, which must end without a complaint.
 
 A module says on which:
-- `VIRTUAL_TIME = True`: the simulator's, with its network and its disk. What is waited for comes at once, and nothing depends on the
-  machine. Most modules do.
+- `ALL_LOOPS = True`: the simulator's, with its network and its disk; in `make test-slow` uvloop's and asyncio's, too, on real sockets and
+  a real disk. In virtual time what is waited for comes at once, and nothing depends on the machine. Most modules do.
+- `UVLOOP_TOO = True`: the same without asyncio's. For modules that take seconds on a real clock.
 - `BOTH_LOOPS = True`: uvloop's, and asyncio's in `make test-slow`. For modules about sockets.
-- `ALL_LOOPS = True`: the simulator's, and the other two in `make test-slow`.
+- `VIRTUAL_TIME = True`: the simulator's only.
 - Otherwise asyncio's. For modules about files and processes.
+
+On real loops the node's own deadlines are longer than a test waits: what happens when one expires is shown in virtual time.
+
+Tests that move time by hand, or count what happens in some of it, or need a disk that fails when it is told to, stay in virtual time: in a
+module that runs on real loops, too, they say `@pytest.mark.virtual_time("why")`.
 
 `serving` is a node's data directory; whatever a test leaves running there is stopped after it, on the same loop.
 """
 
 import inspect
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from loops import run_coroutine, run_virtually
 from serving import Serving, VirtualServing
-from waiting import PATIENCE_S
+from waiting import NEVER_S, PATIENCE_S
 
+from penstock.broker import coordinator_waiting, marker_writing
+from penstock.broker.queues import durable, sending
+from penstock.broker.shares import beginning, gathering, shares
+from penstock.simulator.knobs import replaced
+
+# What the node waits for at most, and less than a machine may stall: on real loops no test depends on these.
+DEADLINES: list[tuple[Any, str, Any]] = [
+    (beginning, "LOOKED_FOR_SECONDS", NEVER_S),
+    (coordinator_waiting, "SECONDS_MAX", NEVER_S),
+    (durable, "DURABLE_SECONDS", NEVER_S),
+    (gathering, "LEADER_LOOKED_FOR_SECONDS", NEVER_S),
+    (marker_writing, "DURABLE_SECONDS", NEVER_S),
+    (sending, "ROOM_SECONDS", NEVER_S),
+    (shares, "LEADER_LOOKED_FOR_SECONDS", NEVER_S),
+]
+# By what a module says: where its tests run, in `make test` only on the first.
+LOOPS = {"ALL_LOOPS": ("virtual", "uvloop", "asyncio"), "UVLOOP_TOO": ("virtual", "uvloop"), "BOTH_LOOPS": ("uvloop", "asyncio")}
 VIRTUAL_SECONDS_MAX = 60.0  # Of virtual time: a request that is parked for long and should not be fails its test.
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "expects_failure: the node reports an error in this test, which is its point")
+    config.addinivalue_line("markers", "virtual_time(why): runs in virtual time only, though its module runs on all loops")
 
 
 @pytest.fixture
@@ -35,14 +60,21 @@ def serving(request: pytest.FixtureRequest) -> Serving:
     return Serving(tmp_path / "data")
 
 
+@pytest.fixture(autouse=True)
+def unhurried(request: pytest.FixtureRequest) -> Iterator[None]:
+    """On real loops lets no deadline of the node expire."""
+    is_real = inspect.iscoroutinefunction(request.function) and not is_virtual(request.node)
+    with replaced(DEADLINES if is_real else []):
+        yield
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    first = {"ALL_LOOPS": "virtual", "BOTH_LOOPS": "uvloop"}
-    chosen = [first[name] for name in first if getattr(metafunc.module, name, False)]
-    if chosen and inspect.iscoroutinefunction(metafunc.function):
-        others = [kind for kind in ("uvloop", "asyncio") if kind not in chosen]
+    kinds = [kind for name in LOOPS if getattr(metafunc.module, name, False) for kind in LOOPS[name]]
+    is_virtual_only = metafunc.definition.get_closest_marker("virtual_time") is not None
+    if kinds and not is_virtual_only and inspect.iscoroutinefunction(metafunc.function):
         again = pytest.mark.slow(stays=f"{metafunc.definition.nodeid}")
         metafunc.fixturenames.append("loop_kind")
-        metafunc.parametrize("loop_kind", [*chosen, *(pytest.param(kind, marks=again) for kind in others)])
+        metafunc.parametrize("loop_kind", [kinds[0], *(pytest.param(kind, marks=again) for kind in kinds[1:])])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -53,8 +85,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def is_virtual(item: pytest.Function) -> bool:
+    if getattr(item.module, "VIRTUAL_TIME", False) or item.get_closest_marker("virtual_time") is not None:
+        return True
     callspec = getattr(item, "callspec", None)
-    return getattr(item.module, "VIRTUAL_TIME", False) or (callspec is not None and callspec.params.get("loop_kind") == "virtual")
+    return callspec is not None and callspec.params.get("loop_kind") == "virtual"
 
 
 async def _close(arguments: dict[str, Any]) -> None:

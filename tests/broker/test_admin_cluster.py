@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from serving import Line, Serving
 from serving_cluster import ServingCluster, create
-from waiting import until_async
+from waiting import PATIENCE_MS, until_async
 
 from penstock.broker.node import Node
 from penstock.errors import ErrorCode
 from penstock.vocabulary import NO_NODE, NodeId
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+UVLOOP_TOO = True
 
 METADATA = "__cluster_metadata"
 
@@ -45,7 +45,7 @@ async def quorum(line: Line, version: int = 2) -> Any:
 
 async def elect(line: Line, kind: int, topics: dict[str, list[int]] | None) -> dict[tuple[str, int], tuple[int, str | None]]:
     wanted = None if topics is None else [{"topic": name, "partitions": indexes} for name, indexes in topics.items()]
-    answer = await line.ask(ApiKey.ELECT_LEADERS, election_type=kind, topic_partitions=wanted, timeout_ms=10_000)
+    answer = await line.ask(ApiKey.ELECT_LEADERS, election_type=kind, topic_partitions=wanted, timeout_ms=PATIENCE_MS)
     assert answer.error_code == 0
     return {
         (topic.topic, row.partition_id): (row.error_code, row.error_message)
@@ -56,7 +56,7 @@ async def elect(line: Line, kind: int, topics: dict[str, list[int]] | None) -> d
 
 async def reassign(line: Line, topic: str, rows: dict[int, list[int] | None], **more: Any) -> dict[int, int]:
     partitions = [{"partition_index": index, "replicas": replicas} for index, replicas in rows.items()]
-    body = {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": 10_000} | more
+    body = {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": PATIENCE_MS} | more
     answer = await line.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, **body)
     assert answer.error_code == 0
     return {row.partition_index: row.error_code for row in answer.responses[0].partitions}
@@ -190,7 +190,7 @@ async def test_a_vote_is_taken_and_given_through_any_node() -> None:
         directories = {each.replica_id: each.replica_directory_id.bytes for each in row.current_voters}
         voter = next(node_id for node_id in (1, 2, 3) if node_id not in (controller, other))
         named = {"cluster_id": "served", "voter_id": voter, "voter_directory_id": directories[voter]}
-        adding = named | {"listeners": [], "timeout_ms": 5_000}
+        adding = named | {"listeners": [], "timeout_ms": PATIENCE_MS}
         assert (await line.ask(ApiKey.ADD_RAFT_VOTER, **adding)).error_code == ErrorCode.DUPLICATE_VOTER
         assert (await line.ask(ApiKey.REMOVE_RAFT_VOTER, **named)).error_code == 0
         assert (await line.ask(ApiKey.REMOVE_RAFT_VOTER, **named)).error_code == ErrorCode.VOTER_NOT_FOUND
@@ -205,7 +205,7 @@ async def test_voters_that_cannot_be_are_refused() -> None:
         line = await cluster.line(2)
         (row,) = (await quorum(line)).topics[0].partitions
         broker = {"cluster_id": None, "voter_id": 2, "voter_directory_id": row.observers[0].replica_directory_id.bytes}
-        adding = {"listeners": [], "timeout_ms": 5_000}
+        adding = {"listeners": [], "timeout_ms": PATIENCE_MS}
         refused = await line.ask(ApiKey.ADD_RAFT_VOTER, **broker, **adding)
         assert (refused.error_code, "role controller" in refused.error_message) == (ErrorCode.INVALID_REQUEST, True)
         elsewhere = await line.ask(ApiKey.ADD_RAFT_VOTER, **(broker | {"cluster_id": "other"}), **adding)
@@ -242,7 +242,7 @@ async def test_leadership_goes_back_to_the_first_replica() -> None:
         assert outcomes["a", 7][0] == outcomes["none", 0][0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [row.leader_id for row in await described(line, "a")] == [3, 1]
         assert await elect(line, 0, None) == {}, "of all, only those that moved or could not"
-        refused = await line.ask(ApiKey.ELECT_LEADERS, election_type=9, topic_partitions=None, timeout_ms=1_000)
+        refused = await line.ask(ApiKey.ELECT_LEADERS, election_type=9, topic_partitions=None, timeout_ms=PATIENCE_MS)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -280,17 +280,17 @@ async def test_a_partition_moves_to_other_nodes_and_is_told_of_on_its_way() -> N
         for _ in range(3):
             await line.produce("a", bytes(1_000))
         assert await reassign(line, "a", {0: [3, 2]}) == {0: 0}
-        under_way = await line.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout_ms=1_000)
+        under_way = await line.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout_ms=PATIENCE_MS)
         ((row,),) = [topic.partitions for topic in under_way.topics]
         assert (row.partition_index, row.adding_replicas, row.removing_replicas) == (0, (3,), (1,))
         assert sorted(row.replicas) == [1, 2, 3]
         for wanted, found in (([0], ["a"]), ([1], [])):
-            wish = {"topics": [{"name": "a", "partition_indexes": wanted}], "timeout_ms": 1_000}
+            wish = {"topics": [{"name": "a", "partition_indexes": wanted}], "timeout_ms": PATIENCE_MS}
             assert [topic.name for topic in (await line.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, **wish)).topics] == found
         await hurry(line)
         await cluster.until(lambda node: node.image.topics["a"].partitions[0].replicas == (3, 2))
         await cluster.until(all_in_sync("a"))
-        assert (await line.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout_ms=1_000)).topics == ()
+        assert (await line.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout_ms=PATIENCE_MS)).topics == ()
         (row, _) = await described(line, "a")
         leader = await cluster.line(row.leader_id)
         assert await leader.latest("a") == 3
@@ -310,7 +310,7 @@ async def test_a_move_is_taken_back_and_others_are_refused() -> None:
         for replicas in ([], [1, 1], [9]):
             assert await reassign(line, "a", {0: replicas}) == {0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
         twice = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [node]} for node in (1, 2)]}]
-        answer = await line.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics=twice, timeout_ms=1_000)
+        answer = await line.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics=twice, timeout_ms=PATIENCE_MS)
         assert [row.error_code for row in answer.responses[0].partitions] == [ErrorCode.INVALID_REQUEST]
 
 

@@ -13,7 +13,7 @@ from penstock.settings import INHERITED_SETTINGS, NODE_SETTINGS, TOPIC_SETTINGS
 from penstock.vocabulary import NodeId, TopicId
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

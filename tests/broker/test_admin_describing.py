@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving, sequenced
+from waiting import PATIENCE_MS
 
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 async def pages(line: Line, *topics: str, limit: int) -> list[list[tuple[str, list[int]]]]:
@@ -89,10 +90,30 @@ async def test_every_partition_is_told_with_its_size(serving: Serving, version: 
     assert sizes["a", 0] == sizes["b", 0] == 0 and 1_000 < sizes["a", 1] < 1_200
     assert {(row.offset_lag, row.is_future_key) for topic in directory.topics for row in topic.partitions} == {(0, False)}
     if version >= 4:
-        assert (directory.total_bytes, directory.usable_bytes > 0) == (-1, True)
+        assert directory.total_bytes == node.env.disk.total_bytes() >= directory.usable_bytes > 0
     wishes = [{"topic": "a", "partitions": [1, 9]}, {"topic": "x", "partitions": [0]}]
     asked = await line.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=wishes)
     assert [(topic.name, [row.partition_index for row in topic.partitions]) for topic in asked.results[0].topics] == [("a", [1])]
+
+
+@pytest.mark.expects_failure
+@pytest.mark.parametrize("version", [1, 5])
+async def test_a_damaged_copy_is_told_as_a_failed_directory_of_its_own(serving: Serving, version: int) -> None:
+    await serving.open()
+    line = await serving.line()
+    topic_id = await line.create("a", 2)
+    await line.produce("a", b"lost", partition=1)
+    await serving.stop()
+    for file in (serving.directory / "topics" / topic_id.hex() / "1").files():
+        file.unlink()
+    node = await serving.open()
+    line = await serving.line()
+    for wishes in (None, [], [{"topic": "a", "partitions": [0]}]):
+        healthy, damaged = (await line.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=wishes)).results
+        assert (healthy.error_code, healthy.log_dir) == (0, node.data_directory)
+        assert damaged.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (damaged.log_dir, damaged.topics) == (f"{node.data_directory}/topics/{topic_id.hex()}/1", ())
+    assert [row.partition_index for topic in healthy.topics for row in topic.partitions] == [0]
 
 
 # Producers
@@ -134,7 +155,7 @@ async def test_a_thousand_producers_are_told_too(serving: Serving) -> None:
 
 def _one(producer_id: int) -> dict[str, Any]:
     rows = [{"index": 0, "records": sequenced(producer_id, 0)}]
-    return {"transactional_id": None, "acks": 1, "timeout_ms": 5_000, "topic_data": [{"name": "a", "partition_data": rows}]}
+    return {"transactional_id": None, "acks": 1, "timeout_ms": PATIENCE_MS, "topic_data": [{"name": "a", "partition_data": rows}]}
 
 
 # Lists

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from serving import Line, Serving, fetch_body, rows_of, started
 from tiers import pick
-from waiting import until_async
+from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
@@ -14,7 +14,7 @@ from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 def wish(name: str, count: int, *assignments: list[int]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def wish(name: str, count: int, *assignments: list[int]) -> dict[str, Any]:
 
 
 async def grow(line: Line, *topics: dict[str, Any], version: int = 3, **options: Any) -> dict[str, ErrorCode]:
-    answer = await line.ask(ApiKey.CREATE_PARTITIONS, version, topics=list(topics), timeout_ms=1_000, **options)
+    answer = await line.ask(ApiKey.CREATE_PARTITIONS, version, topics=list(topics), timeout_ms=PATIENCE_MS, **options)
     for row in answer.results:
         assert (row.error_message is None) == (row.error_code == 0), "a no says why"
     return {row.name: ErrorCode(row.error_code) for row in answer.results}

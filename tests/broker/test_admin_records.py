@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from serving import Line, Serving, batch, records_in, rows_of, sequenced, started, virtually
 from tiers import pick
-from waiting import until_async
+from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
 from penstock.simulator.disk_faults import DiskFaults
@@ -15,13 +15,13 @@ from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 async def delete(line: Line, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
     """Error code and low watermark."""
     wish = {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}
-    answer = await line.ask(ApiKey.DELETE_RECORDS, version, topics=[wish], timeout_ms=1_000)
+    answer = await line.ask(ApiKey.DELETE_RECORDS, version, topics=[wish], timeout_ms=PATIENCE_MS)
     assert answer.topics[0].name == topic
     (row,) = answer.topics[0].partitions
     assert row.partition_index == partition
@@ -79,7 +79,7 @@ async def test_nobody_sees_a_start_that_is_not_durable(serving: Serving) -> None
     await line.create("a", flush="os")
     await line.produce("a", b"x", b"y")
     serving.env.disk.flushes.hold()
-    line.send(ApiKey.DELETE_RECORDS, topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 1}]}], timeout_ms=1_000)
+    line.send(ApiKey.DELETE_RECORDS, topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 1}]}], timeout_ms=PATIENCE_MS)
     await serving.env.disk.flushes.until_waited_for()
     assert await earliest(other, "a") == 0
     serving.env.disk.flushes.let_go()
@@ -96,7 +96,7 @@ def test_a_topic_that_is_deleted_meanwhile_has_no_records_to_delete() -> None:
         await line.create("a", flush="os")
         await line.produce("a", b"x")
         wish = {"name": "a", "partitions": [{"partition_index": 0, "offset": 1}]}
-        line.send(ApiKey.DELETE_RECORDS, topics=[wish], timeout_ms=1_000)
+        line.send(ApiKey.DELETE_RECORDS, topics=[wish], timeout_ms=PATIENCE_MS)
         await asyncio.sleep(seconds)
         await other.delete("a")
         return int((await line.receive()).topics[0].partitions[0].error_code)
@@ -268,7 +268,7 @@ async def test_trimming_takes_turns_with_checkpoints(serving: Serving) -> None:
     lines = [await serving.line() for _ in range(10)]
     for offset, each in enumerate(lines):
         wish = {"name": "a", "partitions": [{"partition_index": 0, "offset": (offset * 7) % 10}]}
-        each.send(ApiKey.DELETE_RECORDS, topics=[wish], timeout_ms=1_000)
+        each.send(ApiKey.DELETE_RECORDS, topics=[wish], timeout_ms=PATIENCE_MS)
     partition = node.partitions.find("a", 0)
     assert partition is not None
     for _ in range(5):

@@ -13,7 +13,7 @@ from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("node.admin-changes-durable")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving, batch, fetch_body, produce_body
+from waiting import PATIENCE_MS
 
 from penstock.broker.apis import API_TABLE
 from penstock.errors import ErrorCode
@@ -38,11 +39,11 @@ def bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[s
                 return [named, {"topics": []}]
             return [named, {"topics": None}, {"topics": [{"name": None, "topic_id": topic_id}]}]
         case ApiKey.CREATE_TOPICS:
-            return [{"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 1000}]
+            return [{"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": PATIENCE_MS}]
         case ApiKey.DELETE_TOPICS:
             if version < 6:
-                return [{"topic_names": [f"{name}-not"], "timeout_ms": 1000}]
-            return [{"topics": [{"name": f"{name}-not"}, {"name": None, "topic_id": bytes(15) + b"\7"}], "timeout_ms": 1000}]
+                return [{"topic_names": [f"{name}-not"], "timeout_ms": PATIENCE_MS}]
+            return [{"topics": [{"name": f"{name}-not"}, {"name": None, "topic_id": bytes(15) + b"\7"}], "timeout_ms": PATIENCE_MS}]
         case ApiKey.INIT_PRODUCER_ID:
             return [{"transactional_id": None, "transaction_timeout_ms": 1}, {"transactional_id": "t", "transaction_timeout_ms": 1}]
         case ApiKey.API_VERSIONS:
@@ -58,9 +59,9 @@ def bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[dict[s
             resources = [{"resource_type": kind, "resource_name": who, "configs": configs} for kind, who in ((2, name), (4, "1"), (8, "1"))]
             return [{"resources": resources, "validate_only": True}]
         case ApiKey.CREATE_PARTITIONS:
-            return [{"topics": [{"name": name, "count": 3, "assignments": None}], "timeout_ms": 1000, "validate_only": True}]
+            return [{"topics": [{"name": name, "count": 3, "assignments": None}], "timeout_ms": PATIENCE_MS, "validate_only": True}]
         case ApiKey.DELETE_RECORDS:
-            return [{"topics": [{"name": name, "partitions": [{"partition_index": 0, "offset": -1}]}], "timeout_ms": 1000}]
+            return [{"topics": [{"name": name, "partitions": [{"partition_index": 0, "offset": -1}]}], "timeout_ms": PATIENCE_MS}]
         case ApiKey.OFFSET_FOR_LEADER_EPOCH:
             wish = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
             return [{"replica_id": -1, "topics": [{"topic": name, "partitions": [wish]}]}]
@@ -83,17 +84,19 @@ def cluster_bodies(api: ApiKey, name: str) -> list[dict[str, Any]]:
     match api:
         case ApiKey.ELECT_LEADERS:
             topics = [{"topic": name, "partitions": [0, 7]}]
-            return [{"election_type": 0, "topic_partitions": each, "timeout_ms": 1000} for each in (topics, [], None)]
+            return [{"election_type": 0, "topic_partitions": each, "timeout_ms": PATIENCE_MS} for each in (topics, [], None)]
         case ApiKey.ALTER_PARTITION_REASSIGNMENTS:
             rows = [{"partition_index": 0, "replicas": [1]}, {"partition_index": 7, "replicas": None}]
-            return [{"topics": [{"name": name, "partitions": rows}], "timeout_ms": 1000}, {"topics": [], "timeout_ms": 1000}]
+            return [{"topics": [{"name": name, "partitions": rows}], "timeout_ms": PATIENCE_MS}, {"topics": [], "timeout_ms": PATIENCE_MS}]
         case ApiKey.UNREGISTER_BROKER:
             return [{"broker_id": 99}]
         case ApiKey.DESCRIBE_QUORUM:
             topics = [{"topic_name": topic, "partitions": [{"partition_index": 0}]} for topic in ("__cluster_metadata", name)]
             return [{"topics": topics}, {"topics": []}]
         case ApiKey.ADD_RAFT_VOTER:
-            return [{"cluster_id": None, "timeout_ms": 100, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1", "listeners": []}]
+            return [
+                {"cluster_id": None, "timeout_ms": PATIENCE_MS, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1", "listeners": []}
+            ]
         case ApiKey.REMOVE_RAFT_VOTER:
             return [{"cluster_id": None, "voter_id": 99, "voter_directory_id": bytes(15) + b"\1"}]
         case _:
@@ -135,7 +138,9 @@ def group_bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[
             return [{"key": name, "key_type": kind, "coordinator_keys": [name, ""]} for kind in (0, 1)]
         case ApiKey.JOIN_GROUP:
             protocols = [{"name": "range", "metadata": b""}]
-            return [member | {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 1, "protocol_type": "consumer", "protocols": protocols}]
+            return [
+                member | {"session_timeout_ms": PATIENCE_MS, "rebalance_timeout_ms": 1, "protocol_type": "consumer", "protocols": protocols}
+            ]
         case ApiKey.SYNC_GROUP:
             return [member | {"assignments": [], "protocol_type": "consumer", "protocol_name": "range"}, member | {"assignments": []}]
         case ApiKey.HEARTBEAT:
@@ -157,7 +162,7 @@ def group_bodies(api: ApiKey, version: int, name: str, topic_id: bytes) -> list[
         case ApiKey.DELETE_GROUPS:
             return [{"groups_names": [name]}]
         case ApiKey.CONSUMER_GROUP_HEARTBEAT:
-            joining = {"rebalance_timeout_ms": 1_000, "subscribed_topic_names": [name], "topic_partitions": []}
+            joining = {"rebalance_timeout_ms": PATIENCE_MS, "subscribed_topic_names": [name], "topic_partitions": []}
             return [member | {"member_epoch": 3, "topic_partitions": None}, member | {"member_epoch": 0} | joining]
         case ApiKey.CONSUMER_GROUP_DESCRIBE:
             return [{"group_ids": [name, ""], "include_authorized_operations": True}]

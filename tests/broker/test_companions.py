@@ -3,6 +3,7 @@
 import pytest
 from broker.test_admin_configs import BROKER, TOPIC, change, describe, resource, values
 from serving import Line, Serving
+from waiting import PATIENCE_MS
 
 from penstock.broker.node import Node
 from penstock.cluster.commands import MakeCompanion
@@ -13,7 +14,7 @@ from penstock.settings import KIB, TOPIC_SETTINGS, NodeSettings, TopicConfig, no
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 def ledger_of(node: Node, name: str = "q") -> Topic:
@@ -57,7 +58,7 @@ async def test_clients_see_that_it_is_the_clusters_own(serving: Serving) -> None
     assert {topic.name: topic.is_internal for topic in asked.topics} == {"q": False, name: True}
     batch = bytes(encode_batch([Record(value=b"x", timestamp_ms=1)]))
     row = {"index": 0, "records": batch}
-    body = {"acks": -1, "timeout_ms": 1_000, "topic_data": [{"name": name, "partition_data": [row]}]}
+    body = {"acks": -1, "timeout_ms": PATIENCE_MS, "topic_data": [{"name": name, "partition_data": [row]}]}
     answer = await line.ask(ApiKey.PRODUCE, 9, **body)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -65,13 +66,13 @@ async def test_clients_see_that_it_is_the_clusters_own(serving: Serving) -> None
 async def test_clients_cannot_change_it(serving: Serving) -> None:
     node, line = await queue(serving)
     name, no = ledger_of(node).name, ErrorCode.INVALID_TOPIC_EXCEPTION
-    deleted = await line.ask(ApiKey.DELETE_TOPICS, 5, topic_names=[name], timeout_ms=1_000)
+    deleted = await line.ask(ApiKey.DELETE_TOPICS, 5, topic_names=[name], timeout_ms=PATIENCE_MS)
     wish = {"name": name, "count": 9, "assignments": None}
-    grown = await line.ask(ApiKey.CREATE_PARTITIONS, topics=[wish], timeout_ms=1_000, validate_only=False)
+    grown = await line.ask(ApiKey.CREATE_PARTITIONS, topics=[wish], timeout_ms=PATIENCE_MS, validate_only=False)
     rows = [{"partition_index": 0, "replicas": [1]}]
-    moved = await line.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, timeout_ms=1_000, topics=[{"name": name, "partitions": rows}])
+    moved = await line.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, timeout_ms=PATIENCE_MS, topics=[{"name": name, "partitions": rows}])
     offsets = [{"partition_index": 0, "offset": 0}]
-    trimmed = await line.ask(ApiKey.DELETE_RECORDS, topics=[{"name": name, "partitions": offsets}], timeout_ms=1_000)
+    trimmed = await line.ask(ApiKey.DELETE_RECORDS, topics=[{"name": name, "partitions": offsets}], timeout_ms=PATIENCE_MS)
     assert deleted.responses[0].error_code == grown.results[0].error_code == moved.responses[0].partitions[0].error_code == no
     assert trimmed.topics[0].partitions[0].error_code != 0
     assert await change(line, resource(TOPIC, name, ("retention.ms", "1"))) == [no]
@@ -83,9 +84,9 @@ async def test_it_goes_with_its_queue(serving: Serving) -> None:
     node, line = await queue(serving)
     name = ledger_of(node).name
     grow = [{"name": "q", "count": 3, "assignments": None}]
-    await line.ask(ApiKey.CREATE_PARTITIONS, topics=grow, timeout_ms=1_000, validate_only=False)
+    await line.ask(ApiKey.CREATE_PARTITIONS, topics=grow, timeout_ms=PATIENCE_MS, validate_only=False)
     assert node.leading(name, 2).leader is not None
-    await line.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["q"], timeout_ms=1_000)
+    await line.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["q"], timeout_ms=PATIENCE_MS)
     assert node.image.topics == {} and node.partitions.find(name, 0) is None
 
 

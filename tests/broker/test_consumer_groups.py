@@ -28,7 +28,7 @@ class Consumer:
         self.owned: dict[bytes, tuple[int, ...]] = {}
 
     async def join(self, *topics: str, version: int = 1, **said: Any) -> Any:
-        details = {"subscribed_topic_names": topics or ("a",), "rebalance_timeout_ms": 10_000} | said
+        details = {"subscribed_topic_names": topics or ("a",), "rebalance_timeout_ms": PATIENCE_MS} | said
         return await self.beat(version=version, **details)
 
     async def beat(self, *, version: int = 1, **said: Any) -> Any:

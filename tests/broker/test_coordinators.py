@@ -1,11 +1,12 @@
 """What a coordinator's runtime promises: while it loads, on disks that fail or are full, by the clock, and within its bounds."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from members import Member, commit, committed_codes, coordinated, joined, member, offsets_of, send_commit, stable
 from serving import Line, Serving, started, virtually
-from waiting import until_async
+from waiting import NEVER_MS, PATIENCE_MS, until_async
 
 from penstock.broker import groups as groups_module
 from penstock.broker.connection import OTHER_FRAME_BYTES_MAX
@@ -16,13 +17,13 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 1, "group_min_session_timeout_ms": 100}
 
 
-async def opened(serving: Serving) -> Line:
-    await serving.open(**QUICK)
+async def opened(serving: Serving, **changes: Any) -> Line:
+    await serving.open(**(QUICK | changes))
     line = await serving.line()
     await coordinated(line)
     await line.create("a", 3)
@@ -111,6 +112,7 @@ def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one() -> None:
         assert told.error_code == 16
         await node.stop()
         node, address = await started(env, **QUICK)
+        await until_async(lambda: not node.groups.is_loading())
         assert await offsets_of(await Line.open(address), "g") == {0: 5}
         await node.stop()
 
@@ -304,12 +306,12 @@ def test_offsets_of_an_empty_group_are_forgotten_in_time() -> None:
 
 
 async def test_settings_of_groups_hold_as_soon_as_they_are_changed(serving: Serving) -> None:
-    await opened(serving)
+    await opened(serving, group_min_session_timeout_ms=NEVER_MS)
     one = await member(serving)
-    assert (await one.join(session_timeout_ms=50)).error_code == 26
-    serving.node.settings = NodeSettings(**QUICK | {"group_min_session_timeout_ms": 10})
+    assert (await one.join(session_timeout_ms=PATIENCE_MS)).error_code == 26
+    serving.node.settings = NodeSettings(**QUICK | {"group_min_session_timeout_ms": PATIENCE_MS})
     serving.node.groups.settings_changed()
-    assert (await one.join(session_timeout_ms=50)).error_code == 0
+    assert (await one.join(session_timeout_ms=PATIENCE_MS)).error_code == 0
 
 
 async def test_a_node_takes_no_more_groups_than_it_may_hold(serving: Serving) -> None:

@@ -412,7 +412,7 @@ async def test_what_retention_takes_during_a_cold_read_is_out_of_range_and_not_d
     await line.create("a", segment_bytes=1_024, retention_bytes=2_000, retention_ms=-1)
     await fill(line, "a", *[900] * 10)
     await serving.crash()  # The records that are dropped and those that stay are of different leader epochs.
-    node = await serving.open(retention_check_ms=1)
+    node = await serving.open()
     line = await serving.line()
     await fill(line, "a", *[900] * 10)
     serving.env.disk.is_cold = True
@@ -424,6 +424,7 @@ async def test_what_retention_takes_during_a_cold_read_is_out_of_range_and_not_d
     await until_async(lambda: serving.env.disk.cold_reads.waiting == 2)
     partition = node.partitions.find("a", 0)
     assert partition is not None
+    node.look_for_old_segments_soon()
     await until_async(lambda: partition.log.start_offset > 10)
     serving.env.disk.cold_reads.let_go()
     row = rows_of(await line.receive())["a", 0]

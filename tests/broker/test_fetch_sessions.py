@@ -16,7 +16,7 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("node.recreated-topic-is-new")
 
@@ -178,13 +178,13 @@ async def test_what_comes_during_a_cold_read_is_not_missed(serving: Serving, min
 
 
 async def test_a_session_has_one_fetch_under_way_at_a_time(serving: Serving) -> None:
-    await serving.open()
+    node = await serving.open()
     line, other = await serving.line(), await serving.line()
     await line.create("a", 2)
     consumer = Consumer(line, max_wait_ms=PATIENCE_MS)
     await consumer.fetch({"a": {0: 0, 1: 0}}, max_wait_ms=0)
     consumer.ask()
-    await asyncio.sleep(0.01)
+    await until_async(lambda: node.metrics.requests["FETCH"] == 2)
     other.send(ApiKey.FETCH, **fetch_body({}, session=(consumer.session_id, consumer.epoch + 1)))
     assert (await other.receive()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     await other.produce("a", bytes(100))
@@ -353,7 +353,7 @@ async def test_sessions_hold_no_more_partitions_than_the_node_can_afford(serving
 
 
 async def test_an_append_wakes_only_the_sessions_that_hold_that_partition(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    await serving.open()
+    node = await serving.open()
     woken: Counter[int] = Counter()
     advanced = FetchSession.advanced
 
@@ -371,7 +371,7 @@ async def test_an_append_wakes_only_the_sessions_that_hold_that_partition(servin
         consumers.append(consumer)
     both = Consumer(await serving.line(), max_wait_ms=PATIENCE_MS)
     both.ask({"a": {3: 0, 7: 0}})
-    await asyncio.sleep(0.05)
+    await until_async(lambda: sum(len(partition.watchers) for partition in node.partitions) == 22)
     for _ in range(5):
         await other.produce("a", b"x", partition=7)
     await consumers[7].hear()
@@ -383,7 +383,7 @@ async def test_an_append_wakes_only_the_sessions_that_hold_that_partition(servin
 async def test_a_fetch_looks_only_at_partitions_that_have_something_to_say(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, min_bytes: int
 ) -> None:
-    await serving.open()
+    node = await serving.open()
     looked: Counter[int] = Counter()
     look = Collector.look
 
@@ -399,7 +399,7 @@ async def test_a_fetch_looks_only_at_partitions_that_have_something_to_say(
     looked.clear()
     for number in range(10):
         consumer.ask({"a": {5: number}})
-        await asyncio.sleep(0.002)
+        await until_async(lambda number=number: node.metrics.requests["FETCH"] == number + 2)  # type: ignore[misc]
         await other.produce("a", bytes(200), partition=5)
         assert list(await consumer.hear()) == [("a", 5)]
     assert set(looked) == {5}

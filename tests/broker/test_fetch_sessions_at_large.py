@@ -8,7 +8,7 @@ from consuming import Consumer
 from serving import Serving, records_in
 from tiers import pick
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 @pytest.mark.repeats

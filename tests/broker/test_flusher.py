@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from serving import Line, Serving, batch, produce_body, started, virtually
+from serving import Line, Serving, batch, produce_body, started, virtual_timeout, virtually
 from waiting import until_async
 
 from penstock.errors import require
@@ -13,7 +13,7 @@ from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 async def test_one_round_covers_all_who_came_during_the_one_before(serving: Serving) -> None:
@@ -63,7 +63,7 @@ async def test_a_defect_in_one_partitions_audience_is_not_anothers_trouble(servi
     serving.env.disk.flushes.let_go()
     assert (await other.receive()).responses[0].partition_responses[0].error_code == 0
     assert (await other.produce("a", b"y", partition=1)).error_code == 0
-    async with asyncio.timeout(5):
+    async with virtual_timeout(5):
         await serving.stop()
 
 
@@ -76,7 +76,7 @@ async def test_a_broken_promise_during_a_round_ends_the_node(serving: Serving) -
     assert partition is not None
     partition.watchers[Troublemaker(breaks_promises=True)] = None
     line.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"x")}}))
-    async with asyncio.timeout(5):
+    async with virtual_timeout(5):
         assert "keeps its word" in await node.stopped
         await serving.stop()
 

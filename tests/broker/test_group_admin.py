@@ -9,7 +9,7 @@ from serving import Line, Serving
 from penstock.groups import committing
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 4}
 

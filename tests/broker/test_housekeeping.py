@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from serving import Line, batch, fetch_body, produce_body, records_in, rows_of, sequenced, started, virtually
 
-from penstock.errors import DiskFailed, ErrorCode
+from penstock.errors import ErrorCode
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
@@ -256,39 +256,6 @@ def test_a_disk_error_takes_one_log_offline_for_writes_and_the_others_go_on(faul
         assert [record.value for record in readable] == [b"flushed"], "what was flushed can be read"
         assert await line.latest("a") == 1
         assert not node.stopped.done()
-
-    virtually(scenario)
-
-
-@pytest.mark.invariant("log.failed-flush-never-trusted")
-@pytest.mark.parametrize("ends", [False, True])
-def test_word_of_a_failed_flush_is_left_as_soon_as_the_disk_takes_it_and_before_the_node_ends(ends: bool) -> None:
-    """The next process would take the machine's memory for the disk: a power cut after that cost records that had been acknowledged."""
-
-    async def scenario(world: World, env: SimEnv) -> None:
-        node, address = await started(env)
-        line = await Line.open(address)
-        await line.create("a")
-        disk, partition = world.hosts["node"].disk, node.partitions.find("a", 0)
-        assert partition is not None
-        note, opened = f"{partition.log.directory}/doubt", disk.open
-
-        def refuse(path: str, **options: Any) -> Any:
-            if path == note:
-                raise DiskFailed(f"{path}: no")
-            return opened(path, **options)
-
-        disk.open = refuse
-        disk.fail_next_flush(f"{partition.log.directory}/{0:020}.log")
-        assert (await line.produce("a", b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        await asyncio.sleep(3.0)
-        assert not disk.exists(note)
-        stopping = asyncio.ensure_future(node.stop() if ends else asyncio.sleep(0))
-        await asyncio.sleep(3.0)
-        disk.open = opened
-        await stopping
-        await asyncio.sleep(0 if ends else 3.0)
-        assert disk.exists(note)
 
     virtually(scenario)
 

@@ -17,7 +17,7 @@ from penstock.vocabulary import TopicPartition
 from penstock.wire.batches import Record, encode_batch
 from penstock.wire.compression import Codec
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -12,7 +12,7 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 from penstock.wire.compression import Codec
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 T0 = 1_700_000_000_000

@@ -7,7 +7,7 @@ from waiting import until_async
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("transactions.hanging-only-if-certain")
 

@@ -10,7 +10,7 @@ from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.metadata import NO_OPERATIONS
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 def described(answer: Any) -> dict[Any, int]:

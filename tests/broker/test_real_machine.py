@@ -1,4 +1,4 @@
-"""What only a real machine shows: the locks of other processes, and a whole life on files and sockets of the system.
+"""What only a real machine shows: other processes' locks, a whole life on files and sockets of the system, and work that takes time.
 
 Everything else about a node is shown in virtual time, by the other modules of this folder.
 """
@@ -7,9 +7,12 @@ import asyncio
 import sys
 
 import pytest
-from serving import Serving, records_in, rows_of
+from serving import Serving, batch, produce_body, records_in, rows_of
+from waiting import until_async
 
 from penstock.broker.identity import WrongDirectory
+from penstock.wire.api_keys import ApiKey
+from penstock.wire.compression import Codec
 
 BOTH_LOOPS = True
 
@@ -47,3 +50,24 @@ async def test_what_was_acknowledged_is_in_the_files_of_the_next_life(serving: S
     line = await serving.line()
     row = rows_of(await line.fetch("a", {1: 0}))["a", 1]
     assert [record.value for record in records_in(row.records)] == [b"one", b"two"]
+
+
+async def test_others_are_served_while_a_long_request_is_looked_at(serving: Serving) -> None:
+    """A thousand batches of a few hundred bytes that unpack to a megabyte each hold the loop for a good part of a second together.
+
+    Work takes no time in virtual time, where other tests count the turns (test_long_work.py): only here is the bound what it is for users.
+    """
+    await serving.open()
+    line, other = await serving.line(), await serving.line()
+    await line.create("a", partitions=20)
+    bomb, metrics = batch(bytes(1_000_000), codec=Codec.GZIP), serving.node.metrics
+    request = produce_body({"a": dict.fromkeys(range(20), bomb)})
+    request["topic_data"][0]["partition_data"] *= 50
+    line.send(ApiKey.PRODUCE, 9, **request)
+    await until_async(lambda: metrics.requests["PRODUCE"] == 1, every_s=0)
+    answered = 0
+    while metrics.batches_in < 20 * 50:
+        await other.ask(ApiKey.API_VERSIONS, 0)
+        answered += 1
+    assert answered >= 2, "others are served before all batches are looked at and appended"
+    assert {row.error_code for row in (await line.receive()).responses[0].partition_responses} == {0}

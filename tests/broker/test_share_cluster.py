@@ -1,20 +1,22 @@
 """Share groups in a cluster: members are sent to the leader, locks outlive it, and a coordinator asks leaders elsewhere."""
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from serving import Line
+from serving import Line, patient_ms
 from serving_cluster import ServingCluster, create
 from share_members import ACCEPT, RELEASE, ShareMember, acquired, configure
+from waiting import until_async
 
 from penstock.broker.node import Node
+from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.shares import sweeping
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+UVLOOP_TOO = True
 
 
 async def coordinator(cluster: ServingCluster, group: str = "g") -> Line:
@@ -79,7 +81,7 @@ async def test_members_find_the_leader_and_locks_outlive_it() -> None:
         assert 1 in {each.node_id for each in answer.node_endpoints}
 
         member = ShareMember(await cluster.line(1), topic_id)
-        assert sorted(await member.take(wait_ms=5_000)) == [0, 1, 2]
+        assert sorted(await member.take(wait_ms=patient_ms(5_000))) == [0, 1, 2]
         assert await member.outcomes((2, 2, [ACCEPT])) == ErrorCode.NONE
         await cluster.stop(1)
         await cluster.until(lambda node: node.image.topics["t"].partitions[0].leader in (2, 3))
@@ -110,7 +112,7 @@ async def test_a_coordinator_asks_the_leaders_of_ledgers_wherever_they_are() -> 
             at = await cluster.line(index + 1)
             assert (await at.produce("t", b"a", b"b", partition=index)).error_code == 0
             member = ShareMember(at, topic_id, partitions=(index,))
-            found = acquired((await member.fetch(wait_ms=5_000)).responses[0].partitions[0])
+            found = acquired((await member.fetch(wait_ms=patient_ms(5_000))).responses[0].partitions[0])
             assert sorted(found) == [0, 1]
             answer = await member.acknowledge({index: [(0, 0, [ACCEPT])]})
             assert answer.responses[0].partitions[0].error_code == 0
@@ -159,6 +161,13 @@ async def test_a_leader_asks_the_coordinator_wherever_it_is_and_waits_for_one_th
         await cluster.close()
 
 
+async def _is_swept(node: Node, queue: QueuePartition, group: str) -> bool:
+    """In a round of its own: a round apart, the sweep of another leader is over."""
+    await node.shares.sweeping.look()
+    return not queue.state.has(group)
+
+
+@pytest.mark.virtual_time("each leader is kept waiting for some seconds by the sweep of the one before")
 async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "SUSPECTED_SECONDS", 0.0)
     cluster = ServingCluster()
@@ -176,9 +185,7 @@ async def test_leaders_sweep_ledgers_of_groups_that_other_nodes_know_nothing_of(
             node = cluster.nodes[number]
             queue = node.ledgers.find(topic_id, number - 1)
             assert queue is not None
-            while queue.state.has("lost"):  # A round apart, and the sweep of another leader is over.
-                await node.shares.sweeping.look()
-                await asyncio.sleep(0.5)
+            await until_async(partial(_is_swept, node, queue, "lost"), every_s=0.5)
             assert queue.state.has("g")
     finally:
         await cluster.close()

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from broker.test_share_ledgers import served
+from members import coordinated
 from serving import Door, Line, Serving, SimDoorDisk
 from share_members import ACCEPT, ShareMember, acquired, known, opened
 from waiting import until_async
 
 from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.shares.gathering import LEFT_ALONE_SECONDS
 from penstock.env import File
 from penstock.errors import DiskFailed, DiskFull, ErrorCode
 from penstock.vocabulary import Buffer, TopicId
@@ -283,3 +286,17 @@ async def test_a_partition_that_is_not_there_is_told_after_a_moment(serving: Ser
     )
     assert rows_of(answer) == {7: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})}
     assert 0.3 < loop.time() - began < 5.0
+
+
+async def test_a_member_that_asks_again_at_once_is_kept_waiting_for_all_partitions_together(serving: Serving) -> None:
+    line, topic_id = await opened(serving, partitions=8, is_known=False)
+    await coordinated(line)
+    stranger = ShareMember(await serving.line(), topic_id, partitions=range(8))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(3):
+        answer = await stranger.fetch(wait_ms=5_000)
+        assert [row.error_code for row in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 8
+    assert 2 * LEFT_ALONE_SECONDS <= loop.time() - began < 8 * LEFT_ALONE_SECONDS
+    await known(line, "t")
+    await served(stranger)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from serving import Line, Serving, batch
+from serving import Line, Serving, batch, patient_ms
 from share_members import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired, configure, known, opened
 from waiting import until_async
 
@@ -13,7 +13,7 @@ from penstock.broker.shares import ledger_calls
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("share.one-holder")
 
@@ -76,6 +76,7 @@ async def test_who_does_not_hold_a_record_has_nothing_to_say_of_it(serving: Serv
     assert await one.outcomes((0, 0, [ACCEPT])) == ErrorCode.NONE
 
 
+@pytest.mark.virtual_time("a lock is renewed before it lapses")
 async def test_a_lock_that_lapses_returns_the_record_and_one_that_is_renewed_does_not(serving: Serving) -> None:
     line, topic_id = await opened(serving, **QUICK_LOCKS)
     await line.produce("t", b"lapses")
@@ -85,7 +86,7 @@ async def test_a_lock_that_lapses_returns_the_record_and_one_that_is_renewed_doe
     for _ in range(4):
         assert await other.take(wait_ms=150) == {}
         assert await one.outcomes((0, 0, [RENEW]), is_renew_ack=True) == ErrorCode.NONE
-    assert await other.take(wait_ms=5_000) == {0: (b"lapses", 2)}
+    assert await other.take(wait_ms=patient_ms(5_000)) == {0: (b"lapses", 2)}
     assert await one.outcomes((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
 
 
@@ -103,7 +104,7 @@ async def test_a_fetch_waits_for_records_and_is_answered_at_once_when_they_come(
     line, topic_id = await opened(serving)
     member = ShareMember(await serving.line(), topic_id)
     assert await member.take() == {}
-    member.send(wait_ms=8_000)
+    member.send(wait_ms=patient_ms(8_000))
     assert await member.line.is_silent()
     await line.produce("t", b"come")
     assert acquired((await member.receive()).responses[0].partitions[0]) == {0: (b"come", 1)}
@@ -117,7 +118,7 @@ async def test_what_a_member_holds_goes_back_when_its_session_ends(serving: Serv
     await line.produce("t", b"a", b"b")
     one, other = ShareMember(await serving.line(), topic_id), ShareMember(line, topic_id, "other")
     await one.take()
-    other.send(wait_ms=8_000)
+    other.send(wait_ms=patient_ms(8_000))
     if closes:
         answer = await one.acknowledge({0: [(0, 0, [ACCEPT])]}, share_session_epoch=-1)
         assert answer.error_code == ErrorCode.NONE
@@ -138,7 +139,7 @@ async def test_a_partition_that_is_forgotten_gives_nothing_more_and_what_was_tak
     await line.produce("t", b"b")
     assert await one.take() == {}
     assert await other.take() == {1: (b"b", 1)}
-    other.send(wait_ms=8_000)
+    other.send(wait_ms=patient_ms(8_000))
     one.line.close()
     assert acquired((await other.receive()).responses[0].partitions[0]) == {0: (b"a", 2)}
 
@@ -205,7 +206,7 @@ async def test_partitions_that_come_and_go_without_being_held_never_fill_a_sessi
         for said in (_named(topic_id, named), {"forgotten_topics_data": forgotten}):
             assert (await one.fetch(**said)).error_code == ErrorCode.NONE
     one.line.close()
-    assert await other.take(wait_ms=8_000) == {0: (b"a", 2)}, "what is held where it fetches no more goes back all the same"
+    assert await other.take(wait_ms=patient_ms(8_000)) == {0: (b"a", 2)}, "what is held where it fetches no more goes back all the same"
 
 
 async def test_acknowledgements_that_make_no_sense_are_refused(serving: Serving) -> None:
@@ -316,7 +317,7 @@ async def test_records_of_aborted_transactions_are_never_lent(serving: Serving) 
         assert await member.take() == {}
         ended = await line.ask(ApiKey.END_TXN, 4, committed=committed, **names)
         assert ended.error_code == 0
-    assert await member.take(wait_ms=5_000) == {2: (b"kept", 1)}
+    assert await member.take(wait_ms=patient_ms(5_000)) == {2: (b"kept", 1)}
 
 
 async def _added_to_transaction(line: Line, producer: Any) -> int:
@@ -336,7 +337,7 @@ async def test_many_members_wait_and_each_record_wakes_one(serving: Serving) -> 
     members = [ShareMember(await serving.line(), topic_id, f"m{each}", partitions=(0, 1)) for each in range(4)]
     for member in members:
         await member.take()
-        member.send(wait_ms=8_000, records_max=1)
+        member.send(wait_ms=patient_ms(8_000), records_max=1)
     for each in range(4):
         await line.produce("t", b"%d" % each, partition=each % 2)
     answers = await asyncio.gather(*(member.receive() for member in members))
@@ -359,7 +360,7 @@ async def test_the_queues_own_group_works_beside_the_queues_other_doors(serving:
     assert await member.outcomes((1, 1, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
     (verdict,) = await queues.settle("q", [Order(lent.handle, Verb.RELEASE, delay_ms=0)])
     assert verdict.outcome is Outcome.OK
-    assert await member.take(wait_ms=5_000) == {1: (b"by queue", 2)}
+    assert await member.take(wait_ms=patient_ms(5_000)) == {1: (b"by queue", 2)}
     queue = serving.node.ledgers.find(queues.describe("q").topic_id, 0)
     assert queue is not None
     await ledger_calls.forget(queue, QUEUE_GROUP)

@@ -5,11 +5,12 @@ from typing import Any
 from members import coordinated
 from serving import Line, Serving
 from share_members import ACCEPT, ShareMember, opened
+from waiting import PATIENCE_MS
 
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 async def beat(line: Line, epoch: int, *, group: str = "g", member_id: str = "me", **said: Any) -> Any:
@@ -72,7 +73,7 @@ async def test_groups_of_other_kinds_are_no_share_groups(serving: Serving) -> No
     line, _ = await opened(serving, is_known=False)
     await coordinated(line)
     joined = await line.ask(
-        ApiKey.CONSUMER_GROUP_HEARTBEAT, group_id="of consumers", member_id="m", member_epoch=0, rebalance_timeout_ms=1_000,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, group_id="of consumers", member_id="m", member_epoch=0, rebalance_timeout_ms=PATIENCE_MS,
         subscribed_topic_names=["t"], topic_partitions=[],
     )  # fmt: skip
     assert joined.error_code == 0

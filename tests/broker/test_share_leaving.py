@@ -1,11 +1,11 @@
 """What a member of a share group holds when it is gone: all of it goes back, and may have been worked on."""
 
 import pytest
-from serving import Serving
+from serving import Serving, patient_ms
 from share_members import ShareMember, configure, opened
 from waiting import until_async
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("share.unsent-records-return")
 
@@ -23,7 +23,7 @@ async def test_all_that_a_member_has_goes_back_however_much_that_is(serving: Ser
     await until_async(lambda: not len(serving.node.shares.sessions))
     back = 0
     while back < 1_500:
-        found = await other.take(records_max=1_000, wait_ms=5_000)
+        found = await other.take(records_max=1_000, wait_ms=patient_ms(5_000))
         assert found and {count for _, count in found.values()} == {2}
         back += len(found)
 
@@ -34,7 +34,7 @@ async def test_a_record_that_kills_whoever_has_it_comes_as_often_as_it_may(servi
     await line.produce("t", b"poison", b"b")
     for count in (1, 2):
         member = ShareMember(await serving.line(), topic_id, f"member-{count}")
-        assert await member.take(wait_ms=5_000, records_max=1) == {0: (b"poison", count)}
+        assert await member.take(wait_ms=patient_ms(5_000), records_max=1) == {0: (b"poison", count)}
         member.line.close()
         await until_async(lambda: not len(serving.node.shares.sessions))
-    assert await ShareMember(line, topic_id).take(wait_ms=5_000) == {1: (b"b", 1)}
+    assert await ShareMember(line, topic_id).take(wait_ms=patient_ms(5_000)) == {1: (b"b", 1)}

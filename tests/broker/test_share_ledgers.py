@@ -12,12 +12,11 @@ from waiting import until_async
 
 from penstock.broker.groups import _deletion
 from penstock.broker.shares import ledger_calls, sweeping
-from penstock.broker.shares.gathering import LEFT_ALONE_SECONDS
 from penstock.errors import ErrorCode
 from penstock.vocabulary import TopicId
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 async def beat(line: Line, epoch: int, *topics: str, group: str = "g") -> int:
@@ -90,20 +89,6 @@ async def test_a_fetch_for_a_group_that_nobody_has_joined_makes_nothing(serving:
     assert groups_at(serving, topic_id) == before
     assert (serving.node.image.companion_of(topic_id) is not None) == is_used, "nor is anything made that it would need"
     await known(line, "t", group="typo")
-    await served(stranger)
-
-
-async def test_a_member_that_asks_again_at_once_is_kept_waiting_for_all_partitions_together(serving: Serving) -> None:
-    line, topic_id = await opened(serving, partitions=8, is_known=False)
-    await coordinated(line)
-    stranger = ShareMember(await serving.line(), topic_id, partitions=range(8))
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    for _ in range(3):
-        answer = await stranger.fetch(wait_ms=5_000)
-        assert [row.error_code for row in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 8
-    assert 2 * LEFT_ALONE_SECONDS <= loop.time() - began < 8 * LEFT_ALONE_SECONDS
-    await known(line, "t")
     await served(stranger)
 
 

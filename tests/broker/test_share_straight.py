@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from serving import Serving
+from serving import Serving, patient_ms, patient_s
 from share_members import ACCEPT, REJECT, RELEASE, ShareMember, acquired, configure, known, opened
 from tiers import pick
-from waiting import until_async
+from waiting import PATIENCE_MS, until_async
 
 from penstock.broker.shares.acquiring import Lots, Taking
 from penstock.errors import ErrorCode
@@ -19,7 +19,7 @@ from penstock.queues.replies import Delivery, Taken
 from penstock.vocabulary import TopicId
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 GAP = 0
 
@@ -124,7 +124,7 @@ async def test_what_was_taken_for_one_who_is_gone_goes_back(serving: Serving) ->
     one.line.close()
     await until_async(lambda: len(serving.node.shares.sessions) == 1)
     serving.env.disk.flushes.let_go()
-    assert await other.take(wait_ms=8_000) == {0: (b"a", 2), 1: (b"b", 2)}, "they may have been on their way"
+    assert await other.take(wait_ms=patient_ms(8_000)) == {0: (b"a", 2), 1: (b"b", 2)}, "they may have been on their way"
 
 
 async def test_records_that_are_not_at_hand_are_read_from_the_disk(serving: Serving) -> None:
@@ -149,7 +149,7 @@ async def test_records_that_are_not_at_hand_are_read_from_the_disk(serving: Serv
     one.line.close()
     await until_async(lambda: not len(serving.node.shares.sessions))
     serving.env.disk.cold_reads.let_go()
-    assert await other.take(wait_ms=8_000) == {2: (b"c", 2)}
+    assert await other.take(wait_ms=patient_ms(8_000)) == {2: (b"c", 2)}
 
 
 async def test_acknowledgements_are_told_when_nothing_comes(serving: Serving) -> None:
@@ -189,10 +189,10 @@ async def test_what_the_log_has_lost_is_not_given_from_memory(serving: Serving) 
     member = ShareMember(line, topic_id)
     assert await member.take(records_max=1) == {0: (b"a", 1)}
     answer = await line.ask(
-        ApiKey.DELETE_RECORDS, topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}], timeout_ms=5_000
+        ApiKey.DELETE_RECORDS, topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}], timeout_ms=PATIENCE_MS
     )
     assert answer.topics[0].partitions[0].error_code == 0
-    assert await member.take(wait_ms=1_000) == {2: (b"c", 1)}
+    assert await member.take(wait_ms=patient_ms(1_000)) == {2: (b"c", 1)}
 
 
 async def test_records_of_a_ledger_that_is_gone_are_given_to_nobody(serving: Serving) -> None:
@@ -201,7 +201,7 @@ async def test_records_of_a_ledger_that_is_gone_are_given_to_nobody(serving: Ser
     queue = serving.node.ledgers.find(queues.describe("left").topic_id, 0)
     assert queue is not None
     serving.node.ledgers.partition_left(queue.data)
-    taking = Taking([queue], "g", "member", count=1, bytes_max=1_000, wait_s=1.0, taken=Taken((Delivery(0, 1, 1, 1 << 50, 0),)))
+    taking = Taking([queue], "g", "member", count=1, bytes_max=1_000, wait_s=patient_s(1.0), taken=Taken((Delivery(0, 1, 1, 1 << 50, 0),)))
     lots = Lots()
     await taking.into(lots)
     assert lots == []

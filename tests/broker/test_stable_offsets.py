@@ -12,7 +12,7 @@ from penstock.groups.replies import PendingEnded
 from penstock.vocabulary import ProducerId
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("groups.transactional-offsets-atomic", "groups.stable-offsets-wait")
 

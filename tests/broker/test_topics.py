@@ -14,7 +14,7 @@ from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("node.recreated-topic-is-new")
 
@@ -24,7 +24,7 @@ def wish(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> dict
 
 
 async def create(line: Line, *topics: dict[str, Any], version: int = 7, **options: Any) -> dict[str, Any]:
-    answer = await line.ask(ApiKey.CREATE_TOPICS, version, topics=list(topics), timeout_ms=1_000, **options)
+    answer = await line.ask(ApiKey.CREATE_TOPICS, version, topics=list(topics), timeout_ms=PATIENCE_MS, **options)
     return {topic.name: topic for topic in answer.topics}
 
 
@@ -146,7 +146,7 @@ async def test_partitions_are_bounded(serving: Serving) -> None:
 
 
 async def delete(line: Line, *topics: dict[str, Any]) -> list[Any]:
-    return list((await line.ask(ApiKey.DELETE_TOPICS, 6, topics=list(topics), timeout_ms=1_000)).responses)
+    return list((await line.ask(ApiKey.DELETE_TOPICS, 6, topics=list(topics), timeout_ms=PATIENCE_MS)).responses)
 
 
 async def test_by_name_by_id_and_by_neither(serving: Serving) -> None:
@@ -175,7 +175,7 @@ async def test_by_name_by_id_and_by_neither(serving: Serving) -> None:
     assert [row.name for row in rows] == ["a", "b", "c", "d", None, None, "a"]
     assert rows[1].topic_id.bytes == ids["b"]
     assert await names(line) == ["c"]
-    old = await line.ask(ApiKey.DELETE_TOPICS, 1, topic_names=["c", "x"], timeout_ms=1_000)
+    old = await line.ask(ApiKey.DELETE_TOPICS, 1, topic_names=["c", "x"], timeout_ms=PATIENCE_MS)
     assert [(row.name, row.error_code) for row in old.responses] == [("c", 0), ("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
@@ -190,8 +190,8 @@ async def test_what_waits_on_a_deleted_topic_ends_at_once(serving: Serving) -> N
     producer.send(ApiKey.PRODUCE, **body)
     single.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"4")}}, timeout_ms=PATIENCE_MS))
     await until_async(lambda: node.metrics.batches_in == 4)
-    other.send(ApiKey.DELETE_TOPICS, topics=[{"name": "a"}], timeout_ms=1_000)
-    await asyncio.sleep(0.01)
+    other.send(ApiKey.DELETE_TOPICS, topics=[{"name": "a"}], timeout_ms=PATIENCE_MS)
+    await until_async(lambda: node.metrics.requests["DELETE_TOPICS"] == 1)
     serving.env.disk.flushes.let_go()
     assert (await other.receive()).responses[0].error_code == 0
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

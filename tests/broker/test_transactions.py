@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving
-from waiting import until_async
+from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 ID = "mover-1"
 QUICK = {"offsets_topic_num_partitions": 1, "transaction_partitions": 1}
@@ -83,7 +83,7 @@ async def produce(
         is_transactional=is_transactional,
     )  # fmt: skip
     topics = [{"name": "a", "partition_data": [{"index": partition, "records": bytes(batch)}]}]
-    answer = await line.ask(ApiKey.PRODUCE, version, transactional_id=name, acks=-1, timeout_ms=5_000, topic_data=topics)
+    answer = await line.ask(ApiKey.PRODUCE, version, transactional_id=name, acks=-1, timeout_ms=PATIENCE_MS, topic_data=topics)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -129,7 +129,7 @@ async def test_the_second_protocol_needs_no_word_beforehand(serving: Serving) ->
         [Record(b"k", b"v", timestamp_ms=1)], producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, is_transactional=True
     )
     topics = [{"topic_id": topic_id, "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-    answer = await line.ask(ApiKey.PRODUCE, 13, transactional_id=ID, acks=-1, timeout_ms=5_000, topic_data=topics)
+    answer = await line.ask(ApiKey.PRODUCE, 13, transactional_id=ID, acks=-1, timeout_ms=PATIENCE_MS, topic_data=topics)
     assert answer.responses[0].partition_responses[0].error_code == NONE
     assert await state(line) == "Ongoing"
     told = await line.ask(ApiKey.END_TXN, 5, transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=True)

@@ -11,11 +11,12 @@ from uuid import uuid4
 
 import pytest
 from announced import needs_announced
-from client.client_side import writers
+from client.client_side import SHORT_SESSIONS, writers
 from client.transaction_side import new_topic
+from waiting import NEVER_S
 
 from penstock.client import Producer, Queue
-from penstock.testing import Broker
+from penstock.testing import Broker, broker
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,6 +25,14 @@ def no_writer_is_left() -> Iterator[None]:
     yield
     while writers:
         writers.popitem()[1].close()
+
+
+@pytest.fixture(scope="module")
+def short_session_broker() -> Iterator[Broker]:
+    with broker(**SHORT_SESSIONS) as node:
+        yield node
+        if node.bootstrap in writers:
+            writers.pop(node.bootstrap).close()
 
 
 @pytest.fixture(scope="module")
@@ -53,4 +62,5 @@ def topic(bootstrap: str) -> str:
 
 @pytest.fixture
 def jobs(penstock_broker: Broker) -> Queue:
-    return penstock_broker.queue(backoff=0)
+    """A queue whose leases do not lapse while a test waits, unless it asks for shorter ones."""
+    return penstock_broker.queue(backoff=0, lease=NEVER_S)

@@ -6,11 +6,24 @@ from contextlib import suppress
 from uuid import uuid4
 
 import pytest
-from client.client_side import holds_for_some_span, numbered, read_all, silent_address, values, write
-from waiting import ASK_S, EXPIRES_S, PATIENCE_S, pause_at_random_async, stays_async
+from client.client_side import (
+    LASTING,
+    hasty,
+    holds_unless_the_machine_stalls,
+    numbered,
+    read_all,
+    silent_address,
+    values,
+    write,
+)
+from tiers import pick
+from waiting import ASK_S, EXPIRES_S, NEVER_S, PATIENCE_S, pause_at_random_async, stays_async
 
 from penstock.client import AsyncConsumer, AsyncProducer, BufferFull, CommitFailed, Message, NotDelivered, Placed, TimedOut
+from penstock.client.options import Protocol
 from penstock.testing import Broker
+
+SLOW_RECORDS = pick(test=10, slow=14)
 
 
 async def poll_count(consumer: AsyncConsumer, count: int) -> list[Message]:
@@ -56,34 +69,30 @@ def test_the_loop_runs_on_while_a_poll_waits(penstock_broker: Broker, penstock_t
 def test_a_cancelled_poll_loses_and_doubles_nothing(penstock_broker: Broker, penstock_topic: str):
     async def scenario() -> None:
         found: list[Message] = []
-        cancelled = 0
+        cancelled_at: list[int] = []  # How many records had come by then.
         async with (
             AsyncProducer(penstock_broker.bootstrap, linger_ms=1) as producer,
             AsyncConsumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer,
+            asyncio.timeout(PATIENCE_S),
         ):
-
-            async def write_all() -> None:
-                for value in numbered(600):
-                    receipt = await producer.send(topic=penstock_topic, value=value)
-                    if value.endswith(b"0"):
-                        await receipt
-
-            writing = asyncio.create_task(write_all())
-            while len(found) < 600 or not cancelled:
-                try:
-                    async with asyncio.timeout(0.002 + 0.004 * (cancelled % 5)):
-                        found += await consumer.poll(max_records=9, timeout=PATIENCE_S)
-                except TimeoutError:
-                    cancelled += 1
-            await writing
+            for written in range(0, 601, 10):
+                while cancelled_at[-1:] < [written]:  # Some are cancelled while records come, and one when all have come.
+                    try:
+                        async with asyncio.timeout(0.002 + 0.004 * (len(cancelled_at) % 5)):
+                            found += await consumer.poll(max_records=9, timeout=PATIENCE_S)
+                    except TimeoutError:
+                        cancelled_at.append(len(found))
+                for value in numbered(10, written) if written < 600 else ():
+                    await producer.send(topic=penstock_topic, value=value)  # For the poll that was cancelled.
         assert values(found) == numbered(600)
+        assert len([count for count in cancelled_at if 0 < count < 600]) >= 59
 
     asyncio.run(scenario())
 
 
 def test_what_a_cancelled_poll_fetched_is_not_committed_before_it_is_handed_out(penstock_broker: Broker, penstock_topic: str):
     """Otherwise a commit between the two would skip those records for the next member."""
-    options = {"topics": [penstock_topic], "group": f"group-{uuid4().hex[:8]}", "bootstrap": penstock_broker.bootstrap}
+    options = {"topics": [penstock_topic], "group": f"group-{uuid4().hex[:8]}", "bootstrap": penstock_broker.bootstrap, "settings": LASTING}
 
     async def scenario() -> None:
         async with AsyncConsumer(**options) as consumer:
@@ -104,7 +113,7 @@ def test_what_a_cancelled_poll_fetched_is_not_committed_before_it_is_handed_out(
 
 def test_a_loop_over_records_can_commit_as_it_goes(penstock_broker: Broker, penstock_topic: str):
     write(penstock_broker, penstock_topic, *numbered(10))
-    options = {"topics": [penstock_topic], "group": f"group-{uuid4().hex[:8]}", "bootstrap": penstock_broker.bootstrap}
+    options = {"topics": [penstock_topic], "group": f"group-{uuid4().hex[:8]}", "bootstrap": penstock_broker.bootstrap, "settings": LASTING}
 
     async def scenario() -> None:
         async with AsyncConsumer(**options) as consumer:
@@ -118,36 +127,38 @@ def test_a_loop_over_records_can_commit_as_it_goes(penstock_broker: Broker, pens
     asyncio.run(scenario())
 
 
-def test_a_slow_loop_stays_in_its_group_also_with_what_a_cancelled_poll_left(penstock_broker: Broker, caplog: pytest.LogCaptureFixture):
+@pytest.mark.repeats
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_slow_loop_stays_in_its_group_also_with_what_a_cancelled_poll_left(
+    short_session_broker: Broker, caplog: pytest.LogCaptureFixture, protocol: Protocol
+):
     async def seen_by_slow_loop(interval_s: float, topic: str) -> list[int]:
         seen: list[int] = []
-        options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": penstock_broker.bootstrap, "protocol": "consumer"}
-        async with AsyncConsumer(**options, settings={"max.poll.interval.ms": int(interval_s * 1_000)}) as consumer:
+        options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": short_session_broker.bootstrap, "protocol": protocol}
+        async with AsyncConsumer(**options, settings=hasty(protocol, interval_s)) as consumer:
             left_over = asyncio.create_task(consumer.poll(timeout=PATIENCE_S))
             await stays_async(lambda: not left_over.done())
             left_over.cancel()
-            await asyncio.to_thread(write, penstock_broker, topic, *numbered(10))
+            await asyncio.to_thread(write, short_session_broker, topic, *numbered(SLOW_RECORDS))
             async for message in consumer:
                 await stays_async(consumer.assignment, interval_s / 4)
                 seen.append(message.offset)
                 with suppress(CommitFailed):
                     await consumer.commit()
-                if len(seen) == 10:
+                if len(seen) == SLOW_RECORDS:
                     break
         return seen
 
     def stays_in(interval_s: float) -> bool:
         caplog.clear()
-        seen = asyncio.run(seen_by_slow_loop(interval_s, penstock_broker.create_topic()))
+        seen = asyncio.run(seen_by_slow_loop(interval_s, short_session_broker.create_topic()))
         # What is delivered twice tells of a member that was thrown out and came back.
-        return seen == list(range(10)) and "maximum poll interval" not in caplog.text
+        return seen == list(range(SLOW_RECORDS)) and "maximum poll interval" not in caplog.text
 
-    holds_for_some_span(stays_in)
+    holds_unless_the_machine_stalls(stays_in)
 
 
 def test_a_loop_that_was_cancelled_goes_on_where_it_was(penstock_broker: Broker, penstock_topic: str):
-    write(penstock_broker, penstock_topic, *numbered(300))
-
     async def scenario() -> None:
         found: list[Message] = []
         moments = random.Random(1)
@@ -157,12 +168,14 @@ def test_a_loop_that_was_cancelled_goes_on_where_it_was(penstock_broker: Broker,
                 found.append(message)
                 await pause_at_random_async(moments, 0.0, 0.002)
 
-        async with AsyncConsumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
-            while len(found) < 300:
-                reading = asyncio.create_task(read())
-                await pause_at_random_async(moments, 0.0, 0.1)
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+        async with AsyncConsumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer, asyncio.timeout(PATIENCE_S):
+            for start in range(0, 300, 50):  # The loop is cancelled between any two of these at least, and at any record.
+                await asyncio.to_thread(write, penstock_broker, penstock_topic, *numbered(50, start))
+                while len(found) < start + 50:
+                    reading = asyncio.create_task(read())
+                    await pause_at_random_async(moments, 0.0, 0.1)
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
         assert values(found) == numbered(300)
 
     asyncio.run(scenario())
@@ -183,23 +196,24 @@ def test_closing_does_not_wait_for_a_long_poll(penstock_broker: Broker, penstock
 
 def test_a_full_buffer_is_waited_for_without_holding_the_loop(penstock_broker: Broker, penstock_topic: str):
     async def scenario() -> None:
-        async with AsyncProducer(penstock_broker.bootstrap, buffer_records=20) as producer:
-            for value in numbered(240):
+        async with AsyncProducer(penstock_broker.bootstrap, buffer_records=20, block_seconds=NEVER_S) as producer:
+            for value in numbered(500):
                 await producer.send(topic=penstock_topic, value=value)
 
     asyncio.run(scenario())
-    assert values(read_all(penstock_broker, penstock_topic, 240)) == numbered(240)
+    assert values(read_all(penstock_broker, penstock_topic, 500)) == numbered(500)
 
 
 def test_a_full_buffer_raises_when_asked_to_and_a_cancelled_send_sends_nothing():
     async def scenario(address: str) -> None:
-        impatient = AsyncProducer(address, buffer_records=2, when_full="raise")
-        patient = AsyncProducer(address, buffer_records=2)
+        impatient = AsyncProducer(address, buffer_records=2, when_full="raise", block_seconds=NEVER_S)
+        patient = AsyncProducer(address, buffer_records=2, block_seconds=NEVER_S)
         for producer in (impatient, patient):
             for _ in range(2):
                 await producer.send(topic="t", value=b"v")
         with pytest.raises(BufferFull):
-            await impatient.send(topic="t", value=b"one too many")
+            async with asyncio.timeout(PATIENCE_S):
+                await impatient.send(topic="t", value=b"one too many")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(EXPIRES_S):
                 await patient.send(topic="t", value=b"one too many")
@@ -226,6 +240,20 @@ def test_a_receipt_can_be_given_up_and_awaited_again():
         for each in (again, receipt):
             with pytest.raises(NotDelivered):
                 await each
+
+    with silent_address() as address:
+        asyncio.run(scenario(address))
+
+
+def test_where_nobody_listens_the_awaited_receipt_says_so():
+    async def scenario(address: str) -> None:
+        async with AsyncProducer(address, delivery_seconds=EXPIRES_S) as producer:
+            receipt = await producer.send(topic="t", value=b"v")
+            with pytest.raises(NotDelivered, match="look whether the broker is up") as told:
+                async with asyncio.timeout(PATIENCE_S / 2):  # Much less than what it keeps trying for where nothing is said.
+                    await receipt
+        assert told.value.code == "_MSG_TIMED_OUT"
+        assert told.value.may_have_happened
 
     with silent_address() as address:
         asyncio.run(scenario(address))

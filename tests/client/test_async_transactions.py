@@ -7,12 +7,12 @@ import asyncio
 import random
 
 import pytest
-from client.client_side import numbered
-from client.transaction_side import new_topic, read, write
+from client.client_side import LASTING, numbered
+from client.transaction_side import async_transactional, new_topic, read, write
 from tiers import pick
 from waiting import EXPIRES_S, PATIENCE_S, pause_at_random_async
 
-from penstock.client import AsyncConsumer, AsyncProducer, Fenced, Message, Outgoing, async_read_process_write
+from penstock.client import AsyncConsumer, Fenced, Message, Outgoing, async_read_process_write
 
 ROUNDS = pick(test=8, slow=20)
 
@@ -28,7 +28,7 @@ async def poll_count(consumer: AsyncConsumer, count: int) -> list[Message]:
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, topic: str, name: str):
     async def scenario() -> None:
-        async with AsyncProducer(bootstrap, transactional_id=name) as producer:
+        async with async_transactional(bootstrap, name) as producer:
             async with producer.transaction():
                 for value in numbered(3):
                     await producer.send(topic=topic, value=value)
@@ -46,7 +46,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(bootstrap: str, to
 
 def test_a_transaction_whose_task_is_cancelled_is_aborted(bootstrap: str, topic: str, name: str):
     async def scenario() -> None:
-        async with AsyncProducer(bootstrap, transactional_id=name) as producer:
+        async with async_transactional(bootstrap, name) as producer:
             is_inside = asyncio.Event()
 
             async def work() -> None:
@@ -71,7 +71,7 @@ def test_a_transaction_whose_task_is_cancelled_is_aborted(bootstrap: str, topic:
 def test_wherever_it_is_cancelled_it_is_whole_or_not_at_all_and_the_next_one_works(bootstrap: str, topic: str, name: str):
     async def scenario() -> None:
         moments = random.Random(1)
-        async with AsyncProducer(bootstrap, transactional_id=name) as producer:
+        async with async_transactional(bootstrap, name) as producer:
 
             async def work(number: int) -> None:
                 async with producer.transaction():
@@ -94,7 +94,7 @@ def test_wherever_it_is_cancelled_it_is_whole_or_not_at_all_and_the_next_one_wor
 
 def test_a_fenced_producer_is_told(bootstrap: str, topic: str, name: str):
     async def scenario() -> None:
-        async with AsyncProducer(bootstrap, transactional_id=name) as first, AsyncProducer(bootstrap, transactional_id=name) as second:
+        async with async_transactional(bootstrap, name) as first, async_transactional(bootstrap, name) as second:
             with pytest.raises(Fenced):
                 async with first.transaction():
                     await (await first.send(topic=topic, value=b"first"))
@@ -110,8 +110,8 @@ def test_offsets_of_a_consumer_go_with_the_records(bootstrap: str, topic: str, n
 
     async def scenario() -> None:
         async with (
-            AsyncProducer(bootstrap, transactional_id=name) as producer,
-            AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer,
+            async_transactional(bootstrap, name) as producer,
+            AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap, settings=LASTING) as consumer,
         ):
             for is_kept in (False, True):
                 messages = await poll_count(consumer, 10)
@@ -121,7 +121,7 @@ def test_offsets_of_a_consumer_go_with_the_records(bootstrap: str, topic: str, n
                     if not is_kept:
                         await transaction.abort()
             assert await consumer.poll(timeout=EXPIRES_S) == []
-        async with AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer:
+        async with AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap, settings=LASTING) as consumer:
             assert await consumer.position(topic, 0) == 10
 
     asyncio.run(scenario())
@@ -138,8 +138,8 @@ def test_the_loop_gives_each_record_its_effect_once(bootstrap: str, topic: str, 
 
     async def scenario() -> int:
         async with (
-            AsyncProducer(bootstrap, transactional_id=name) as producer,
-            AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap) as consumer,
+            async_transactional(bootstrap, name) as producer,
+            AsyncConsumer(group=name, topics=[topic], bootstrap=bootstrap, settings=LASTING) as consumer,
         ):
             count = 0
             while count < 100:

@@ -1,27 +1,59 @@
 """The consumer: every record at least once, in order, and committed only when the caller says so."""
 
+import errno
 import os
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from threading import Event
 from uuid import uuid4
 
 import pytest
-from client.client_side import NIMBLE, holds_for_some_span, numbered, poll_count, silent_address, values, write
+from client.client_side import (
+    ATTENTIVE,
+    NIMBLE,
+    SHORT_SESSIONS,
+    hasty,
+    holds_unless_the_machine_stalls,
+    member,
+    numbered,
+    poll_count,
+    silent_address,
+    values,
+    write,
+)
 from tiers import pick
 from waiting import ASK_S, EXPIRES_S, PATIENCE_S, stays, until
 
 from penstock.client import Closed, CommitFailed, Consumer, Message, Producer, ReadFailed
+from penstock.client.options import Protocol
 from penstock.testing import Broker, BrokerFailed, broker
 
-SHORT_SESSIONS = {"group_min_session_timeout_ms": 100}  # The least that a member may ask for.
-ATTENTIVE = {"heartbeat.interval.ms": 100, **NIMBLE}  # How soon a member hears that the others have changed.
+SLOW_RECORDS = pick(test=10, slow=14)
 
 
 @pytest.fixture
 def group() -> str:
     return f"group-{uuid4().hex[:8]}"
+
+
+class Clock:
+    """Shows the time that the test has set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def is_refused(bootstrap: str) -> bool:
+    """Whether nobody listens there any more."""
+    host, port = bootstrap.split(":")
+    with socket.socket() as asking:
+        return asking.connect_ex((host, int(port))) == errno.ECONNREFUSED
 
 
 def until_it_has(consumer: Consumer, count: int) -> None:
@@ -91,22 +123,18 @@ def test_poll_gives_nothing_when_nothing_comes(penstock_broker: Broker, penstock
             consumer.poll(max_records=0)
 
 
-def test_latest_begins_at_what_comes_next(penstock_broker: Broker, penstock_topic: str):
+def test_latest_begins_at_what_comes_next(penstock_broker: Broker, penstock_topic: str, caplog: pytest.LogCaptureFixture):
     write(penstock_broker, penstock_topic, b"old")
-    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest", settings=NIMBLE) as consumer:
-        found: list[Message] = []
-        written: list[bytes] = []
+    settings = {**NIMBLE, "enable.partition.eof": True}  # librdkafka says when it has asked for what comes next, and nothing was there.
+    with Consumer(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, start="latest", settings=settings) as consumer:
 
-        def reads() -> bool:
-            """Nobody can tell from outside when it has asked where the end is."""
-            written.append(b"new %d" % len(written))
-            write(penstock_broker, penstock_topic, written[-1])
-            found.extend(consumer.poll(timeout=ASK_S))
-            return bool(found)
+        def is_at_the_end() -> bool:
+            assert consumer.poll(timeout=EXPIRES_S) == []
+            return "reached end of partition at offset 1 " in caplog.text
 
-        assert consumer.poll(timeout=EXPIRES_S) == []
-        until(reads)
-        assert values(found) == written[-len(found) :], "it reads all from where it began, and nothing older"
+        until(is_at_the_end)
+        write(penstock_broker, penstock_topic, b"new")
+        assert values(poll_count(consumer, 1)) == [b"new"]
 
 
 def test_seek_goes_to_an_offset_the_start_or_the_end(penstock_broker: Broker, penstock_topic: str):
@@ -183,95 +211,96 @@ def test_one_topic_in_place_of_a_list_is_refused():
 
 def test_a_group_goes_on_where_it_committed(penstock_broker: Broker, penstock_topic: str, group: str):
     write(penstock_broker, penstock_topic, *numbered(20))
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         assert values(poll_count(consumer, 20)) == numbered(20)
         consumer.commit()
         consumer.commit()  # Nothing new is done: nothing happens.
     write(penstock_broker, penstock_topic, *numbered(5, start=20))
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         assert values(poll_count(consumer, 5)) == numbered(5, start=20)
 
 
 def test_a_broker_that_went_away_is_told_by_commit_but_not_by_poll(group: str):
     def is_told(session_s: float) -> bool:
         node = broker(**SHORT_SESSIONS).start()
+        options = {"group": group, "topics": ["t"], "bootstrap": node.bootstrap, "session_seconds": session_s, "settings": ATTENTIVE}
         try:
             write(node, "t", b"v")
-            consumer = Consumer(group=group, topics=["t"], bootstrap=node.bootstrap, session_seconds=session_s, settings=ATTENTIVE)
-            assert values(poll_count(consumer, 1)) == [b"v"]
+            with Consumer(**options) as consumer:
+                assert values(poll_count(consumer, 1)) == [b"v"]
+                os.kill(node.pid, signal.SIGKILL)
+                until(lambda: is_refused(node.bootstrap))
+                assert consumer.poll(timeout=EXPIRES_S) == []
+                if not consumer.assignment():
+                    return False  # Its session has lapsed, and with it what there was to commit.
+                with pytest.raises(CommitFailed, match="look whether the broker is up") as told:
+                    consumer.commit()
+                assert told.value.code == "_WAIT_COORD"
         finally:
-            os.kill(node.pid, signal.SIGKILL)
             with suppress(BrokerFailed):
                 node.stop()
-        with consumer:
-            assert consumer.poll(timeout=EXPIRES_S) == []
-            if not consumer.assignment():
-                return False  # Its session has lapsed, and with it what there was to commit.
-            with pytest.raises(CommitFailed, match="look whether the broker is up") as told:
-                consumer.commit()
-            assert told.value.code == "_WAIT_COORD"
         return True
 
-    holds_for_some_span(is_told)
+    holds_unless_the_machine_stalls(is_told)
 
 
 def test_what_was_not_committed_is_delivered_again(penstock_broker: Broker, penstock_topic: str, group: str):
     write(penstock_broker, penstock_topic, *numbered(10))
     for _ in range(2):
-        with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
             assert values(poll_count(consumer, 10)) == numbered(10)
 
 
 def test_some_messages_can_be_committed_without_the_rest(penstock_broker: Broker, penstock_topic: str, group: str):
     write(penstock_broker, penstock_topic, *numbered(10))
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         found = poll_count(consumer, 10)
         consumer.commit(found[3])
         consumer.commit(found[2:6])
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         assert consumer.position(penstock_topic, 0) == 6
         assert values(poll_count(consumer, 4)) == numbered(4, start=6)
 
 
 def test_in_a_loop_only_what_the_caller_has_seen_is_committed(penstock_broker: Broker, penstock_topic: str, group: str):
     write(penstock_broker, penstock_topic, *numbered(10))
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         for message in consumer:
             if message.offset == 6:
                 break
         consumer.commit()
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         assert values(poll_count(consumer, 3)) == numbered(3, start=7)
 
 
 def test_automatic_commits_count_what_was_asked_beyond_as_done(penstock_broker: Broker, penstock_topic: str, group: str):
     write(penstock_broker, penstock_topic, *numbered(10))
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap, auto_commit=True) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic, auto_commit=True) as consumer:
         assert len(poll_count(consumer, 10)) == 10
     write(penstock_broker, penstock_topic, b"new")
-    with Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+    with member(penstock_broker.bootstrap, group, penstock_topic) as consumer:
         assert values(poll_count(consumer, 1)) == [b"new"]
 
 
 def test_automatic_commits_leave_out_what_the_caller_failed_at(penstock_broker: Broker, penstock_topic: str, group: str):
     write(penstock_broker, penstock_topic, *numbered(10))
-    options = {"group": group, "topics": [penstock_topic], "bootstrap": penstock_broker.bootstrap, "auto_commit": True}
-    with pytest.raises(RuntimeError, match="cannot bill"), Consumer(**options) as consumer:
+    options = {"bootstrap": penstock_broker.bootstrap, "group": group, "topic": penstock_topic, "auto_commit": True}
+    with pytest.raises(RuntimeError, match="cannot bill"), member(**options) as consumer:
         first: list[Message] = []
         while len(first) < 4:
             first += consumer.poll(max_records=4 - len(first), timeout=PATIENCE_S)
         consumer.poll(max_records=3, timeout=PATIENCE_S)
         raise RuntimeError("cannot bill")
-    with Consumer(**options) as consumer:
+    with member(**options) as consumer:
         assert values(poll_count(consumer, 6)) == numbered(6, start=4)
 
 
 def test_members_share_the_partitions_and_a_newcomer_gets_its_part(penstock_broker: Broker, group: str):
     topic = penstock_broker.create_topic(partitions=4)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
-    with Consumer(**options) as first:
+    options = {"bootstrap": penstock_broker.bootstrap, "group": group, "topic": topic, "settings": ATTENTIVE}
+    with member(**options) as first:
         until_it_has(first, 4)
-        with Consumer(**options) as second:
+        with member(**options) as second:
             share(first, second, 2)
             assert sorted(first.assignment() + second.assignment()) == [(topic, partition) for partition in range(4)]
         until_it_has(first, 4)
@@ -281,10 +310,10 @@ def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_br
     topic = penstock_broker.create_topic(partitions=2)
     for partition in range(2):
         write(penstock_broker, topic, *numbered(5), partition=partition)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
-    with Consumer(**options) as first:
+    options = {"bootstrap": penstock_broker.bootstrap, "group": group, "topic": topic, "settings": ATTENTIVE}
+    with member(**options) as first:
         found = poll_count(first, 10)
-        with Consumer(**options) as second:
+        with member(**options) as second:
             theirs: list[Message] = []
 
             def is_taken_away() -> bool:
@@ -305,14 +334,14 @@ def test_what_was_taken_away_is_not_committed_by_the_one_who_lost_it(penstock_br
 
 def test_a_member_with_an_instance_comes_back_to_its_partitions(penstock_broker: Broker, group: str):
     topic = penstock_broker.create_topic(partitions=2)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
-    with Consumer(**options, instance="one") as first:
+    options = {"bootstrap": penstock_broker.bootstrap, "group": group, "topic": topic, "settings": ATTENTIVE}
+    with member(**options, instance="one") as first:
         until_it_has(first, 2)
-        with Consumer(**options, instance="two") as second:
+        with member(**options, instance="two") as second:
             share(first, second, 1)
             before = second.assignment()
             kept = first.assignment()
-        with Consumer(**options, instance="two") as second:
+        with member(**options, instance="two") as second:
             until_it_has(second, 1)
             assert second.assignment() == before
             for _ in range(5):  # A heartbeat is among them, which would tell it that the group gathers anew.
@@ -324,7 +353,7 @@ def test_a_member_with_an_instance_comes_back_to_its_partitions(penstock_broker:
 def test_a_group_reads_on_while_records_keep_coming(penstock_broker: Broker, penstock_topic: str, group: str):
     with (
         Producer(penstock_broker.bootstrap) as producer,
-        Consumer(group=group, topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer,
+        member(penstock_broker.bootstrap, group, penstock_topic) as consumer,
     ):
         for value in numbered(pick(test=12, slow=30)):
             producer.send(topic=penstock_topic, value=value).result(PATIENCE_S)
@@ -335,38 +364,60 @@ def test_a_group_reads_on_while_records_keep_coming(penstock_broker: Broker, pen
 # A loop whose records take their time.
 
 
-def test_a_slow_loop_stays_in_its_group(penstock_broker: Broker, caplog: pytest.LogCaptureFixture):
-    """All records together take longer than max.poll.interval.ms, which no single one does."""
+@pytest.mark.parametrize("record_s", [1 / 32, 1 / 8, 3.0])
+def test_in_a_loop_the_library_has_its_turn_after_each_slow_record_and_a_tenth_of_a_second_of_fast_ones(
+    penstock_broker: Broker, penstock_topic: str, monkeypatch: pytest.MonkeyPatch, record_s: float
+):
+    clock, turns_at = Clock(), list[float]()
+    monkeypatch.setattr("penstock.client.consumer.time", clock)
+    write(penstock_broker, penstock_topic, *numbered(100))
+
+    class Watched(Consumer):
+        def fill(self, max_records: int, timeout: float) -> None:
+            turns_at.append(clock.now)
+            super().fill(max_records, timeout)
+
+    with Watched(topics=[penstock_topic], bootstrap=penstock_broker.bootstrap) as consumer:
+        for message in consumer:
+            clock.now += record_s
+            if message.offset == 99:
+                break
+    assert max(after - before for before, after in pairwise([*turns_at, clock.now])) < 0.1 + record_s
+
+
+@pytest.mark.repeats
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_slow_loop_stays_in_its_group(short_session_broker: Broker, caplog: pytest.LogCaptureFixture, protocol: Protocol):
+    """All records together take longer than max.poll.interval.ms and a classic member's session, which no single one does."""
 
     def stays_in(interval_s: float) -> bool:
-        topic = penstock_broker.create_topic()
-        write(penstock_broker, topic, *numbered(10))
-        hasty = {"max.poll.interval.ms": int(interval_s * 1_000)}
+        topic = short_session_broker.create_topic()
+        write(short_session_broker, topic, *numbered(SLOW_RECORDS))
         seen: list[int] = []
         caplog.clear()
-        options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": penstock_broker.bootstrap}
-        with suppress(CommitFailed), Consumer(**options, protocol="consumer", settings=hasty) as consumer:
+        options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": short_session_broker.bootstrap, "protocol": protocol}
+        with suppress(CommitFailed), Consumer(**options, settings=hasty(protocol, interval_s)) as consumer:
             for message in consumer:
                 stays(consumer.assignment, interval_s / 4)
                 seen.append(message.offset)
                 consumer.commit()
-                if len(seen) == 10:
+                if len(seen) == SLOW_RECORDS:
                     break
         # What is delivered twice tells of a member that was thrown out and came back.
-        return seen == list(range(10)) and "maximum poll interval" not in caplog.text
+        return seen == list(range(SLOW_RECORDS)) and "maximum poll interval" not in caplog.text
 
-    holds_for_some_span(stays_in)
+    holds_unless_the_machine_stalls(stays_in)
 
 
 def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(penstock_broker: Broker, group: str):
     topic = penstock_broker.create_topic(partitions=2)
     for partition in range(2):
         write(penstock_broker, topic, *numbered(1_000), partition=partition)
-    options = {"group": group, "topics": [topic], "bootstrap": penstock_broker.bootstrap, "settings": ATTENTIVE}
+    options = {"bootstrap": penstock_broker.bootstrap, "group": group, "topic": topic, "settings": ATTENTIVE}
     has_begun, is_over = Event(), Event()
 
     def take_part() -> list[Message]:
-        with Consumer(**options) as second:
+        with member(**options) as second:
             found: list[Message] = []
             while not is_over.is_set():
                 found += second.poll(max_records=10, timeout=ASK_S)
@@ -376,7 +427,7 @@ def test_a_slow_loop_gives_partitions_up_and_hands_out_nothing_more_of_them(pens
             return found
 
     ours: list[Message] = []
-    with Consumer(**options) as first, ThreadPoolExecutor(1) as thread:
+    with member(**options) as first, ThreadPoolExecutor(1) as thread:
         try:
             for message in first:
                 assert (message.topic, message.partition) in first.assignment(), "it belongs to the other member"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from client.queue_side import one, waiting_for
-from waiting import EXPIRES_S, PATIENCE_S, until, until_async
+from waiting import EXPIRES_S, NEVER_S, PATIENCE_S, until, until_async
 
 from penstock.client import AsyncQueue, Draft, Queue
 from penstock.testing import Broker
@@ -39,13 +39,13 @@ def test_threads_share_a_queue_and_none_gets_what_another_has(jobs: Queue):
 
 
 def test_a_loop_that_is_left_gives_back_what_it_had_taken_ahead(jobs: Queue):
-    jobs.configure(backoff=60)
+    jobs.configure(backoff=NEVER_S)
     jobs.send_many(["a", "b", "c"])
     messages = jobs.messages(ahead=3)
     with next(messages) as first:
         assert first.text == "a"
     messages.close()  # type: ignore[attr-defined]
-    assert [message.text for message in jobs.receive(3)] == ["b", "c"]
+    assert [message.text for message in jobs.receive(3, wait=PATIENCE_S)] == ["b", "c"]
 
 
 def test_a_fork_goes_on_with_connections_of_its_own(jobs: Queue):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from client.queue_side import waiting_for
 from ports import free_port
-from waiting import PATIENCE_S, until
+from waiting import NEVER_S, PATIENCE_S, until
 
 from penstock.client import Queue, QueueMessage
 from penstock.client.queues import NotAllowed
@@ -33,13 +33,14 @@ def test_a_waiting_receive_and_a_held_lease_outlive_a_restart(tmp_path: Path, mo
         Queue("jobs", url=url, access_key=KEY, secret_key="another secret").ensure()
     monkeypatch.setenv("PENSTOCK_ACCESS_KEY", KEY)
     monkeypatch.setenv("PENSTOCK_SECRET_KEY", SECRET)
-    jobs = Queue("jobs", url=url, heartbeat=False)
+    monkeypatch.setattr("penstock.client.queues.caller.ANSWER_SECONDS", NEVER_S)  # It hears that the node has gone, and waits no longer.
+    jobs = Queue("jobs", url=url, heartbeat=False, patience=NEVER_S)
     jobs.ensure(backoff=0)
     jobs.send("held")
-    (held,) = jobs.receive(1, lease=PATIENCE_S)
+    (held,) = jobs.receive(1, lease=NEVER_S)
     far = jobs.send("far", delay=3600)
     came: list[QueueMessage] = []
-    waiting = threading.Thread(target=lambda: came.extend(jobs.receive(1, wait=PATIENCE_S)))
+    waiting = threading.Thread(target=lambda: came.extend(jobs.receive(1, wait=PATIENCE_S)), daemon=True)
     waiting.start()
     until(lambda: waiting_for(node, jobs))
     node.stop()
@@ -47,7 +48,7 @@ def test_a_waiting_receive_and_a_held_lease_outlive_a_restart(tmp_path: Path, mo
     node = start(directory, port)
     try:
         jobs.send("after the restart")
-        waiting.join()
+        waiting.join(PATIENCE_S)
         assert [(message.text, message.attempt) for message in came] == [("after the restart", 1)]
         held.ack()  # Its lease was kept with it: nobody else has got it.
         found = jobs.find(far)

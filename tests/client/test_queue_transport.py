@@ -12,7 +12,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from client.client_side import silent_address
 from client.scripted_door import DROP, SILENCE, ScriptedDoor, Step, scripted_door
-from waiting import EXPIRES_S, PATIENCE_S, until_async
+from waiting import EXPIRES_S, NEVER_S, PATIENCE_S, until_async
 
 from penstock.client.queues import (
     AsyncQueue,
@@ -34,6 +34,12 @@ from penstock.queues.dedup import DRAWN
 
 SENT = {"Results": [{"Id": "one", "Partition": 0, "Offset": 0, "SentMs": 1, "IsDuplicate": False}]}
 VERDICT = {"Verdicts": [{"Outcome": "ok"}]}
+
+
+@pytest.fixture(autouse=True)
+def no_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is so because the client heard of a failure, and not because it has waited for long enough."""
+    monkeypatch.setattr("penstock.client.queues.caller.ANSWER_SECONDS", NEVER_S)
 
 
 def converse(scenario: Callable[[ScriptedDoor, AsyncQueue], Awaitable[None]], *script: Step, **options: Any) -> ScriptedDoor:

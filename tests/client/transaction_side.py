@@ -1,15 +1,25 @@
-"""What the tests of transactions share: topics to write to, and what a reader finds in one.
+"""What the tests of transactions share: producers, topics to write to, and what a reader finds in one.
 
 Not here: claims.
 """
 
+from typing import Any
 from uuid import uuid4
 
 from client.client_side import values, write_to
-from waiting import PATIENCE_S
+from waiting import NEVER_S, PATIENCE_S
 
-from penstock.client import Consumer
+from penstock.client import AsyncProducer, Consumer, Producer
 from penstock.testing.topics import create_topic
+
+
+def transactional(bootstrap: str, name: str, **options: Any) -> Producer:
+    """A producer whose transactions end because somebody ends them: the broker aborts none of them while a test waits."""
+    return Producer(bootstrap, transactional_id=name, transaction_seconds=NEVER_S, **options)
+
+
+def async_transactional(bootstrap: str, name: str) -> AsyncProducer:
+    return AsyncProducer(bootstrap, transactional_id=name, transaction_seconds=NEVER_S)
 
 
 def new_topic(bootstrap: str, partitions: int = 1) -> str:

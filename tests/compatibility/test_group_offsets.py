@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
+from compatibility.kafka_python import subscribe
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicPartition
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as PythonPartition
@@ -144,11 +145,11 @@ def python_read(client: KafkaConsumer, count: int) -> list[Any]:
 def test_kafka_python_commits_fetches_and_seeks(broker: Broker, topic: str) -> None:
     group, where = unique("group"), PythonPartition(topic, 0)
     with python_consumer(broker, group) as client:
-        client.subscribe([topic])
+        subscribe(client, topic)
         python_read(client, 7)
         client.commit()
     with python_consumer(broker, group) as client:
-        client.subscribe([topic])
+        subscribe(client, topic)
         assert [one.offset for one in python_read(client, COUNT - 7)] == list(range(7, COUNT))
         client.commit({where: OffsetAndMetadata(4, "a note", -1)})
         assert client.committed(where) == 4
@@ -162,7 +163,7 @@ def test_kafka_python_commits_fetches_and_seeks(broker: Broker, topic: str) -> N
 
 def test_kafka_python_begins_at_the_end_when_told_so(broker: Broker, topic: str) -> None:
     with python_consumer(broker, unique("group"), auto_offset_reset="latest") as client:
-        client.subscribe([topic])
+        subscribe(client, topic)
         until(lambda: client.poll(ASK_MS) or client.assignment(), "it has partitions")
         assert client.position(PythonPartition(topic, 0)) == COUNT
 
@@ -172,7 +173,7 @@ def test_kafka_python_administers_groups(broker: Broker, topic: str) -> None:
     client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         with python_consumer(broker, group) as reader:
-            reader.subscribe([topic])
+            subscribe(reader, topic)
             python_read(reader, 3)
             reader.commit()
             assert group in str(client.list_groups())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))
+from compatibility.kafka_python import subscribe
 from waiting import ASK_MS, ASK_S, METADATA_AGE_MS, NEVER_MS, PATIENCE_MS
 from warm import leave, serve
 
@@ -115,7 +116,7 @@ def run_kafka_python(who: int, options: dict[str, Any]) -> None:
         session_timeout_ms=options["session_ms"], heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=NEVER_MS,
         partition_assignment_strategy=[assignor], reconnect_backoff_max_ms=500, metadata_max_age_ms=METADATA_AGE_MS, **more,
     )  # fmt: skip
-    consumer.subscribe([options["topic"]], listener=Listener())
+    subscribe(consumer, options["topic"], listener=Listener())
     is_alone = options["members"] == 1
     try:
         while not STOPPING.is_set():

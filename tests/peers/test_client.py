@@ -179,6 +179,21 @@ def test_a_later_bootstrap_address_serves_when_the_first_is_dead():
     assert virtually(scenario) == TOPIC
 
 
+def test_a_later_bootstrap_address_serves_when_the_first_never_answers():
+    """A command gives all of them five seconds together."""
+
+    async def scenario(env: SimEnv) -> int:
+        async with (
+            scripted_peer({ApiKey.API_VERSIONS: lambda _: NO_ANSWER}) as silent,
+            scripted_peer() as live,
+            Client(env, [silent.address, live.address]) as client,
+        ):
+            await client.connect(deadline_s=5.0)
+            return live.connection_count
+
+    assert virtually(scenario) == 1
+
+
 def test_no_bootstrap_address_at_all_is_told_with_every_reason():
     async def scenario(env):
         async with scripted_peer() as gone, scripted_peer({ApiKey.API_VERSIONS: lambda _: NO_ANSWER}) as silent:

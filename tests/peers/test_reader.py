@@ -289,6 +289,36 @@ def test_trouble_that_passes_costs_no_record(trouble):
     assert virtually(scenario) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+@pytest.mark.parametrize(
+    ("code", "patience_s", "why"),
+    [
+        (ErrorCode.CORRUPT_MESSAGE, 3.0, "the bytes there on its disk have changed, and no replica in sync has mended them"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 20.0, "the bytes there on its disk have changed or cannot be read, and it has not mended them yet"),
+    ],
+)
+def test_a_place_that_stays_unreadable_is_told_with_its_node_its_offset_and_what_to_do(code: ErrorCode, patience_s: float, why: str):
+    async def scenario(env: SimEnv):
+        told = []
+        async with pretend_node(node_id=7) as node:
+            five_in_two_batches(node)
+            settings = {"patience_s": 20.0, "corrupt_patience_s": 3.0, "on_trouble": lambda *trouble: told.append(trouble)}
+            async with reading(env, node, at_offset(3), is_following=True, **settings) as reader:
+                node.fetch_script.extend([code] * 10_000)
+                began = env.now()
+                with pytest.raises(GaveUp) as ended:
+                    await reader.read()
+                return told, ended.value, env.now() - began
+
+    told, ended, lasted_s = virtually(scenario)
+    problem = f"node 7 cannot read orders-0 at offset 3 ({code.name}): {why}"
+    assert (told[0][0].problem, told[0][1]) == (problem, 0.0), "at once"
+    assert ended.problem == f"read orders-0: gave up after {patience_s:g} s. {problem}"
+    assert "penstock cluster scrub --topic orders" in ended.advice
+    assert "penstock cluster lead NODE --topic orders --partition 0" in ended.advice
+    assert "penstock consume orders --partition 0 --from 4" in ended.advice
+    assert patience_s <= lasted_s < patience_s + 3.0
+
+
 def test_a_reader_follows_the_leader_to_another_node():
     async def scenario(env):
         async with pretend_node(node_id=1) as old, pretend_node(node_id=2) as new:

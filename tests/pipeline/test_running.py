@@ -37,6 +37,15 @@ def with_customers(frame, context):
     return found.withColumn("value", F.concat_ws(" ", F.col("value").cast("string"), F.col("name").cast("string")).cast("binary"))
 
 
+def with_known_form(frame, context):
+    from pyspark.sql import functions as F
+
+    from penstock.pipeline.steps.parsing import checked
+
+    named = with_customers(frame, context)
+    return checked(named, {"the order names no customer": F.col("customer").isNotNull()})
+
+
 def two_stages(raw: str) -> Pipeline:
     return Pipeline(
         f"shop-{raw[-6:]}",
@@ -96,8 +105,9 @@ def test_a_table_stays_fresh_under_a_running_query_and_a_stop_is_clean(spark, no
 
     raw, customers = topics.create(), topics.create(cleanup_policy="compact")
     topics.write(customers, [(b"c1", b"Ada"), (b"c2", b"Bela")])
-    topics.write(raw, [order(1), order(2, "c2")])
-    pipeline = Pipeline(f"fresh-{raw[-6:]}", [Stage("named", FromTopic(raw), with_customers, ToTopic(f"{raw}.named"), trigger="0 seconds")])
+    topics.write(raw, [order(1), order(2, "c2"), (b"bad", b"{oops")])
+    stage = Stage("named", FromTopic(raw), with_known_form, ToTopic(f"{raw}.named"), dead_letters=f"{raw}.dead", trigger="0 seconds")
+    pipeline = Pipeline(f"fresh-{raw[-6:]}", [stage])
     run = Run(pipeline, spark, Plan(node.bootstrap, str(tmp_path), {"customers": customers}))
     run.start()
     (query,) = spark.streams.active
@@ -105,11 +115,14 @@ def test_a_table_stays_fresh_under_a_running_query_and_a_stop_is_clean(spark, no
     topics.write(customers, [(b"c1", b"Ada Abel"), (b"c2", None), (b"c3", b"Carl")])
     topics.write(raw, [order(3), order(4, "c2"), order(5, "c3")])
     query.processAllAvailable()
+    told = run.progress.stages["named"]
+    until(lambda: (told.rows_in, told.rows_out, told.dead_letters) == (6, 6, 1), lambda: f"what its batches did is told: {told}")
+    assert topics.values(f"{raw}.dead") == [b"{oops"]
     stopping = threading.Event()
     looks = []
-    run.wait(stopping, lambda: (looks.append(run.progress.stages["named"].state), stopping.set()))
+    run.wait(stopping, lambda: (looks.append((told.state, told.dead_letters)), stopping.set()))
     run.stop()
-    assert looks == ["running"] and run.progress.stages["named"].state == "stopped" and not spark.streams.active
+    assert looks == [("running", 1)] and (told.state, told.dead_letters) == ("stopped", 1) and not spark.streams.active
     assert query.exception() is None
     names = [
         order(1)[1] + b" Ada",

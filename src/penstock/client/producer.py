@@ -105,7 +105,7 @@ class Producer:
         timestamp: int | None = None,
         acks: Acks | None = None,
     ) -> Receipt:
-        """Puts a record into the buffer, and returns before it is sent. `timestamp` is in milliseconds since 1970; without it: now."""
+        """Puts a record into the buffer, and returns before it is sent. `timestamp` is in milliseconds after 1970; without it: now."""
         record = self.prepare(topic=topic, value=value, key=key, headers=headers, partition=partition, timestamp=timestamp)
         attempt = partial(self.channel(acks).send, record)
         try:
@@ -157,6 +157,8 @@ class Producer:
         if self._calls is not None and not self._calls.is_open:
             problem = f"a record for topic {topic!r} was not taken: no transaction is open"
             raise NotDelivered(problem, "send it inside: with producer.transaction():", "_STATE")
+        if timestamp is not None and timestamp <= 0:
+            raise ValueError(f"timestamp={timestamp}: give it in milliseconds after 1970, or leave it out for now")
         key = as_bytes(key)
         where = self.partition_for(topic, key) if partition is None else partition
         return NewRecord(topic, key, as_bytes(value), header_pairs(headers), where, timestamp or NOW)

@@ -146,19 +146,6 @@ async def topic_settings(
     return {row.resource_name: {config.name: config for config in row.configs} for row in told}
 
 
-async def sizes_on(router: Router, node_id: int, partitions: Sequence[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
-    """How many bytes of these partitions lie on that node's disk. One try."""
-    connection = await router.switchboard.to_node(node_id, deadline)
-    wishes = [{"topic": where.topic, "partitions": [where.partition]} for where in partitions]
-    answer = await connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": wishes}, timeout_s=router.timeouts(deadline).whole_s)
-    return {
-        TopicPartition(topic.name, int(row.partition_index)): int(row.partition_size)
-        for directory in answer.results
-        for topic in directory.topics
-        for row in topic.partitions
-    }
-
-
 async def list_moving(router: Router, deadline: Deadline) -> dict[TopicPartition, Moving]:
     what = "list reassignments"
     body = {"topics": None, "timeout_ms": router.timeouts(deadline).at_node_ms}

@@ -111,6 +111,27 @@ class Refused(PeerFailure):
         self.may_have_happened = code in _UNCERTAIN if may_have_happened is None else may_have_happened
 
 
+class UnreadablePlace(Refused):
+    """A node cannot read its copy at an offset: bytes there are not what was written, or its disk fails.
+
+    It mends the place from an in-sync replica, or another node leads soon. Where neither is possible it stays so (CORRUPT_MESSAGE).
+    """
+
+    def __init__(self, code: int, partition: TopicPartition, node_id: int, offset: int) -> None:
+        super().__init__(code, f"fetch {partition} from offset {offset}")
+        topic, index = partition
+        if code == ErrorCode.CORRUPT_MESSAGE:
+            why = "the bytes there on its disk have changed, and no replica in sync has mended them"
+        else:
+            why = "the bytes there on its disk have changed or cannot be read, and it has not mended them yet"
+        self.problem = f"node {node_id} cannot read {partition} at offset {offset} ({code_name(code)}): {why}"
+        self.advice = (
+            f"find every damaged place, and have mended what can be: penstock cluster scrub --topic {topic}\n"
+            f"read another replica, if one is in sync: penstock cluster lead NODE --topic {topic} --partition {index}\n"
+            f"leave the place out, whose end scrub tells: penstock consume {topic} --partition {index} --from {offset + 1}"
+        )
+
+
 class GaveUp(PeerFailure):
     """The deadline passed; `last` is what the last try ran into, or the last that was refused."""
 

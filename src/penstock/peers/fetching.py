@@ -25,6 +25,7 @@ class FetchLimits:
     bytes_min: int = 1
     bytes_max: int = 16 << 20  # Of the whole answer; its first batch comes even if it is larger.
     is_committed_only: bool = False  # Nothing of transactions that are still open, and told which of the others were aborted.
+    rack: str = ""  # Where the reader is (KIP-392). A follower answers only readers that name one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def _body(plan: FetchPlan, limits: FetchLimits) -> dict[str, Any]:
         "min_bytes": limits.bytes_min,
         "max_bytes": limits.bytes_max,
         "isolation_level": int(limits.is_committed_only),
+        "rack_id": limits.rack,
         "session_id": plan.session_id,
         "session_epoch": plan.session_epoch,
         "topics": [_topic(group) | {"partitions": [_partition(wish) for wish in group]} for group in _by_topic(plan.ask)],

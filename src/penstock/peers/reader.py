@@ -20,7 +20,7 @@ from types import TracebackType
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
-from penstock.peers.failures import BadAnswer, GaveUp, OffsetLost, PeerFailure, Refused
+from penstock.peers.failures import BadAnswer, GaveUp, OffsetLost, PeerFailure, Refused, UnreadablePlace
 from penstock.peers.fetch_session import FetchSession, FetchWish
 from penstock.peers.fetching import Fetched, FetchLimits
 from penstock.peers.offsets import EARLIEST, LATEST, FoundOffset
@@ -46,6 +46,8 @@ class ReaderSettings:
     partition_bytes_max: int = 1 << 20
     unpacked_bytes_max: int = 64 << 20  # Of one batch.
     patience_s: float = 60.0
+    corrupt_patience_s: float | None = None  # With a leader that says CORRUPT_MESSAGE, which is soon replaced if another can be.
+    on_trouble: Callable[[PeerFailure, float], None] | None = None  # Told of each failure, and for how many seconds reading has failed.
 
 
 _Outcome = Callable[[], list[ReadRecord]]
@@ -209,6 +211,8 @@ class Reader:
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             position.is_out_of_range = True
             raise BadAnswer(f"{row.partition} does not have offset {position.offset}")  # Retriable: what it has is looked up first.
+        if row.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR):
+            raise UnreadablePlace(row.error_code, row.partition, position.node_id, position.offset)
         if row.error_code != ErrorCode.NONE:
             raise Refused(row.error_code, f"fetch {row.partition} from offset {position.offset}")
         before = position.offset
@@ -227,8 +231,17 @@ class Reader:
         now = self._client.env.now()
         position.note_failure(failure, now)
         self._client.router.doubt(position.partition.topic)
-        if position.failing_since is not None and now - position.failing_since >= self.settings.patience_s:
-            raise GaveUp(f"read {position.partition}", self.settings.patience_s, failure, may_have_happened=False) from failure
+        failing_s = 0.0 if position.failing_since is None else now - position.failing_since
+        if self.settings.on_trouble is not None:
+            self.settings.on_trouble(failure, failing_s)
+        patience_s = self._patience_with(failure)
+        if failing_s >= patience_s:
+            raise GaveUp(f"read {position.partition}", patience_s, failure, may_have_happened=False) from failure
+
+    def _patience_with(self, failure: PeerFailure) -> float:
+        if isinstance(failure, UnreadablePlace) and failure.code == ErrorCode.CORRUPT_MESSAGE:
+            return self.settings.patience_s if self.settings.corrupt_patience_s is None else self.settings.corrupt_patience_s
+        return self.settings.patience_s
 
     # Looking up leaders, and what a partition has.
 

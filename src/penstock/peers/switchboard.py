@@ -6,6 +6,7 @@ Not here: what is asked over them, and when to try again.
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
 
 from penstock.peers.connection import Address, Connection, Limits
@@ -44,15 +45,16 @@ class Switchboard:
     async def to_any(self, deadline: Deadline, *, rather_not: Address | None = None) -> Connection:
         """A connection that is open already, or to the first node that answers; known nodes are tried before the bootstrap addresses.
 
-        `rather_not` is asked only when nobody else can be.
+        `rather_not` is asked only when nobody else can be. One that does not answer leaves the others their share of the time.
         """
         for (address, lane), connection in self._connections.items():
             if lane == CALLS and connection.is_open and address != rather_not:
                 return connection
         reasons = []
-        for address in sorted(self._candidates(), key=lambda candidate: candidate == rather_not):
+        candidates = sorted(self._candidates(), key=lambda candidate: candidate == rather_not)
+        for place, address in enumerate(candidates):
             try:
-                return await self._connect(address, CALLS, deadline)
+                return await self._connect(address, CALLS, deadline, deadline.left_s() / (len(candidates) - place))
             except Unreachable as failure:
                 reasons.append(failure.problem)
             if deadline.left_s() <= 0:
@@ -81,7 +83,7 @@ class Switchboard:
         first = self._env.rng.randrange(len(known)) if known else 0
         return list(dict.fromkeys([*known[first:], *known[:first], *self._bootstrap]))
 
-    async def _connect(self, address: Address, lane: str, deadline: Deadline) -> Connection:
+    async def _connect(self, address: Address, lane: str, deadline: Deadline, longest_s: float = math.inf) -> Connection:
         key = (address, lane)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
@@ -93,7 +95,7 @@ class Switchboard:
             opening = self._openings[key] = asyncio.get_running_loop().create_task(self._open(key))
             opening.add_done_callback(_note_failure)
         try:
-            async with asyncio.timeout(deadline.cut(self._limits.connect_s)):
+            async with asyncio.timeout(deadline.cut(min(self._limits.connect_s, longest_s))):
                 return await asyncio.shield(opening)  # Others may wait for it too.
         except TimeoutError:
             raise Unreachable(f"{address} did not answer in time") from None

@@ -18,6 +18,7 @@ import gc
 import logging
 import os
 import resource
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -203,7 +204,7 @@ async def _listen_for_peers(node: Node, cluster: ClusterConfiguration) -> Addres
 
 
 def _announce(configuration: Configuration, bound: Bound, http: Address | None) -> None:
-    data = configuration.data_dir.resolve()
+    data = shlex.quote(str(configuration.data_dir.resolve()))  # It may have blanks: the line is split as a shell does.
     line = f"penstock ready kafka={bound.kafka or 'off'} http={http or 'off'} data={data} node={configuration.node.node_id}"
     print(line if bound.peers is None else f"{line} peers={bound.peers}", flush=True)
 

@@ -13,6 +13,7 @@ Not here: what is in the node's process (child.py).
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -157,7 +158,7 @@ class Broker:
         if not line.startswith("penstock ready "):
             self._end()
             raise BrokerFailed(f"the node did not start{self._quoted()}")
-        return dict(pair.split("=", 1) for pair in line.split()[2:])
+        return dict(pair.split("=", 1) for pair in shlex.split(line)[2:])
 
     def _quoted(self) -> str:
         words = self.said().strip().splitlines()[-QUOTED_LINES:]

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from serving import Serving
+from serving import Serving, patient_s, virtual_timeout
 from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Sent, Verb
 from penstock.broker.queues.facade import Queues
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 QUEUE = "wide"
 PARTITIONS = 4
@@ -44,7 +44,7 @@ async def test_the_same_attempt_is_served_by_the_same_partition_whichever_has_it
 
 async def test_an_attempt_that_was_served_while_it_waited_is_known_too(serving: Serving) -> None:
     queues = await opened(serving)
-    waiting = asyncio.ensure_future(taken(queues, "a", wait_s=10.0))
+    waiting = asyncio.ensure_future(taken(queues, "a", wait_s=patient_s(10.0)))
     topic_id = queues.describe(QUEUE).topic_id
     ledgers = [each for index in range(PARTITIONS) if (each := serving.node.ledgers.find(topic_id, index)) is not None]
     await until_async(lambda: all(each.waiting(QUEUE_GROUP) for each in ledgers))
@@ -71,5 +71,5 @@ async def test_a_partition_that_is_away_holds_up_nobody_who_names_an_attempt(ser
     away = serving.node.ledgers.find(queues.describe(QUEUE).topic_id, 1)
     assert away is not None
     serving.node.ledgers.partition_left(away.data)
-    async with asyncio.timeout(3.0):  # Looking for a leader takes five seconds.
+    async with virtual_timeout(3.0):  # Looking for a leader takes five seconds.
         assert len(await taken(queues, "a")) == 2

@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from serving import Serving, batch
+from serving import Serving, batch, patient_s
 from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Draft, Order, Sent, Verb
 from penstock.broker.queues.facade import Queues
 from penstock.broker.queues.leading import QueuePartition
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("queues.changed-delay")
 
@@ -80,7 +80,7 @@ async def test_a_change_that_nobody_saw_is_noted_when_the_ledger_is_loaded(servi
 async def test_who_waits_for_messages_is_served_when_the_delay_is_taken_away(serving: Serving) -> None:
     queues = await opened(serving, queue_fifo="true", queue_delay_ms=HOUR)
     await send(queues, b"first", group="g")
-    taking = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
+    taking = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=patient_s(20.0)))
     await until_async(lambda: ledger_of(serving).waiting(QUEUE_GROUP) == 1)
     await queues.configure(QUEUE, {DELAY: "0"})
     assert [each.body for each in await taking] == [b"first"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from broker.queues.test_queue_life import QUEUE, opened, sent, settled
-from serving import Serving
+from serving import Serving, patient_s
 from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Lent, Outcome, Verb
 from penstock.errors import ErrorCode
 from penstock.queues.commands import Resume
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("queues.undo-only-undelivered")
 
@@ -70,7 +70,7 @@ async def test_nobody_keeps_what_neither_of_two_askers_waits_for(serving: Servin
     serving.env.disk.flushes.let_go()
     assert await queues.take(QUEUE, 5) == [], "somebody may have the second answer"
     serving.env.wall_ahead_ms += 31_000
-    assert [each.attempt for each in await queues.take(QUEUE, 5, wait_s=5.0)] == [2]
+    assert [each.attempt for each in await queues.take(QUEUE, 5, wait_s=patient_s(5.0))] == [2]
 
 
 async def test_a_taker_that_hangs_up_at_the_moment_it_is_served_keeps_nothing(serving: Serving) -> None:
@@ -84,6 +84,6 @@ async def test_a_taker_that_hangs_up_at_the_moment_it_is_served_keeps_nothing(se
     assert ledger is not None
     ledger.coordinator.submit(Resume(told, QUEUE_GROUP), told)
     serving.env.disk.flushes.let_go()
-    (lent,) = await queues.take(QUEUE, 1, wait_s=5.0)
+    (lent,) = await queues.take(QUEUE, 1, wait_s=patient_s(5.0))
     assert lent.attempt == 1
     assert unlucky.cancelled()

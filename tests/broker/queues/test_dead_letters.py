@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from serving import Serving
+from serving import Serving, patient_s
 from waiting import until_async
 
 from penstock.broker.queues.calls import (
@@ -22,7 +22,7 @@ from penstock.broker.queues.calls import (
 )
 from penstock.broker.queues.facade import Queues
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 QUEUE, DEAD = "jobs", "jobs-dead"
 SETTINGS = {"queue.dead.letter": DEAD, "queue.deliveries.max": "2", "queue.backoff.min.ms": "0"}
@@ -147,7 +147,7 @@ async def test_letters_go_back_where_they_came_from(serving: Serving) -> None:
     await buried(queues, 2)
     task = await ended(queues, await queues.redrive(DEAD, Redrive()))
     assert (task.status, task.moved, task.by_target) == (TaskStatus.COMPLETED, 2, {QUEUE: 2})
-    back = await queues.take(QUEUE, 10, wait_s=5.0)
+    back = await queues.take(QUEUE, 10, wait_s=patient_s(5.0))
     assert [(each.id, each.body, each.attempt) for each in back] == [(sent[0].id, b"1", 1), (sent[1].id, b"2", 1)]
     assert (await queues.counts(DEAD)).ready == 0
     assert await queues.tasks(DEAD) == [task]

@@ -8,7 +8,7 @@ from penstock.broker.queues.facade import Queues
 from penstock.queues.dedup import DRAWN
 from penstock.wire.murmur2 import partition_of_key
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 QUEUE = "wide"
 PARTITIONS = 5

@@ -7,7 +7,7 @@ from unittest.mock import ANY
 
 import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
-from serving import Serving
+from serving import Serving, patient_s
 from waiting import until_async
 
 from penstock.broker.queues import checkpoints, ledgers
@@ -27,7 +27,7 @@ from penstock.queues.commands import Rewind
 from penstock.queues.state import LedgerState
 from penstock.vocabulary import Buffer, NodeId, Offset
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("queues.no-message-lost")
 
@@ -56,7 +56,7 @@ async def test_what_could_not_be_read_is_read_again_and_a_purge_says_that_it_can
     with pytest.raises(QueueRefusal, match="cannot be read from the disk now"):
         await queues.purge(QUEUE)
     disk.is_unreadable = False
-    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=patient_s(10.0))] == [b"one"]
     await queues.purge(QUEUE)
     assert (await queues.counts(QUEUE)).leased == 0
 
@@ -81,7 +81,7 @@ async def test_a_rewind_while_new_messages_are_read_takes_none_of_the_old_ones_f
     """What was read began where the ledger's knowledge ended before. Afterwards it ends earlier, and all between was held to be empty."""
     queues = await opened(serving, queue_retention="keep")
     await sent(queues, *[Draft(b"%d" % at, priority=9) for at in range(3)])
-    await queues.settle(QUEUE, [Order(each.handle, Verb.DONE) for each in await queues.take(QUEUE, 10, wait_s=5.0)])
+    await queues.settle(QUEUE, [Order(each.handle, Verb.DONE) for each in await queues.take(QUEUE, 10, wait_s=patient_s(5.0))])
     disk, ledger = serving.env.disk, ledger_of(serving)
     disk.is_cold = True
     disk.cold_reads.hold()
@@ -117,7 +117,7 @@ async def test_a_log_that_fails_at_the_end_of_a_load_keeps_no_other_queue_from_b
     queues = (await serving.open()).queues
     await until_async(lambda: bool(failed))
     (other,) = {QUEUE, "another"} - set(failed)
-    assert len(await queues.take(other, 1, wait_s=10.0)) == 1
+    assert len(await queues.take(other, 1, wait_s=patient_s(10.0))) == 1
     assert "a task failed" not in caplog.text
 
 
@@ -139,7 +139,7 @@ async def test_a_log_that_is_trimmed_while_it_is_loaded_is_loaded_again(
 
     monkeypatch.setattr(checkpoints, "load", overtaken_once)
     queues = (await serving.open()).queues
-    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=patient_s(10.0))] == [b"one"]
     assert len(loads) == 2 and "could not be loaded" not in caplog.text
 
 
@@ -157,7 +157,7 @@ async def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one(serv
     await serving.crash()
     unreadable.remove()
     queues = (await serving.open()).queues
-    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=patient_s(10.0))] == [b"one"]
 
 
 class Channel:

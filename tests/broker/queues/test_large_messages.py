@@ -9,7 +9,7 @@ from penstock.broker.memory import HeldReply
 from penstock.broker.queues.calls import LENT_BYTES_MAX, PEEKED_BYTES_MAX, Draft, Lent, Peeked, Sent
 from penstock.broker.queues.facade import Queues
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("queues.memory-bounded")
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from serving import Serving, started, virtually
+from serving import Serving, patient_s, started, virtually
 from waiting import until_async
 
 from penstock.broker.queues import checkpoints
@@ -19,7 +19,7 @@ from penstock.simulator.world import World
 from penstock.vocabulary import Instant, Offset
 from penstock.wire.keyed_records import Pair, keyed_records
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 QUEUE = "jobs"
 LONG_MS = 3_600_000
@@ -114,7 +114,7 @@ async def test_a_checkpoint_that_was_cut_short_does_no_harm(serving: Serving) ->
     await serving.crash()
     queues = (await serving.open()).queues
     await sent(queues, Draft(b"three"))
-    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"three"]
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=patient_s(5.0))] == [b"three"]
     assert (await queues.counts(QUEUE)).finished == 2
 
 
@@ -194,7 +194,7 @@ async def test_an_ordinary_topic_becomes_a_queue_with_all_that_is_in_it(serving:
 
 async def test_a_deleted_queue_is_gone_with_its_ledger_and_who_waits_is_told(serving: Serving) -> None:
     queues = await opened(serving)
-    waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
+    waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=patient_s(20.0)))
     ledger = ledger_of(serving)
     await until_async(lambda: ledger.waiting(QUEUE_GROUP) == 1)
     await queues.delete(QUEUE)
@@ -212,7 +212,7 @@ async def test_a_damaged_ledger_is_loaded_again_from_its_log(serving: Serving, c
     await done(queues, 1)
     ledger = ledger_of(serving)
     ledger.coordinator.reload("the test says so")
-    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"two"]
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=patient_s(5.0))] == [b"two"]
 
 
 def test_a_full_disk_holds_up_what_lapses_without_keeping_the_node_busy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_a_full_disk_holds_up_what_lapses_without_keeping_the_node_busy(monkeypa
         await asyncio.sleep(20)
         assert 1 <= len(tries) <= 30
         disk.capacity_bytes = roomy
-        assert [each.body for each in await node.queues.take(QUEUE, 10, wait_s=5.0)] == [b"one"]
+        assert [each.body for each in await node.queues.take(QUEUE, 10, wait_s=patient_s(5.0))] == [b"one"]
         await node.stop()
 
     virtually(scenario)

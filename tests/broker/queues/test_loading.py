@@ -1,11 +1,9 @@
 """Loads of ledgers that nobody needs any more end, and what the log has lost is known after another load."""
 
-import asyncio
-
 import pytest
 from broker.queues.test_ledgers import QUEUE, ledger_of, opened, sent
-from serving import Serving
-from waiting import until_async
+from serving import Serving, patient_s
+from waiting import stays_async, until_async
 
 from penstock.broker.queues.calls import Draft
 from penstock.broker.trimming import trim
@@ -15,7 +13,7 @@ from penstock.partition.partition import Partition
 from penstock.queues.commands import EARLIEST, Start
 from penstock.vocabulary import Offset
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 
 async def test_a_load_whose_partition_is_led_anew_meanwhile_ends(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,9 +24,9 @@ async def test_a_load_whose_partition_is_led_anew_meanwhile_ends(serving: Servin
         patched.setattr(Leader, "may_tell_end", property(lambda self: False))  # As long as followers lag behind a new leader.
         for _ in range(6):
             serving.node.ledgers.partition_led(ledger_of(serving).data)
-            await asyncio.sleep(0.01)
+            await stays_async(lambda: ledger_of(serving).coordinator.state is None)
     serving.node.ledgers.partition_led(ledger_of(serving).data)
-    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=10.0)] == [b"one"]
+    assert [each.body for each in await queues.take(QUEUE, 1, wait_s=patient_s(10.0))] == [b"one"]
 
 
 async def test_what_was_deleted_while_the_ledger_could_not_write_it_down_is_known_after_a_load(

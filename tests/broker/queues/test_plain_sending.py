@@ -12,7 +12,7 @@ from penstock.broker.queues.leading import QueuePartition
 from penstock.queues.headers import PRIORITY
 from penstock.wire.batches import Record, encode_batch
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 WALL_MS = 1_800_000_000_000
 STRAIGHT, GENERAL, QUEUE = "straight", "general", "mixed"

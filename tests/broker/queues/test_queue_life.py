@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from serving import Serving, records_in, rows_of
+from serving import Serving, patient_s, records_in, rows_of
 from waiting import until_async
 
 from penstock.broker.queues.calls import QUEUE_GROUP, Code, Draft, Lent, Order, Outcome, QueueRefusal, Sent, State, Verb
@@ -13,7 +13,7 @@ from penstock.queues.ids import message_id
 from penstock.vocabulary import Offset
 from penstock.wire.batches import Record, encode_batch, read_header
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 SECOND_MS = 1_000
 QUEUE = "emails"
@@ -75,7 +75,7 @@ async def test_any_producer_may_send_and_any_consumer_may_read(serving: Serving)
     queues = await opened(serving)
     line = await serving.line()
     await line.produce(QUEUE, b"from kafka")
-    assert await bodies(queues, wait_s=5.0) == [b"from kafka"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"from kafka"]
     await sent(queues, b"from the queue's door")
     row = rows_of(await line.fetch(QUEUE))[QUEUE, 0]
     assert [record.value for record in records_in(row.records)] == [b"from kafka", b"from the queue's door"]
@@ -88,7 +88,7 @@ async def test_leases_and_what_is_done_outlive_a_restart(serving: Serving) -> No
     await settled(queues, Verb.DONE, first)
     await serving.stop()
     queues = (await serving.open()).queues
-    assert await bodies(queues, wait_s=1.0) == [b"three"]
+    assert await bodies(queues, wait_s=patient_s(1.0)) == [b"three"]
     counts = await queues.counts(QUEUE)
     assert (counts.ready, counts.leased, counts.finished) == (0, 2, 1)
     assert await settled(queues, Verb.DONE, second) == [Outcome.OK]
@@ -101,9 +101,9 @@ async def test_a_crash_loses_nothing_that_was_promised(serving: Serving) -> None
     (lent,) = await queues.take(QUEUE, 1, lease_ms=600 * SECOND_MS)
     await serving.crash()
     queues = (await serving.open()).queues
-    assert await bodies(queues, wait_s=1.0) == [b"two"]
+    assert await bodies(queues, wait_s=patient_s(1.0)) == [b"two"]
     assert await settled(queues, Verb.EXTEND, lent, delay_ms=0) == [Outcome.OK]
-    (again,) = await queues.take(QUEUE, 10, wait_s=1.0)
+    (again,) = await queues.take(QUEUE, 10, wait_s=patient_s(1.0))
     assert (again.body, again.attempt) == (b"one", 2)
 
 
@@ -112,7 +112,7 @@ async def test_what_a_sender_was_told_holds_when_settings_change_and_another_lif
     for group in ("g1", "g2", "g1"):
         (result,) = await queues.send(QUEUE, [Draft(group.encode(), dedup="same", group=group)])
         assert isinstance(result, Sent) and not result.is_duplicate
-        await asyncio.sleep(0.002)
+        serving.env.wall_ahead_ms += 2
     await queues.create("slow", {"queue.delay.ms": "1"})
     await sent(queues, b"x", queue="slow")
     await queues.configure(QUEUE, {"queue.dedup.window.ms": "600000", "queue.dedup.scope": "queue"})
@@ -129,7 +129,7 @@ async def test_a_released_message_waits_for_its_delay_and_comes_again(serving: S
     (lent,) = await queues.take(QUEUE, 1)
     assert await settled(queues, Verb.RELEASE, lent, delay_ms=50, reason="timeout") == [Outcome.OK]
     assert await queues.take(QUEUE, 1) == []
-    (again,) = await queues.take(QUEUE, 1, wait_s=5.0)
+    (again,) = await queues.take(QUEUE, 1, wait_s=patient_s(5.0))
     assert again.attempt == 2
     (peeked,) = await queues.peek(QUEUE)
     assert [(attempt.who, attempt.reason) for attempt in peeked.history] == [("worker-1", "timeout")]
@@ -140,14 +140,14 @@ async def test_a_lapsed_lease_gives_the_message_to_another(serving: Serving) -> 
     queues = await opened(serving, queue_backoff_min_ms="0")
     await sent(queues, b"dropped")
     await queues.take(QUEUE, 1, lease_ms=50, who="dies")
-    (again,) = await queues.take(QUEUE, 1, wait_s=5.0, who="lives")
+    (again,) = await queues.take(QUEUE, 1, wait_s=patient_s(5.0), who="lives")
     assert again.attempt == 2
 
 
 @pytest.mark.invariant("queues.waiters-in-order")
 async def test_whoever_waits_is_served_in_order(serving: Serving) -> None:
     queues = await opened(serving)
-    waiting = [asyncio.ensure_future(bodies(queues, 1, wait_s=20.0)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(bodies(queues, 1, wait_s=patient_s(20.0))) for _ in range(3)]
     await until_waiting(serving, 3)
     for body in (b"1", b"2", b"3"):
         await sent(queues, body)
@@ -157,7 +157,7 @@ async def test_whoever_waits_is_served_in_order(serving: Serving) -> None:
 @pytest.mark.invariant("queues.no-lease-after-hangup")
 async def test_a_taker_that_hangs_up_keeps_nothing(serving: Serving) -> None:
     queues = await opened(serving)
-    waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=20.0))
+    waiting = asyncio.ensure_future(queues.take(QUEUE, 1, wait_s=patient_s(20.0)))
     await until_waiting(serving, 1)
     waiting.cancel()
     await sent(queues, b"for somebody else")
@@ -166,7 +166,7 @@ async def test_a_taker_that_hangs_up_keeps_nothing(serving: Serving) -> None:
     await serving.env.disk.flushes.until_waited_for()
     unlucky.cancel()
     serving.env.disk.flushes.let_go()
-    assert await bodies(queues, wait_s=5.0) == [b"for somebody else"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"for somebody else"]
 
 
 @pytest.mark.invariant("queues.lease-durable-first")
@@ -190,10 +190,11 @@ async def test_a_lease_that_was_over_before_it_was_durable_is_not_handed_out(ser
     serving.env.wall_ahead_ms += 2_000
     serving.env.disk.flushes.let_go()
     assert await taking == []
-    (lent,) = await queues.take(QUEUE, 1, wait_s=5.0, lease_ms=0)
+    (lent,) = await queues.take(QUEUE, 1, wait_s=patient_s(5.0), lease_ms=0)
     assert lent.attempt == 2
 
 
+@pytest.mark.virtual_time("a lease of no time may be over before a real disk has it, and is not handed out then")
 async def test_a_lease_that_is_over_is_over_for_the_very_next_taker(serving: Serving) -> None:
     queues = await opened(serving, queue_backoff_min_ms="0")
     await sent(queues, b"one")
@@ -206,7 +207,7 @@ async def test_a_delayed_message_is_not_early_and_survives_a_restart(serving: Se
     assert (await queues.counts(QUEUE)).delayed == 2
     await serving.stop()
     queues = (await serving.open()).queues
-    assert await bodies(queues, wait_s=5.0) == [b"soon"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"soon"]
     (peeked,) = await queues.peek(QUEUE, states=[State.DELAYED])
     assert peeked.body == b"later"
     assert peeked.ready_at_ms > serving.env.wall_ms() + 3_000 * SECOND_MS
@@ -234,7 +235,7 @@ async def test_two_sends_with_one_id_make_one_message_across_a_restart(serving: 
     (again,) = await queues.send(QUEUE, [once])
     assert isinstance(again, Sent)
     assert (again.id, again.is_duplicate) == (results[0].id, True)
-    assert await bodies(queues, wait_s=1.0) == [b"once"]
+    assert await bodies(queues, wait_s=patient_s(1.0)) == [b"once"]
 
 
 async def test_a_group_is_locked_while_one_of_it_is_in_flight(serving: Serving) -> None:
@@ -243,7 +244,7 @@ async def test_a_group_is_locked_while_one_of_it_is_in_flight(serving: Serving) 
     (first,) = await queues.take(QUEUE, 1)
     assert first.body == b"a1"
     assert await bodies(queues) == [b"b1"]
-    waiting = asyncio.ensure_future(bodies(queues, wait_s=20.0))
+    waiting = asyncio.ensure_future(bodies(queues, wait_s=patient_s(20.0)))
     await settled(queues, Verb.DONE, first)
     assert await waiting == [b"a2"]
 
@@ -254,7 +255,7 @@ async def test_a_paused_queue_lends_nothing_until_it_is_resumed(serving: Serving
     await sent(queues, b"held")
     assert await queues.take(QUEUE, 1) == []
     assert (await queues.counts(QUEUE)).is_paused
-    waiting = asyncio.ensure_future(bodies(queues, wait_s=20.0))
+    waiting = asyncio.ensure_future(bodies(queues, wait_s=patient_s(20.0)))
     await queues.resume(QUEUE)
     assert await waiting == [b"held"]
 
@@ -276,7 +277,7 @@ async def test_a_queue_that_keeps_what_is_done_can_be_worked_off_again(serving: 
     await sent(queues, b"new", b"newer")
     await settled(queues, Verb.DONE, *await queues.take(QUEUE, 10))
     assert await queues.rewind(QUEUE, to_ms=then) == 2
-    assert await bodies(queues, wait_s=5.0) == [b"new", b"newer"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"new", b"newer"]
 
 
 async def test_a_queue_can_be_rewound_to_a_message_of_one_partition(serving: Serving) -> None:
@@ -284,9 +285,9 @@ async def test_a_queue_can_be_rewound_to_a_message_of_one_partition(serving: Ser
     ids = await sent(queues, b"0", b"1", b"2")
     await settled(queues, Verb.DONE, *await queues.take(QUEUE, 10))
     assert await queues.rewind_to_id(QUEUE, ids[1]) == 2
-    assert await bodies(queues, wait_s=5.0) == [b"1", b"2"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"1", b"2"]
     assert await queues.rewind_to(QUEUE, 0, 0) == 3
-    assert await bodies(queues, wait_s=5.0) == [b"0"], "the others are with somebody"
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"0"], "the others are with somebody"
     other = message_id(queues.describe(QUEUE).topic_id, 0, 7)
     for rewinding in (queues.rewind_to(QUEUE, 0, 4), queues.rewind_to(QUEUE, 1, 0), queues.rewind_to_id(QUEUE, other)):
         with pytest.raises(QueueRefusal) as refused:
@@ -320,10 +321,10 @@ async def test_a_queue_over_several_partitions_is_one_queue(serving: Serving) ->
     await queues.send(QUEUE, [Draft(b"%d" % at, key=b"%d" % at) for at in range(20)])
     taken: list[bytes] = []
     while len(taken) < 20:
-        taken += await bodies(queues, wait_s=5.0)
+        taken += await bodies(queues, wait_s=patient_s(5.0))
     assert sorted(taken) == sorted(b"%d" % at for at in range(20))
     assert (await queues.counts(QUEUE)).leased == 20
-    waiting = asyncio.ensure_future(bodies(queues, wait_s=20.0))
+    waiting = asyncio.ensure_future(bodies(queues, wait_s=patient_s(20.0)))
     await until_waiting(serving, 1, partition=2)
     await sent(queues, b"late")
     assert await waiting == [b"late"]
@@ -346,7 +347,7 @@ async def test_records_of_aborted_transactions_are_never_lent(serving: Serving) 
         assert await bodies(queues) == []
         partition.append_marker(producer, 0, is_commit=is_commit, coordinator_epoch=0, number=1, wall_ms=serving.env.wall_ms(), is_v2=False)
         serving.node.appended(partition)
-    assert await bodies(queues, wait_s=5.0) == [b"of 8"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"of 8"]
 
 
 async def test_settings_that_change_while_messages_wait_take_hold(serving: Serving) -> None:
@@ -354,9 +355,9 @@ async def test_settings_that_change_while_messages_wait_take_hold(serving: Servi
     await sent(queues, b"1", b"2")
     assert await bodies(queues) == []
     await queues.configure(QUEUE, {"queue.paused": None})
-    assert await bodies(queues, wait_s=5.0) == [b"1"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"1"]
     with pytest.raises(QueueRefusal) as refused:
-        await queues.take(QUEUE, 1, wait_s=20.0)
+        await queues.take(QUEUE, 1, wait_s=patient_s(20.0))
     assert refused.value.code is Code.IN_FLIGHT_LIMIT
     await queues.configure(QUEUE, {"queue.inflight.max": None})
     assert await bodies(queues) == [b"2"]
@@ -392,7 +393,7 @@ async def test_more_than_a_queue_may_hold_goes_in_as_there_is_room(serving: Serv
     sending = asyncio.ensure_future(sent(queues, b"1", b"2", b"3", b"4", b"5"))
     seen: list[bytes] = []
     while len(seen) < 5:
-        lent = await queues.take(QUEUE, 2, wait_s=5.0)
+        lent = await queues.take(QUEUE, 2, wait_s=patient_s(5.0))
         seen += [each.body for each in lent]
         await settled(queues, Verb.DONE, *lent)
     await sending
@@ -429,6 +430,7 @@ async def test_the_dead_letters_of_a_queue_go_to_another_one(serving: Serving) -
         await queues.configure(QUEUE, {"queue.dead.letter": QUEUE})
 
 
+@pytest.mark.expects_failure
 @pytest.mark.invariant("queues.lost-records-counted")
 async def test_a_log_that_lost_what_its_ledger_knows_goes_on(serving: Serving) -> None:
     queues = await opened(serving)
@@ -437,6 +439,8 @@ async def test_a_log_that_lost_what_its_ledger_knows_goes_on(serving: Serving) -
     topic_id = queues.describe(QUEUE).topic_id
     await serving.stop()
     (serving.directory / "topics" / topic_id.hex() / "0").remove()
-    queues = (await serving.open()).queues
+    node = await serving.open(accepted_losses=f"{QUEUE}-0")
+    await until_async(lambda: (data := node.partitions.find(QUEUE, 0)) is not None and not data.is_damaged)
+    queues = node.queues
     await sent(queues, b"new 1", b"new 2")
-    assert await bodies(queues, wait_s=5.0) == [b"new 1", b"new 2"]
+    assert await bodies(queues, wait_s=patient_s(5.0)) == [b"new 1", b"new 2"]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from broker.queues.test_dead_letters import DEAD, QUEUE, buried, ended, failed, opened
-from serving import Serving
+from serving import Serving, patient_s
 from waiting import until_async
 
 from penstock.broker.queues import redriving
@@ -14,7 +14,7 @@ from penstock.broker.queues.facade import Queues
 from penstock.errors import DiskFailed
 from penstock.partition.partition import Partition
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("queues.message-moved-once")
 
@@ -55,7 +55,7 @@ async def test_a_redrive_whose_caller_leaves_while_it_is_written_down_runs(servi
     with pytest.raises(asyncio.CancelledError):
         await asking
     disk.flushes.let_go()
-    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=10.0)] == [b"job"]
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=patient_s(10.0))] == [b"job"]
     (task,) = await queues.tasks(DEAD)
     assert (await ended(queues, task)).status is TaskStatus.COMPLETED
     assert (await ended(queues, await queues.redrive(DEAD, Redrive()))).status is TaskStatus.COMPLETED
@@ -78,7 +78,7 @@ async def test_a_letter_that_a_failing_log_has_all_the_same_is_there_once(servin
     assert (await ended(queues, await queues.redrive(DEAD, Redrive()))).status is TaskStatus.COMPLETED
     assert failures == [QUEUE]
     await gone(queues)
-    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"job"]
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=patient_s(5.0))] == [b"job"]
     assert await queues.take(QUEUE, 10, wait_s=0.2) == [] and (await queues.counts(DEAD)).ready == 0
 
 
@@ -135,4 +135,4 @@ async def test_a_call_that_is_made_twice_tries_no_letter_that_is_being_tried(ser
     await asyncio.sleep(0)
     serving.env.disk.flushes.let_go()
     assert ((await first).moved, (await second).moved) == (1, 0)
-    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=5.0)] == [b"job"]
+    assert [each.body for each in await queues.take(QUEUE, 10, wait_s=patient_s(5.0))] == [b"job"]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from broker.queues.test_queue_life import QUEUE, opened, sent
-from serving import Serving
+from serving import Serving, patient_s
 
 from penstock.broker.memory import HeldReply
 from penstock.broker.queues import plain_sending
@@ -21,7 +21,7 @@ from penstock.settings import MIB
 from penstock.simulator.knobs import replaced
 from penstock.wire.batches import BatchHeader, read_header
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 pytestmark = pytest.mark.invariant("queues.batched-callers-isolated")
 
@@ -95,7 +95,9 @@ async def test_takers_share_one_record_and_get_their_parts_in_the_order_in_which
 async def test_who_finds_nothing_left_gets_nothing_or_waits_for_the_next(serving: Serving) -> None:
     queues = await opened(serving)
     await sent(queues, b"0", b"1", b"2")
-    waiting = asyncio.ensure_future(asyncio.gather(queues.take(QUEUE, 2), queues.take(QUEUE, 2), queues.take(QUEUE, 2, wait_s=20.0)))
+    waiting = asyncio.ensure_future(
+        asyncio.gather(queues.take(QUEUE, 2), queues.take(QUEUE, 2), queues.take(QUEUE, 2, wait_s=patient_s(20.0)))
+    )
     asked_once = asyncio.ensure_future(queues.take(QUEUE, 2))
     assert await asked_once == []
     await sent(queues, b"3")
@@ -134,7 +136,7 @@ async def test_one_who_hangs_up_before_its_part_is_durable_gives_it_back_and_the
     takers[1].cancel()
     serving.env.disk.flushes.let_go()
     assert [bodies(await takers[at]) for at in (0, 2)] == [[b"0"], [b"2"]]
-    (back,) = await queues.take(QUEUE, 1, wait_s=5.0)
+    (back,) = await queues.take(QUEUE, 1, wait_s=patient_s(5.0))
     assert (back.body, back.attempt) == (b"1", 1)
 
 
@@ -183,7 +185,7 @@ async def test_large_messages_are_seen_to_one_by_one(serving: Serving) -> None:
     parts = await taken_together(queues, 3, 3, 3)
     got = sorted(body for part in parts for body in bodies(part))
     while len(got) < len(content):  # What was too much for one answer went back.
-        got = sorted(got + bodies(await queues.take(QUEUE, 9, lease_ms=60_000, wait_s=5.0)))
+        got = sorted(got + bodies(await queues.take(QUEUE, 9, lease_ms=60_000, wait_s=patient_s(5.0))))
     assert got == content
 
 

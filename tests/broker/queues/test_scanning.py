@@ -15,7 +15,7 @@ from penstock.wire.batches import Record, empty_batch, encode_batch
 from penstock.wire.compression import Codec
 from penstock.wire.markers import Marker, encode_marker
 
-VIRTUAL_TIME = True
+ALL_LOOPS = True
 
 URGENT = (("penstock.priority", b"9"),)
 

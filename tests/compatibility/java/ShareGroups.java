@@ -171,6 +171,28 @@ public class ShareGroups extends Clients {
         }
     }
 
+    /** How long a lock may have gone without renewal: each time from before a request until the answer to the next, so never too short. */
+    static class Lock {
+        private final long spanNs;
+        private long askedAt = System.nanoTime(), longestNs = 0;
+
+        Lock(int spanMs) {
+            spanNs = spanMs * 1_000_000L;
+        }
+
+        void renewed(long askedAt) {
+            longestNs = Math.max(longestNs, System.nanoTime() - this.askedAt);
+            this.askedAt = askedAt;
+        }
+
+        /** Fails unless the scene was slower than the lock allows; returns that it was not kept. */
+        boolean lost(Object sign) {
+            renewed(askedAt);
+            claim(longestNs >= spanNs, "renewed within " + longestNs / 1_000_000 + " ms, and lost: " + sign);
+            return false;
+        }
+    }
+
     /** A machine may be too slow to renew a lock in time; then the same is tried with a longer one. */
     static void renewed() throws Exception {
         int lockMs = SHORT_LOCK_MS;
@@ -185,6 +207,7 @@ public class ShareGroups extends Clients {
         // A slow machine lets "later" lapse often: it must not be given up for that before the other worker has it.
         String topic = topic(1, 1), group = group("share.record.lock.duration.ms", "" + lockMs, "share.delivery.count.limit", "10");
         try (var worker = Worker.explicit(group, topic); var idle = Worker.explicit(group, topic); var other = Worker.explicit(group, topic)) {
+            var lock = new Lock(lockMs);
             var held = worker.some().get(0);
             claim(worker.consumer.acquisitionLockTimeoutMs().get() == lockMs, worker.consumer.acquisitionLockTimeoutMs());
             writeValue(topic, 1, "later");
@@ -192,17 +215,21 @@ public class ShareGroups extends Clients {
             long deadline = System.nanoTime() + Waiting.PATIENCE.toNanos();
             while (!other.values.contains("later")) {
                 if (System.nanoTime() > deadline) return false;
+                long askedAt = System.nanoTime();
                 worker.consumer.acknowledge(held, AcknowledgeType.RENEW);
-                if (worker.outcome().isPresent()) return false;
+                var outcome = worker.outcome();
+                if (outcome.isPresent()) return lock.lost(outcome);
+                lock.renewed(askedAt);
                 for (var record : worker.poll()) {
                     if (record.offset() != held.offset()) worker.consumer.acknowledge(record, AcknowledgeType.RELEASE);
                     // A poll brings what was renewed again. A second delivery is none of those: a renewal was late, and the worker itself got it.
-                    else if (record.deliveryCount().get() > 1) return false;
+                    else if (record.deliveryCount().get() > 1) return lock.lost(record);
                 }
                 other.poll();
             }
             worker.consumer.acknowledge(held, AcknowledgeType.ACCEPT);
-            if (worker.outcome().isPresent()) return false;
+            var outcome = worker.outcome();
+            if (outcome.isPresent()) return lock.lost(outcome);
             // Every renewal was in time: no other may have been given the record that was held.
             claim(idle.values.equals(List.of("later")) && other.values.equals(List.of("later")), idle.values + " and " + other.values);
         }
