@@ -37,13 +37,19 @@ def test_the_old_replicas_leave_when_all_new_ones_are_in_sync_and_a_new_one_lead
     assert (state.leader, state.in_sync, state.leader_epoch) == (3, (4, 3), 1)
 
 
-def test_a_leader_that_stays_goes_on_leading_in_its_epoch() -> None:
+def test_an_epoch_begins_when_a_replica_leaves_though_the_leader_stays() -> None:
+    """What the one that left has reported does not count for the copy that it makes when it comes back."""
     scene = scene_of_five()
     scene.reassign(1, 3)
     scene.set_in_sync(1, 2, 3)
     assert replicas(scene) == ((1, 3), (), ())
     assert scene.shape() == (1, (1, 3), ())
-    assert scene.partition().leader_epoch == 0
+    assert scene.partition().leader_epoch == 1
+    scene.reassign(1, 2, 3)
+    assert scene.partition().leader_epoch == 1, "nobody left"
+    scene.reassign()
+    assert replicas(scene) == ((1, 3), (), ())
+    assert scene.partition().leader_epoch == 2
 
 
 def test_another_order_holds_at_once() -> None:

@@ -134,6 +134,15 @@ class ChangeInSync:
     wishes: tuple[InSyncWish, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DistrustCopies:
+    """A node says that its copies of these partitions lack records that they had. One reply for each partition."""
+
+    node_id: NodeId
+    node_epoch: int
+    copies: tuple[tuple[TopicId, int], ...]
+
+
 class ElectionKind(IntEnum):
     """By Kafka's numbers (KIP-460)."""
 
@@ -168,7 +177,7 @@ class Settle:
 Command = (
     CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
     | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle | MakeCompanion
-    | ConfigureGroup
+    | ConfigureGroup | DistrustCopies
 )  # fmt: skip
 
 # kind number -> (class, newest version this node writes and reads)
@@ -191,6 +200,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     16: (Settle, 1),
     17: (MakeCompanion, 1),
     18: (ConfigureGroup, 1),
+    19: (DistrustCopies, 1),
 }
 _CODEC: Codec[Command] = Codec(KINDS)
 

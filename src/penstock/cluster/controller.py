@@ -17,6 +17,7 @@ from penstock.cluster.commands import (
     Command,
     CreateTopics,
     DeleteTopic,
+    DistrustCopies,
     ElectionKind,
     ElectLeaders,
     FenceNode,
@@ -42,7 +43,7 @@ from penstock.cluster.configuring import (
 from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, Topic
-from penstock.cluster.in_sync import change_in_sync
+from penstock.cluster.in_sync import change_in_sync, distrust
 from penstock.cluster.moving import AS_IT_IS
 from penstock.cluster.promises import node_promises, topic_promises
 from penstock.cluster.reassigning import reassign
@@ -109,14 +110,8 @@ class Controller:
                 return agreed((taken,), taken)
             case RegisterNode() | UnfenceNode() | FenceNode() | StopNode() | UnregisterNode():
                 return self._decide_on_node(command)
-            case ChangeInSync():
-                return change_in_sync(self._draft(), command)
-            case ElectLeaders():
-                return electing.elect(self._draft(), command)
-            case ReassignPartitions():
-                return reassign(self._draft(), command)
-            case Settle():
-                return electing.settle(self._draft())
+            case ChangeInSync() | DistrustCopies() | ElectLeaders() | ReassignPartitions() | Settle():
+                return self._decide_on_partitions(command)
             case _:
                 assert_never(command)
 
@@ -163,6 +158,21 @@ class Controller:
                 return registering.stop(self._draft(), command)
             case UnregisterNode():
                 return registering.unregister(self.image, command)
+            case _:
+                assert_never(command)
+
+    def _decide_on_partitions(self, command: ChangeInSync | DistrustCopies | ElectLeaders | ReassignPartitions | Settle) -> Decision:
+        match command:
+            case ChangeInSync():
+                return change_in_sync(self._draft(), command)
+            case DistrustCopies():
+                return distrust(self._draft(), command)
+            case ElectLeaders():
+                return electing.elect(self._draft(), command)
+            case ReassignPartitions():
+                return reassign(self._draft(), command)
+            case Settle():
+                return electing.settle(self._draft())
             case _:
                 assert_never(command)
 

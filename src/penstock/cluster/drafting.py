@@ -22,7 +22,7 @@ ConfigOf = Callable[[Topic], TopicConfig]
 class Draft:
     def __init__(self, image: ClusterImage, config_of: ConfigOf, doubts: Callable[[NodeId], bool] = lambda _: False) -> None:
         self.image = image
-        self.doubts = doubts  # Of whom the controller has heard nothing since it took office: the image says that they are up.
+        self.doubts = doubts  # Who may be down although the image says that they are up.
         self.nodes = dict(image.nodes)  # As they will be.
         self.config_of = config_of
         self._configs: dict[TopicId, TopicConfig] = {}

@@ -6,9 +6,13 @@ up first (KIP-903).
 A wish for what holds already is taken too, as another partition epoch: so a leader learns that nothing it wished for before can still come.
 Whoever is taken out of the set of a partition leaves that of its companion in the same decision, and the other way round.
 A leader whose log has failed leaves itself out. Another one leads then, and of its copy nothing is expected until it has caught up.
+
+A node whose copy lacks records that it had says so (`distrust`). It leaves the in-sync set and is not eligible, also when no other replica
+is up, and a new leader epoch begins: no late report about the old copy counts for the one that replaces it. Only where no other replica
+has every committed record does it stay, with what it has left; an operator must decide what becomes of such a partition.
 """
 
-from penstock.cluster.commands import ChangeInSync, InSyncWish
+from penstock.cluster.commands import ChangeInSync, DistrustCopies, InSyncWish
 from penstock.cluster.deciding import Decision
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import PartitionState
@@ -19,9 +23,7 @@ from penstock.vocabulary import NodeId
 
 
 def change_in_sync(draft: Draft, command: ChangeInSync) -> Decision:
-    node = draft.image.nodes.get(command.node_id)
-    if node is None or node.node_epoch != command.node_epoch:
-        stale = Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {command.node_id} is not registered in epoch {command.node_epoch}")
+    if (stale := _why_stale(draft, command.node_id, command.node_epoch)) is not None:
         return Decision((), tuple(stale for _ in command.wishes))
     replies: list[Reply] = []
     for wish in command.wishes:
@@ -30,6 +32,31 @@ def change_in_sync(draft: Draft, command: ChangeInSync) -> Decision:
         except Refusal as refusal:
             replies.append(refusal)
     return Decision(tuple(draft.records()), tuple(replies))
+
+
+def distrust(draft: Draft, command: DistrustCopies) -> Decision:
+    if (stale := _why_stale(draft, command.node_id, command.node_epoch)) is not None:
+        return Decision((), tuple(stale for _ in command.copies))
+    replies: list[Reply] = []
+    for topic_id, index in command.copies:
+        topic = draft.image.topics_by_id.get(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            replies.append(Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such partition (any more)"))
+            continue
+        if draft.have_everything(topic, index) == (command.node_id,):
+            replies.append(Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other replica has every committed record"))
+            continue
+        others = tuple(node for node in draft.state(topic, index).in_sync if node != command.node_id)
+        state = draft.move(topic, index, Wish(in_sync=others, distrusted=command.node_id, begins_epoch=True))
+        replies.append(state.as_change(topic_id, index))
+    return Decision(tuple(draft.records()), tuple(replies))
+
+
+def _why_stale(draft: Draft, node_id: NodeId, node_epoch: int) -> Refusal | None:
+    node = draft.image.nodes.get(node_id)
+    if node is None or node.node_epoch != node_epoch:
+        return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not registered in epoch {node_epoch}")
+    return None
 
 
 def _changed(draft: Draft, leader: NodeId, wish: InSyncWish) -> PartitionState:

@@ -3,9 +3,11 @@
 1. A leader comes from the in-sync set. Only where nobody there is up, from the eligible. Never a fenced one; one that is stopping only
    where no other is left. Anyone else only where an unclean election is allowed, and then what others had is gone.
 2. Whoever leaves the in-sync set while it falls below the effective min.insync.replicas stays eligible: nothing is committed below it, so
-   whoever left has all that was (KIP-966). So does who leaves while nobody leads. Otherwise records are committed without those who left,
-   so nobody is eligible.
-3. Every change of leader raises the leader epoch, every change the partition epoch.
+   whoever left has all that was (KIP-966). So does who leaves while nobody leads, or while all members of the set have only just come up:
+   they may find their copies damaged, and a leader commits nothing while it sees eligible replicas. Otherwise records are committed
+   without those who left, so nobody is eligible.
+3. Every change raises the partition epoch; a change of leader raises the leader epoch, too, and so does a replica that leaves: if it comes
+   back its copy is another one, for which no late report of the first may count. A leader takes no report of an earlier epoch.
 4. A reassignment ends when all that are being added are in sync and enough of those that stay are; who is removed leaves then.
 5. A partition of a queue and the one that has its ledger are one thing with two logs (`companions.py`): they have the same replicas and the
    same leader, who must have everything of both. So they move together, and each rule above is asked of both; most move alone.
@@ -148,8 +150,10 @@ def _led(  # noqa: PLR0917 - one of each, by the partition
         is_clean = leader in others
         in_sync = (leader,)
         others = _within(replicas, state.eligible + state.in_sync, but=(leader, wish.distrusted)) if is_clean else ()
-    eligible = others if leader == NO_NODE or len(in_sync) < effective_min(now.min_insync, replicas) else ()
-    leader_epoch = LeaderEpoch(state.leader_epoch + 1) if leader != state.leader or wish.begins_epoch else state.leader_epoch
+    commits = leader != NO_NODE and len(in_sync) >= effective_min(now.min_insync, replicas) and any(map(now.is_live, in_sync))
+    eligible = () if commits else others
+    begins_epoch = wish.begins_epoch or leader != state.leader or not set(state.replicas) <= set(replicas)
+    leader_epoch = LeaderEpoch(state.leader_epoch + 1) if begins_epoch else state.leader_epoch
     after = PartitionState(
         replicas, in_sync, leader, leader_epoch, state.partition_epoch, eligible, draft.adding, draft.removing,
         _last_leader(state, leader, wish),

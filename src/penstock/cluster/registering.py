@@ -64,8 +64,8 @@ def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> 
 
     What it had acknowledged after a flush it still has, however it was stopped; what it acknowledged before one may be gone after an
     unclean stop, so that others who have everything come before it. Of a disk that was put in since nothing is expected.
-    Others of whom a new controller has heard nothing yet don't count as being there: after a power cut of all nodes, whoever registers
-    first would otherwise give its place to those who may never come back.
+    Others that may be down although the image has them as up don't count as being there: after a power cut of all nodes, the first to
+    register would otherwise give its place to those that may never come back, or come back damaged.
     """
     node_id, before = command.node_id, draft.image.nodes[command.node_id]
     for topic, index in _held_by(draft.image, node_id):
