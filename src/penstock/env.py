@@ -37,6 +37,9 @@ class Disk(Protocol):
     def append(self, file: File, chunks: Sequence[Buffer]) -> None:
         """Writes all chunks at the end, in order, or raises; after a raise the file's tail is unknown. The bytes may be reused at once."""
 
+    def rewrite(self, file: File, position: int, content: Buffer) -> None:
+        """Writes over bytes that the file has, with as many. Until it is flushed each sector is as before or as written now."""
+
     def read_at(self, file: File, position: int, size: int) -> bytes:
         """Reads up to `size` bytes, fewer only at the end of the file. May wait for the disk: for starting up, not for the loop."""
 
@@ -78,6 +81,9 @@ class Disk(Protocol):
         """Takes the path for this process until it ends; False if another process has it."""
 
     def free_bytes(self) -> int: ...
+
+    def total_bytes(self) -> int:
+        """How large the disk is, used or not."""
 
 
 class Env(Protocol):

@@ -136,14 +136,18 @@ class Bench:
         self.identity = identity
         self.seen: list[int] = []
         self.restored: list[bytes] = []
+        self.damaged: list[int] = []  # Offsets at which reads have found damage.
         self.log: Log
 
-    async def open(self, *, is_clean: bool = False, epoch_max: int = 2**31 - 1, files_max: int = 100) -> Log:
-        self.seen, self.restored = [], []
+    async def open(
+        self, *, is_clean: bool = False, epoch_max: int = 2**31 - 1, files_max: int = 100, known_end: int = 0, accepts_loss: bool = False
+    ) -> Log:
+        self.seen, self.restored, self.damaged = [], [], []
         self.files = OpenFiles(self.disk, files_max)
         self.log = await Log.open(
             self.env, self.directory, self.identity, self.config, self.files,
             is_clean=is_clean, restore=self._restore, replay=self._replay, epoch_max=epoch_max,
+            known_end=known_end, accepts_loss=accepts_loss, on_damage=self.damaged.append,
         )  # fmt: skip
         return self.log
 

@@ -51,8 +51,9 @@ class Life:
         bench = self.bench
         return self.flushed_end, self.start_max, self.written, self.may_lack, bench.ledger, bench.config, bench.env.wall
 
-    def is_new(self, outcomes: Outcomes) -> bool:
-        return outcomes.is_new(self.disk, self.flushed_end, self.start_max, tuple(self.may_lack), self.bench.env.wall)
+    def is_new(self, outcomes: Outcomes, loss: Loss | None) -> bool:
+        """`loss` is of the cut before, or of those that follow: each kind is tried at each state."""
+        return outcomes.is_new(self.disk, loss, self.flushed_end, self.start_max, tuple(self.may_lack), self.bench.env.wall)
 
     async def live(self) -> None:
         await self.bench.open()
@@ -134,7 +135,7 @@ def test_a_power_cut_at_any_operation_leaves_the_last_value_of_every_key() -> No
             for number, moment in enumerate(moments):
                 life = Life.at(moment, number)
                 life.disk.power_cut(loss)
-                if life.is_new(outcomes):
+                if life.is_new(outcomes, loss):
                     await starts_and_goes_on(life)
 
     moments, outcomes = moments_of(Life.live), Outcomes()
@@ -156,8 +157,9 @@ def test_a_kill_and_then_a_power_cut_at_any_operation_of_the_next_start_leave_it
         for number, moment in enumerate(moments):
             life = Life.at(moment, number)
             life.disk.kill()
-            if life.is_new(outcomes):
-                await starts_with_cuts(life, None if number % 2 else Loss.SECTORS)
+            loss = None if number % 2 else Loss.SECTORS
+            if life.is_new(outcomes, loss):
+                await starts_with_cuts(life, loss)
 
     moments, outcomes = moments_of(Life.live), Outcomes()
     run(story())
@@ -210,7 +212,7 @@ def test_a_power_cut_at_any_operation_and_the_loss_of_caches_leave_it_too(gone: 
             for name in gone:
                 if life.disk.exists(f"{life.bench.directory}/{name}"):
                     life.disk.lose(f"{life.bench.directory}/{name}")
-            if life.is_new(outcomes):
+            if life.is_new(outcomes, None):
                 await starts_and_goes_on(life)
 
     moments, outcomes = moments_of(Life.live), Outcomes()
@@ -311,7 +313,7 @@ def test_a_power_cut_during_compaction_with_retention_takes_only_what_was_old() 
             for loss in (Loss.SECTORS, None):
                 life = Life.at(moment, number)
                 life.disk.power_cut(loss)
-                if life.is_new(outcomes):
+                if life.is_new(outcomes, loss):
                     await starts_where_retention_came(life)
 
     moments, outcomes = moments_of(live_with_retention), Outcomes()
@@ -348,7 +350,7 @@ def test_a_power_cut_while_a_compacted_log_is_cut_leaves_either_log(loss: Loss |
         for number, moment in enumerate(moments):
             life = Life.at(moment, number)
             life.disk.power_cut(loss)
-            if life.is_new(outcomes):
+            if life.is_new(outcomes, loss):
                 await starts_cut_or_whole(life, loss)
 
     moments, outcomes = moments_of(live_and_be_cut), Outcomes()

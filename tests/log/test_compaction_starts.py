@@ -72,7 +72,6 @@ def test_rot_in_a_compacted_segment_is_never_taken_for_a_torn_write() -> None:
             assert bench.log.failure is not None
             assert len(disk.snapshot(compacted)) == size
             disk.kill()
-            disk.unlink(f"{DIRECTORY}/doubt")
 
     run(story())
 

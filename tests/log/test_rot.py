@@ -164,7 +164,6 @@ def test_a_flipped_bit_of_an_offset_at_the_end_of_a_sector_is_not_taken_for_a_se
             assert "nothing was cut off" in bench.log.failure
             assert disk.snapshot(path) == changed
             bench.log.abandon()
-            disk.unlink(f"{bench.directory}/doubt")
 
     for bytes_there in range(1, 13):
         run(story(bytes_there))

@@ -7,7 +7,7 @@
 | `reading`, `reader`, `lookup`, `walking` | reads by offset, searches by time, walks from front to back; every byte verified |
 | `index`, `index_files` | where in a segment an offset or a time is to be found |
 | `epochs` | which leader wrote what |
-| `flushing`, `doubt` | what is not on the disk yet; what is not believed to be |
+| `flushing`, `rewriting` | what is not on the disk yet; what may not be there after an unclean end |
 | `checkpoint`, `small_files` | what a start goes by; small files that are whole or not believed |
 | `recovery`, `tail_scan`, `tail`, `sweeping`, `found` | opening a log: what is there, and what a crash or a bad disk has made of it |
 | `retention`, `deleting`, `truncating` | forgetting from the front, cutting at the end |
@@ -16,6 +16,6 @@
 | `swapping`, `reconciling` | putting a compacted segment in the place of others; a checkpoint that does not know of it yet |
 
 Files of a log: `<first offset>.log` (batches as they came), `<first offset>-<end offset>-<generation>.log` (what compaction left of them),
-an `.index` for each, `checkpoint`, `checkpoint.previous`, and for a while `*.tmp`, `*.deleted`, `*.dropped`, `doubt`. All but the batches
-carry a format version and a checksum, and can be lost. Compaction may leave gaps between offsets, below `gaps_below` only.
+an `.index` for each, `checkpoint`, `checkpoint.previous`, and for a while `*.tmp`, `*.deleted`, `*.dropped`, `*.renaming`. All but the
+batches carry a format version and a checksum, and can be lost. Compaction may leave gaps between offsets, below `gaps_below` only.
 """

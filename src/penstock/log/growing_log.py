@@ -3,7 +3,8 @@
 Rules:
 - What is appended can be read at once. It is durable when a flush that began later has ended well: `flushed_end` tells how far.
 - A write or flush that failed sets `failure`. The log then takes no more appends, whatever the disk says later; reads go on. Only opening
-  it again makes it trusted. A full disk is no failure: the append is undone and may be tried again.
+  it again makes it trusted, since that writes once more what may not be on the disk. A full disk is no failure: the append is undone and
+  may be tried again.
 - Batches are stored as they come. Their offset, epoch and checksum are the caller's doing.
 - Reads, lookups, flushes, checkpoints and compaction may overlap with appends and with each other.
 
@@ -17,7 +18,6 @@ from typing import Self
 
 from penstock.env import Env, SyncFailures
 from penstock.errors import DiskFailed, DiskFull, require
-from penstock.log import doubt
 from penstock.log.checkpoint import Checkpoint, capture, write
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.epochs import Epochs
@@ -28,7 +28,7 @@ from penstock.log.index import SparseIndex
 from penstock.log.lookup import Lookup, Range, TimedRecord
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.reader import Reader
-from penstock.log.recovery import EPOCH_MAX, Opening, ancestors, recover
+from penstock.log.recovery import EPOCH_MAX, Opening, ancestors, ignore_damage, recover
 from penstock.log.segment import Segment, Shelf
 from penstock.log.streaming import Stream
 from penstock.log.swapping import Swaps
@@ -43,8 +43,8 @@ EXTRA_PER_APPENDED = 4  # So many bytes of the owner's may be written again, wit
 class GrowingLog:
     __slots__ = (
         "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
-        "_extra_bytes", "_files", "_has_news", "_index", "_next_number", "_reader", "_rolled_bytes", "_shelf", "_swaps", "_turn",
-        "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure",
+        "_extra_bytes", "_files", "_has_news", "_index", "_next_number", "_on_damage", "_reader", "_rolled_bytes", "_shelf", "_swaps",
+        "_turn", "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure",
         "flushed_end", "identity", "owner_is_void", "report", "start_offset",
     )  # fmt: skip
 
@@ -55,6 +55,7 @@ class GrowingLog:
         self._write = opening.env.disk.append
         self._files = opening.files
         self._config = opening.config
+        self._on_damage = opening.on_damage
         self.directory = opening.directory
         self.identity = opening.identity
         self.start_offset = Offset(found.start_offset)  # The first that may be read.
@@ -102,11 +103,18 @@ class GrowingLog:
         replay: Callable[[BatchHeader], None],
         replay_control: Callable[[BatchHeader, Buffer], None] | None = None,
         epoch_max: int = EPOCH_MAX,
+        known_end: int = 0,
+        accepts_loss: bool = False,
+        on_damage: Callable[[int], None] = ignore_damage,
     ) -> Self:
         """Opens the log, or makes it. Calls `restore` once with what the last checkpoint kept for its owner, then `replay` for each batch
         that came after it; for control batches `replay_control`, if there is one, with the whole batch. Everything in a log that was
-        opened is flushed. No batch of a later epoch than `epoch_max` is believed."""
-        opening = Opening(env, directory, identity, config, files, is_clean, restore, replay, epoch_max, replay_control)
+        opened is flushed. No batch of a later epoch than `epoch_max` is believed, and no log that ends below `known_end`,
+        unless `accepts_loss`. A read that finds damage calls `on_damage` with its offset."""
+        opening = Opening(
+            env, directory, identity, config, files, is_clean, restore, replay, epoch_max, replay_control, known_end, accepts_loss,
+            on_damage,
+        )  # fmt: skip
         return cls(opening, await recover(opening))
 
     @property
@@ -120,6 +128,11 @@ class GrowingLog:
     @property
     def size_bytes(self) -> int:
         return self._closed_bytes + self._shelf.active.size
+
+    @property
+    def active_base(self) -> int:
+        """Where the segment begins that is written to; all before it is closed."""
+        return self._shelf.active.base_offset
 
     @property
     def gaps_below(self) -> int:
@@ -228,11 +241,6 @@ class GrowingLog:
             self.failure = reason
             self._writing = None
             self._unflushed.let_all_go()
-            self.leave_note()
-
-    def leave_note(self) -> bool:
-        """For the next process, that this log has failed. False: the disk takes none now; it is to be tried again."""
-        return doubt.leave_note(self._disk, self.directory, self.identity, self.flushed_end)
 
     def _check_alive(self) -> None:
         if self.failure is not None:
@@ -279,14 +287,22 @@ class GrowingLog:
             raise OffsetOutOfRange(f"{offset} is not between {self.start_offset} and {self.end_offset}")
         if offset >= end_offset or offset >= self.end_offset:
             return b""
-        return self._reader.read(offset, bytes_max, end_offset if end_offset < self.end_offset else self.end_offset)
+        try:
+            return self._reader.read(offset, bytes_max, end_offset if end_offset < self.end_offset else self.end_offset)
+        except LogDamaged:
+            self._on_damage(offset)
+            raise
 
     async def read_later(self, offset: int, *, bytes_max: int, end_offset: int) -> Buffer:
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(f"{offset} is not between {self.start_offset} and {self.end_offset}")
         if offset >= end_offset or offset >= self.end_offset:
             return b""
-        return await self._reader.read_later(offset, bytes_max, min(end_offset, self.end_offset))
+        try:
+            return await self._reader.read_later(offset, bytes_max, min(end_offset, self.end_offset))
+        except LogDamaged:
+            self._on_damage(offset)
+            raise
 
     def stream(self, offset: int, *, bytes_max: int, end_offset: int) -> Stream | None:
         """As `read`, for much at once that is read while it is sent. None where there is little, or nobody knows how much: use `read`."""
@@ -330,8 +346,8 @@ class GrowingLog:
         self._next_number += 1
 
     def has_saved_start(self, offset: int) -> bool:
-        """Whether the next start will let the log begin at this offset or later."""
-        return self._checkpoint_start >= offset
+        """Whether the next start will let the log begin at this offset or later: by its checkpoint, or as no file begins before."""
+        return self._checkpoint_start >= offset or self._shelf.segments[0].base_offset >= offset
 
     def begin_checkpoint(self, extra: bytes, *, start_offset: int = 0) -> Checkpoint:
         """Captures what the log and its owner know now, to be written once it is flushed; with a later start, for who then raises it."""
@@ -385,8 +401,6 @@ class GrowingLog:
 
     def abandon(self) -> None:
         """Lets go of everything, flushes nothing: for a log that failed, or that nobody needs any more."""
-        if self.failure is not None and self.failure != CLOSED:
-            self.leave_note()  # The disk may take it by now, if it did not when it failed.
         self.failure = self.failure or CLOSED
         self._writing = None
         self._unflushed.let_all_go()

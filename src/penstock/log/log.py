@@ -1,8 +1,11 @@
 """One partition on one disk: appended at the end, read from anywhere, forgotten from the front.
 
 How it grows and is read is in `growing_log.py`, with the rules that hold for all of it. Here is what makes it shorter: retention from
-the front, and a follower's duties, which are to cut off what its leader never had and to start over where its leader now begins.
+the front, and a follower's duties, which are to cut off what its leader never had and to start over where its leader now begins. And what
+makes a damaged segment whole again.
 """
+
+from collections.abc import Sequence
 
 from penstock.errors import DiskFailed, DiskFull, require
 from penstock.log import deleting, truncating
@@ -13,9 +16,11 @@ from penstock.log.found import Report
 from penstock.log.growing_log import NEVER, GrowingLog
 from penstock.log.index import SparseIndex
 from penstock.log.lookup import TimedRecord
+from penstock.log.mending import CannotMend, Fetch, Mended, SegmentMending, keep_damaged
 from penstock.log.open_files import OpenFile
 from penstock.log.retention import Expired, ages_out_ms, find_expired
 from penstock.log.segment import Segment
+from penstock.log.small_files import TEMPORARY
 from penstock.vocabulary import Offset
 
 __all__ = ["Checkpoint", "Expired", "FlushTicket", "Log", "Report", "TimedRecord"]
@@ -35,6 +40,10 @@ class Log(GrowingLog):
         """Where the segment that holds the offset begins: a start that is moved up to there frees whole files. Below its start, the log
         has none to give: it is that start."""
         return self._shelf.holding(offset).base_offset if offset > self.start_offset else self.start_offset
+
+    def segment_end(self, offset: int) -> int:
+        """Where the segment ends that holds the offset."""
+        return self._shelf.end_of(self._shelf.place_of(offset), self.end_offset)
 
     def expired(self, wall_ms: int, end_offset_max: int) -> Expired | None:
         """The segments that may go, all below `end_offset_max`; None when there are none."""
@@ -76,6 +85,38 @@ class Log(GrowingLog):
             if failures:
                 self._fail(f"{failures[0][0]}: {failures[0][1]}")
                 self._check_alive()
+
+    # Damage
+
+    async def mend(self, offset: int, fetch: Fetch) -> Mended:
+        """Replaces the damaged batches of the segment that holds the offset by those of a good copy, which `fetch` returns. Durable.
+
+        What is fetched must be committed: only there all copies are the same. Raises CannotMend, DiskFailed, or what `fetch` raises, with
+        nothing changed.
+        """
+        async with self._taking_turn():
+            self._check_alive()
+            segment = self._shelf.holding(offset)
+            if segment is self._shelf.active:
+                self._roll()
+                await self.flush()
+            if segment.name.is_compacted:
+                raise CannotMend(f"{segment.path} was compacted here: other copies may have other batches")
+            end_offset = self._shelf.end_of(self._shelf.place_of(segment.base_offset), self.end_offset)
+            held = self._reader.pin(segment)
+            try:
+                mending = SegmentMending(self._disk, held.file, segment, epochs=self.epochs, end_offset=end_offset, fetch=fetch)
+                await mending.write_anew()
+                await keep_damaged(self._disk, held.file, segment, self.directory, mending.mended)
+                self._disk.rename(segment.path + TEMPORARY, segment.path)
+                if failures := await self._disk.sync((), [self.directory]):
+                    self._fail(f"{failures[0][0]}: {failures[0][1]}")
+                    self._check_alive()
+            finally:
+                self._files.unpin(held)
+            self._files.forget(segment.path)
+            self._reader.trust(segment)
+            return mending.mended
 
     # The end
 
@@ -122,6 +163,7 @@ class Log(GrowingLog):
             cut = await truncating.find_cut(self._disk, held.file, segment, index, offset)
             self._swaps.remove()
             await truncating.forget_checkpoints(self._disk, self.directory)
+            await self._empty(self._shelf.segments[place + 1 :])
             for later in self._shelf.segments[place + 1 :]:
                 self._drop(later)
                 truncating.drop_file(self._disk, later)
@@ -138,6 +180,15 @@ class Log(GrowingLog):
             self._files.unpin(held)
         self._settle_cut(segment, cut)
         await self.flush()
+
+    async def _empty(self, segments: Sequence[Segment]) -> None:
+        """A segment in which nothing was written yet may have no file."""
+        pinned = [self._reader.pin(segment) for segment in segments if segment.size]
+        try:
+            await truncating.empty(self._disk, [held.file for held in pinned])
+        finally:
+            for held in pinned:
+                self._files.unpin(held)
 
     async def _cut_compacted(self, segment: Segment, held: OpenFile, cut: truncating.Cut) -> tuple[Segment, truncating.Cut]:
         """What stays of a compacted segment is another one. The log goes on in a segment of its own after it."""

@@ -101,6 +101,10 @@ class Reader:
         """Something in it was not what was written: it is read in one piece from now on, so that damage is found before a reply begins."""
         self._suspects[segment] = None
 
+    def trust(self, segment: Segment) -> None:
+        """It was mended."""
+        self._suspects.pop(segment, None)
+
     def unpin(self, held: OpenFile) -> None:
         self._files.unpin(held)
 

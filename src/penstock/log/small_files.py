@@ -73,6 +73,22 @@ async def replace_file(disk: Disk, directory: str, name: str, content: Buffer, *
         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 
+async def overwrite_file(disk: Disk, directory: str, name: str, content: Buffer) -> None:
+    """Replaces the file in one step, and durably. Unlike `replace_file` it keeps no older copy, for files of which only the newest may be
+    believed."""
+    path = f"{directory}/{name}"
+    file = write_fresh(disk, path + TEMPORARY, content)
+    try:
+        failures = await disk.sync([file])
+    finally:
+        disk.close(file)
+    if not failures:
+        disk.rename(path + TEMPORARY, path)
+        failures = await disk.sync((), [directory])
+    if failures:
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+
+
 def write_fresh(disk: Disk, path: str, content: Buffer) -> File:
     """A file with this content and nothing else, open and not flushed. If it cannot be written, the name is free again."""
     file = disk.open(path, create=True)

@@ -1,26 +1,27 @@
 """What earlier lives of a log left behind: names that a crash kept from being removed, or from becoming final.
 
 Segments that a compacted one has replaced go only when the name of that one is surely on the disk: it may be in the memory of the
-kernel alone, if a process was killed in the middle of the swap, or not even there for good, if a flush had failed (doubt.py).
+kernel alone, if a process was killed in the middle of the swap or a flush had failed (rewriting.py).
 """
 
 from penstock.env import Disk
 from penstock.errors import DiskFailed
-from penstock.log import doubt
-from penstock.log.config import LogIdentity
+from penstock.log.rewriting import refresh_name
 from penstock.log.segment import BATCHES, DELETED, DROPPED, INDEX, Segment, SegmentName, segment_name, standing
 from penstock.log.small_files import TEMPORARY
 
+NOTE = "doubt"  # Of an older Penstock: a flush had failed. By now every start after an unclean end reckons with that.
 
-async def sweep(disk: Disk, directory: str, identity: LogIdentity, names: list[str], *, is_doubtful: bool) -> list[SegmentName]:
+
+async def sweep(disk: Disk, directory: str, names: list[str], *, is_clean: bool) -> list[SegmentName]:
     """Removes it, and returns the segments that stay, in order of their offsets."""
     for file_name in names:
-        if file_name.endswith((TEMPORARY, DROPPED)):
+        if file_name.endswith((TEMPORARY, DROPPED)) or file_name == NOTE:
             disk.unlink(f"{directory}/{file_name}")
     stay, replaced = standing(name for file_name in names if (name := segment_name(file_name)) is not None)
     if replaced:
         successors = [name for name in stay if any(map(name.replaces, replaced))]
-        await _make_sure(disk, directory, identity, successors, is_doubtful=is_doubtful)
+        await _make_sure(disk, directory, successors, is_clean=is_clean)
         for name in replaced:
             _remove(disk, directory, name)
     deleted = [name for file_name in names if (name := segment_name(file_name, BATCHES + DELETED)) is not None]
@@ -60,15 +61,12 @@ def size_on_disk(disk: Disk, path: str) -> int:
         disk.close(file)
 
 
-async def _make_sure(disk: Disk, directory: str, identity: LogIdentity, compacted: list[SegmentName], *, is_doubtful: bool) -> None:
-    """Has the names of these segments on the disk, or raises and has removed nothing."""
-    if is_doubtful:
+async def _make_sure(disk: Disk, directory: str, compacted: list[SegmentName], *, is_clean: bool) -> None:
+    """Has the names of these segments on the disk, or raises and has removed nothing. They were flushed before they got them."""
+    if not is_clean:
         for name in compacted:
-            segment = Segment(directory, name, 0, None)
-            segment.size = size_on_disk(disk, segment.path)
-            await doubt.write_anew(disk, segment)
+            refresh_name(disk, _path(directory, name))
     if failures := await disk.sync((), [directory]):
-        doubt.leave_note(disk, directory, identity, 0)
         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 

@@ -15,6 +15,7 @@ from penstock.log.config import LogIdentity
 from penstock.log.faults import LogDamaged
 from penstock.log.found import Found
 from penstock.log.open_files import OpenFile, OpenFiles
+from penstock.log.rewriting import refresh_name, rewrite
 from penstock.log.segment import Segment
 from penstock.log.tail import Stretch
 from penstock.log.walking import Walk
@@ -30,7 +31,9 @@ class TailScan:
     def __init__(
         self, disk: Disk, files: OpenFiles, identity: LogIdentity, found: Found, *,
         replay: Callable[[BatchHeader], None], replay_control: Callable[[BatchHeader, Buffer], None] | None, epoch_max: int,
+        flushed_end: int,
     ) -> None:  # fmt: skip
+        """`flushed_end`: everything below is surely on the disk. The rest is written once more."""
         self._disk = disk
         self._files = files
         self._identity = identity
@@ -38,6 +41,7 @@ class TailScan:
         self._replay = replay
         self._replay_control = replay_control
         self._epoch_max = epoch_max
+        self._flushed_end = flushed_end
         self.held: dict[str, OpenFile] = {}
         self.is_changed = False  # Something was found, made or cut that may not be on the disk yet.
         self.is_contradicted = False  # Batches that are whole contradict each other: only damage does that.
@@ -134,8 +138,21 @@ class TailScan:
         last = self._found.segments[-1] if self._found.segments else segment
         return Stretch(self.hold(last).file, last.size, last.size)
 
+    async def write_again(self, segment: Segment, end_offset: int) -> None:
+        """What of the segment may be in the machine's memory alone, and its name. It ends at this offset."""
+        if end_offset <= self._flushed_end:
+            return
+        position = 0
+        if segment.base_offset < self._flushed_end:
+            assert segment.index is not None, "a segment that was followed has its index"
+            position = segment.index.positions[segment.index.find(self._flushed_end)]
+        await rewrite(self._disk, self.hold(segment).file, position, segment.size)
+        if segment.base_offset >= self._flushed_end:
+            refresh_name(self._disk, segment.path)
+
     async def _finish(self, segment: Segment) -> None:
         """A closed segment is well to its end."""
+        await self.write_again(segment, self._found.end_offset)
         failures = await self._disk.sync([self.hold(segment).file])
         if failures:
             raise FlushFailed(f"{failures[0][0]}: {failures[0][1]}")

@@ -1,5 +1,6 @@
 """Cutting the end off a log, for a follower whose leader never had it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.env import Disk, File
@@ -63,6 +64,15 @@ async def forget_checkpoints(disk: Disk, directory: str) -> None:
         disk.unlink(f"{directory}/{name}")
     failures = await disk.sync((), [directory])
     if failures:
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+
+
+async def empty(disk: Disk, files: Sequence[File]) -> None:
+    """Takes all bytes of these files, durably, before their names go: if the names come back, because their removal was never flushed, no
+    batch comes back with them."""
+    for file in files:
+        disk.truncate(file, 0)
+    if files and (failures := await disk.sync(files)):
         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 

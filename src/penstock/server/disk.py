@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from penstock.env import File, SyncFailures
-from penstock.errors import DiskFailed, DiskFull, OutOfHandles
+from penstock.errors import DiskFailed, DiskFull, OutOfHandles, require
 from penstock.server import kernel
 from penstock.server.flushing import Flusher
 from penstock.server.vigil import Vigil
@@ -110,6 +110,19 @@ class RealDisk:
             raise _disk_failure(real.path, error) from error
         if real.size - real.written_back >= WRITE_BACK_BYTES:
             self._begin_write_back(real)
+
+    def rewrite(self, file: File, position: int, content: Buffer) -> None:
+        real, left = _real(file), memoryview(content)
+        require(position + len(left) <= real.size, "only bytes that are there are written over")
+        self._has_news = True
+        with _translated(real.path):
+            fd = os.open(self._at(real.path), os.O_WRONLY | os.O_CLOEXEC)  # To the file's own descriptor everything is appended.
+            try:
+                while left:
+                    written = os.pwrite(fd, left, position)
+                    left, position = left[written:], position + written
+            finally:
+                os.close(fd)
 
     def read_at(self, file: File, position: int, size: int) -> bytes:
         real = _real(file)
@@ -237,6 +250,11 @@ class RealDisk:
         with _translated(""):
             answer = os.statvfs(self._root)
         return answer.f_bavail * answer.f_frsize
+
+    def total_bytes(self) -> int:
+        with _translated(""):
+            answer = os.statvfs(self._root)
+        return answer.f_blocks * answer.f_frsize
 
     def shut(self) -> None:
         """Ends the threads and lets go of the locks. Waits for what they are doing; may be called twice."""

@@ -115,6 +115,15 @@ class SimDisk:
             raise DiskFailed(f"{file.path}: {IO_ERROR} while writing")
         self._platter.write(inode, content)
 
+    def rewrite(self, file: File, position: int, content: Buffer) -> None:
+        inode = self._held(file).inode
+        if position + len(content) > len(inode.current):
+            raise ValueError(f"{file.path}: only bytes that are there are written over")
+        self._count("rewrite", file.path, len(content))
+        if self._fails("write", self.faults.write_failure):
+            raise DiskFailed(f"{file.path}: {IO_ERROR} while writing")
+        self._platter.rewrite(inode, position, bytes(content))
+
     def read_at(self, file: File, position: int, size: int) -> bytes:
         inode = self._held(file).inode
         if self._fails("read", self.faults.read_failure) or self._is_wished(self._read_failures, file.path):
@@ -224,6 +233,9 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         return max(0, self.capacity_bytes - self._platter.used_bytes)
+
+    def total_bytes(self) -> int:
+        return self.capacity_bytes
 
     # Faults at an exact moment.
 

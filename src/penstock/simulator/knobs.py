@@ -27,7 +27,7 @@ from penstock.broker.queues import bodies, burying, checkpoints, following, ledg
 from penstock.broker.queues.exchanges import Exchanges
 from penstock.broker.queues.rounds import Rounds
 from penstock.cluster import controller
-from penstock.log import chunks, doubt, index, key_map, reader, streaming, tail
+from penstock.log import chunks, index, key_map, reader, rewriting, streaming, tail
 from penstock.log.walking import Walk
 from penstock.partition import admission
 from penstock.queues import checkpoint, lapsing, pages, timetable
@@ -38,7 +38,7 @@ KNOBS: dict[str, tuple[Knob, ...]] = {
     "streams": ((reader, "STREAM_BYTES_MIN", (1, 500, 3_000)),),
     "pieces of streams": ((streaming, "PIECE_BYTES", (1, 300, 2_000)),),
     "chunks of a walk": ((Walk.next_chunk, "__defaults__", ((70,), (500,), (5_000,))),),
-    "chunks of a copy": ((doubt, "CHUNK_BYTES", (100, 1_000)),),
+    "chunks that are written again": ((rewriting, "CHUNK_BYTES", (100, 1_000)),),
     "windows of a search": ((tail, "_WINDOW_BYTES", (512, 4_096)),),
     "entries of an index": ((index, "ENTRIES_MAX", (2, 4, 16)),),
     "remembered places": ((reader, "_PLACES_MAX", (1, 2)),),

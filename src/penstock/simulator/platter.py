@@ -64,6 +64,10 @@ class Inode:
         self.changes.append(Change(number, len(self.current), content))
         self.current += content
 
+    def rewrite(self, number: int, position: int, content: bytes) -> None:
+        self.changes.append(Change(number, position, content))
+        self.current[position : position + len(content)] = content
+
     def cut(self, number: int, size: int) -> None:
         self.changes.append(Change(number, size, None))
         del self.current[size:]
@@ -245,6 +249,9 @@ class Platter:
     def write(self, inode: Inode, content: bytes) -> None:
         inode.write(self._number(), content)
         self.used_bytes += len(content)
+
+    def rewrite(self, inode: Inode, position: int, content: bytes) -> None:
+        inode.rewrite(self._number(), position, content)
 
     def cut(self, inode: Inode, size: int) -> None:
         self.used_bytes -= len(inode.current) - size

@@ -18,7 +18,7 @@ from penstock.broker.partitions import Partitions
 from penstock.broker.patience import Patience
 from penstock.broker.quorum_store import METADATA_DIRECTORY
 from penstock.cluster.records import ProducerBlockTaken
-from penstock.env import Disk, SyncFailures
+from penstock.env import Disk, File, SyncFailures
 from penstock.errors import DiskFull, ErrorCode
 from penstock.groups import committing, syncing
 from penstock.groups.commands import SyncGroup
@@ -26,7 +26,7 @@ from penstock.groups.draft import Draft
 from penstock.groups.group import Group
 from penstock.groups.replies import SyncReply
 from penstock.groups.states import GroupState
-from penstock.log import compacted_log, doubt, index_files, reading, recovery, sifting
+from penstock.log import compacted_log, index_files, reading, recovery, sifting, tail_scan
 from penstock.log.checkpoint import Checkpoint
 from penstock.log.config import LogIdentity
 from penstock.log.flushing import FlushTicket, Unflushed
@@ -134,8 +134,13 @@ def believes_the_flush_after_a_failed_one() -> Patches:
 
 
 @breaks("log.failed-flush-never-trusted")
-def leaves_no_note_of_a_failed_flush() -> Patches:
-    return [(doubt, "leave_note", lambda disk, directory, identity, flushed_end: True)]
+def flushes_what_it_finds_without_writing_it_again() -> Patches:
+    """After a failed flush the kernel may take bytes for clean that are not on the disk."""
+
+    async def leave(disk: Disk, file: File, position: int, size: int) -> None:
+        """It is read, and right."""
+
+    return [(tail_scan, "rewrite", leave)]
 
 
 @breaks("log.recovered-tail-flushed")
@@ -375,7 +380,7 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         answers_before_metadata_is_flushed,
         leaves_names_unflushed,
         believes_the_flush_after_a_failed_one,
-        leaves_no_note_of_a_failed_flush,
+        flushes_what_it_finds_without_writing_it_again,
         takes_the_page_cache_for_the_disk,
         trusts_a_stale_index,
         serves_unchecked_bytes,

@@ -2,7 +2,7 @@
 
 - a term of the quorum has one leader, an epoch of a partition has one leader;
 - what two nodes have applied up to one offset is the same image, also if they do so at different times;
-- the committed end, and each node's applied end and watermarks within one life, never go back;
+- the committed end, each node's applied end within one life, and the watermark of each copy while it is open, never go back;
 - an in-sync replica that lives has everything below its leader's watermark, as durable as the topic promises;
 - logs agree (replicas.py).
 
@@ -34,7 +34,7 @@ class Watcher:
         self._notebook = notebook
         self._images: dict[int, tuple[bytes, str]] = {}  # What the image was, and whose, by the offset that was applied.
         self._seen: dict[str, tuple[Node, int]] = {}  # Each node's life, and how far it had applied.
-        self._marks: dict[tuple[Node, TopicId, int], int] = {}
+        self._marks: dict[Partition, int] = {}  # Not by name: a replica that leaves and comes back begins a new copy.
         self._is_over = False
 
     def begin(self) -> None:
@@ -83,13 +83,13 @@ class Watcher:
     def _look_at_partitions(self, host: str, node: Node) -> None:
         for partition in node.partitions:
             where = TopicPartition(partition.topic, partition.index)
-            key = (node, partition.topic_id, partition.index)
             mark = int(partition.high_watermark)
             if not partition.config.acknowledges_after_flush and self._cluster.world.power_cuts:
                 continue  # What such a topic has acknowledged may be gone, and with it the watermark.
-            if mark < self._marks.get(key, 0):
-                self.find("a watermark never goes back", f"{host} had {self._marks[key]} and now {mark}", where)
-            self._marks[key] = mark
+            before = self._marks.get(partition, 0)
+            if mark < before:
+                self.find("a watermark never goes back", f"{host} had {before} and now {mark}", where)
+            self._marks[partition] = mark
             if mark > partition.log.end_offset:
                 self.find("a watermark is not past the end", f"{host}: {mark} of {partition.log.end_offset}", where)
             if partition.leader is not None:

@@ -1,0 +1,109 @@
+"""How far each copy on this disk is known to be whole: one offset for each partition, in a file of the node's own (`node/known-ends`).
+
+Everything below a copy's known end was flushed here, and committed. If the log is opened later and ends below it, or if its files are
+missing, acknowledged records have been lost: such a copy neither leads nor counts as in sync (assignments.py). Without this file a
+loss could not be told from a write that a crash has torn off, nor from a new log.
+
+Rules:
+- A known end rises in rounds of a few seconds and when the node stops, never for an acknowledgement.
+- It falls before the log is cut below it (`lower`), and is forgotten before the files of the copy are removed (`forget`). Both are durable
+  when the call returns, so a later copy of the same partition begins with no known end.
+- A file that is missing or cannot be read says nothing about any copy. Where the disk is too full for a new file, the old one is removed.
+"""
+
+import asyncio
+from struct import Struct, error
+
+from penstock.broker.identity import NODE_DIRECTORY
+from penstock.env import Env
+from penstock.errors import DiskFailed, DiskFull
+from penstock.log.small_files import overwrite_file, read_whole, seal, unseal
+from penstock.packed import rows_of
+from penstock.vocabulary import Offset, TopicId
+
+KNOWN_ENDS = "known-ends"
+VERSION = 1
+
+_PATH = f"{NODE_DIRECTORY}/{KNOWN_ENDS}"
+_KIND = b"pnstk-ke"
+_ROW = Struct("<16siq")  # topic id, partition, known end
+
+Key = tuple[TopicId, int]
+
+
+class KnownEnds:
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._ends: dict[Key, Offset] = {}
+        self._has_news = False  # The file says less than `_ends`.
+        self._falling: dict[Key, None] = {}  # The file may say more of these than `_ends`.
+        self._turn = asyncio.Lock()  # For writing the file.
+
+    def load(self) -> bool:
+        """Reads the file, before any log is opened. False: there is one, and it cannot be read."""
+        content = read_whole(self._env.disk, _PATH)
+        if content is None:
+            return True
+        body = unseal(content, _KIND, VERSION, _PATH)
+        try:
+            rows = [] if body is None else list(rows_of(_ROW, body))
+        except error:
+            body, rows = None, []
+        self._ends = {(TopicId(topic_id), partition): Offset(end) for topic_id, partition, end in rows}
+        return body is not None
+
+    def of(self, topic_id: TopicId, partition: int) -> Offset:
+        """Everything below this offset was on this disk and committed; 0 where nothing is known."""
+        return self._ends.get((topic_id, partition), Offset(0))
+
+    def raise_to(self, topic_id: TopicId, partition: int, end: Offset) -> None:
+        """Notes a later end, for the next `save`."""
+        if end > self.of(topic_id, partition):
+            self._ends[topic_id, partition] = end
+            self._has_news = True
+
+    async def lower(self, topic_id: TopicId, partition: int, end: Offset) -> None:
+        """Makes sure that the file claims nothing at or above `end`. Raises DiskFailed, and then the log must not be cut."""
+        key = (topic_id, partition)
+        if self.of(topic_id, partition) > end:
+            self._falling[key] = None
+            self._ends[key] = end
+        if key in self._falling:
+            await self._write()
+
+    async def forget(self, topic_id: TopicId, partition: int) -> None:
+        """Makes sure that the file says nothing about this copy. Raises DiskFailed, and then its files must stay."""
+        await self.lower(topic_id, partition, Offset(0))
+        self._ends.pop((topic_id, partition), None)
+
+    def topic_deleted(self, topic_id: TopicId) -> None:
+        """Forgets the copies of a topic that never comes back. That need not be durable: its id is used only once."""
+        for key in [key for key in self._ends if key[0] == topic_id]:
+            del self._ends[key]
+
+    async def save(self) -> None:
+        """Writes the file if there is anything new. Raises DiskFailed; then the file is as it was."""
+        if self._has_news:
+            await self._write()
+
+    async def _write(self) -> None:
+        disk = self._env.disk
+        async with self._turn:
+            if not self._has_news and not self._falling:
+                return  # Another call has just written it.
+            falling, self._falling, self._has_news = self._falling, {}, False
+            rows = [_ROW.pack(*key, end) for key, end in self._ends.items() if end > 0]
+            try:
+                try:
+                    await overwrite_file(disk, NODE_DIRECTORY, KNOWN_ENDS, seal(_KIND, VERSION, b"".join(rows)))
+                except DiskFull:
+                    if not falling:
+                        raise
+                    disk.unlink(_PATH)
+                    if failures := await disk.sync((), [NODE_DIRECTORY]):
+                        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}") from None
+                    self._has_news = True
+            except DiskFailed:
+                self._has_news = True
+                self._falling = falling | self._falling
+                raise

@@ -1,0 +1,189 @@
+"""Damaged batches are replaced by those of a good copy: byte for byte, or not at all."""
+
+import pytest
+from log.bench import ALL, SMALL, Bench, bases_in, batch_at, run
+
+from penstock.errors import DiskFailed
+from penstock.log.config import LogConfig
+from penstock.log.faults import LogDamaged
+from penstock.log.mending import CannotMend
+from penstock.simulator.disk import SimDisk
+from penstock.wire.batches import read_header
+
+pytestmark = pytest.mark.invariant("log.mended-in-place")
+
+BATCHES = 30
+LARGE = LogConfig(index_interval_bytes=300)
+
+
+class Copies:
+    """A log with damage, and what another replica has."""
+
+    def __init__(self, disk: SimDisk, bench: Bench, good: dict[str, bytes]) -> None:
+        self.disk = disk
+        self.bench = bench
+        self.good = good
+        self.asked: list[int] = []
+
+    async def fetch(self, offset: int) -> bytes:
+        """A few batches of the good copy from the offset on."""
+        self.asked.append(offset)
+        for content in self.good.values():
+            at = 0
+            while at < len(content):
+                header = read_header(content, at)
+                if header.base_offset == offset:
+                    return content[at : at + 3 * header.size]
+                at += header.size
+        return b""
+
+    def rot(self, path: str, position: int, mask: int = 1) -> None:
+        changed = bytearray(self.disk.snapshot(path))
+        changed[position] ^= mask
+        self.disk.restore(path, bytes(changed))
+
+    def is_whole(self) -> bool:
+        return all(self.disk.snapshot(path) == content for path, content in self.good.items())
+
+
+async def copies(config: LogConfig = SMALL) -> Copies:
+    disk = SimDisk()
+    bench = Bench(disk, config)
+    await bench.open()
+    for number in range(BATCHES):
+        bench.append(epoch=number // 10)
+    await bench.log.flush()
+    return Copies(disk, bench, {path: disk.snapshot(path) for path in disk.files() if path.endswith(".log")})
+
+
+@pytest.mark.parametrize("config", [SMALL, LARGE], ids=["closed segments", "the active segment"])
+def test_every_byte_of_a_segment_can_be_mended(config: LogConfig) -> None:
+    async def story() -> None:
+        there = await copies(config)
+        path, content = next(iter(there.good.items()))
+        first = read_header(content)
+        for position in range(0, len(content), 37):
+            there.rot(path, position)
+            mended = await there.bench.log.mend(first.base_offset, there.fetch)
+            assert there.disk.flushed(path) == content, f"byte {position}"
+            assert [at - at % first.size for at in [position]] == [at for at, _ in mended.stretches]
+        assert bases_in(await there.bench.read_all()) == list(range(BATCHES))
+        there.bench.append(2, epoch=3)
+
+    run(story())
+
+
+def test_a_read_tells_where_it_found_damage_and_reads_on_once_it_is_mended() -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        base = read_header(there.good[path]).base_offset
+        there.rot(path, len(there.good[path]) // 2)
+        with pytest.raises(LogDamaged):
+            await there.bench.read_all()
+        (offset,) = there.bench.damaged
+        assert offset >= base
+        await there.bench.log.mend(offset, there.fetch)
+        assert bases_in(await there.bench.read_all()) == list(range(BATCHES))
+
+    run(story())
+
+
+def test_a_segment_of_which_nothing_is_left_is_mended_too() -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        there.disk.restore(path, bytes(len(there.good[path])))
+        await there.bench.log.mend(read_header(there.good[path]).base_offset, there.fetch)
+        assert there.is_whole()
+        assert bases_in(await there.bench.read_all()) == list(range(BATCHES))
+
+    run(story())
+
+
+def test_what_was_damaged_is_kept_beside_the_log() -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        there.rot(path, 70)
+        damaged = there.disk.snapshot(path)
+        size = read_header(there.good[path]).size
+        await there.bench.log.mend(read_header(there.good[path]).base_offset, there.fetch)
+        (kept,) = [name for name in there.disk.files() if ".damaged/" in name]
+        assert there.disk.snapshot(kept) == damaged[:size]
+
+    run(story())
+
+
+@pytest.mark.parametrize("answer", ["nothing", "another batch", "a damaged batch", "another epoch", "a larger batch", "a refusal"])
+def test_where_no_good_batch_comes_nothing_is_changed(answer: str) -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        base = read_header(there.good[path]).base_offset
+        there.rot(path, 70)
+        before = there.disk.snapshot(path)
+
+        async def fetch(offset: int) -> bytes:
+            match answer:
+                case "nothing":
+                    return b""
+                case "another batch":
+                    return bytes(batch_at(offset + 1, epoch=base // 10))
+                case "a damaged batch":
+                    return bytes(batch_at(offset, epoch=base // 10))[:-1] + b"\x01"
+                case "another epoch":
+                    return bytes(batch_at(offset, epoch=7))
+                case "a larger batch":
+                    return bytes(batch_at(offset, epoch=base // 10, value=b"v" * 5_000))
+                case _:
+                    raise DiskFailed("not now")
+
+        with pytest.raises((CannotMend, DiskFailed)):
+            await there.bench.log.mend(base, fetch)
+        assert there.disk.snapshot(path) == before
+        assert there.bench.log.failure is None
+        assert not [name for name in there.disk.files() if name.endswith(".tmp")]
+        await there.bench.log.mend(base, there.fetch)
+        assert there.is_whole()
+
+    run(story())
+
+
+def test_a_power_cut_at_any_operation_of_a_mending_leaves_the_damage_or_the_good_bytes() -> None:
+    async def story() -> None:
+        operations = 0
+        while True:
+            there = await copies()
+            path = list(there.good)[1]
+            there.rot(path, 70)
+            damaged = there.disk.snapshot(path)
+            there.disk.crash_at(operations + 1)
+            try:
+                await there.bench.log.mend(read_header(there.good[path]).base_offset, there.fetch)
+            except BaseException as ended:
+                assert "PowerCut" in type(ended).__name__
+            else:
+                break
+            there.disk.power_cut()
+            assert there.disk.snapshot(path) in (damaged, there.good[path])
+            await there.bench.open()
+            assert there.bench.log.end_offset == BATCHES or there.bench.log.failure is not None
+            operations += 1
+        assert operations > 5
+
+    run(story())
+
+
+def test_what_lies_past_the_segment_is_not_touched() -> None:
+    async def story() -> None:
+        there = await copies()
+        first, second = list(there.good)[:2]
+        there.rot(first, 70)
+        there.rot(second, 70)
+        await there.bench.log.mend(0, there.fetch)
+        assert there.disk.snapshot(first) == there.good[first]
+        assert there.disk.snapshot(second) != there.good[second]
+        assert there.bench.log.read(0, bytes_max=ALL, end_offset=ALL)
+
+    run(story())
