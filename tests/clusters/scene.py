@@ -25,6 +25,7 @@ from penstock.simulator.clusters.replacing import Replacement
 from penstock.simulator.clusters.watching import Watcher
 from penstock.simulator.disk_faults import HONEST, DiskFaults
 from penstock.simulator.env import SimEnv
+from penstock.simulator.links import GOOD, LinkQuality
 from penstock.simulator.loop import Stuck
 from penstock.simulator.node_process import Reports
 from penstock.simulator.platter import Loss
@@ -71,7 +72,7 @@ class Scene:
         self.world.close()
         self.reports.__exit__(None, None, None)
         if exc[0] is None:
-            assert self.notebook.findings == []
+            assert self.notebook.findings == [], self.notebook.findings
             assert [broken for process in self.cluster.processes.values() for broken in process.broken_promises] == []
             assert self.reports.failures == []
             assert self.world.complaints() == []
@@ -135,6 +136,11 @@ class Scene:
                 self.world.network.cut(here, there)
             if ways in ("both", "in"):
                 self.world.network.cut(there, here)
+
+    def slow_link(self, one: int, other: int, delay_seconds: float) -> None:
+        """What the first says to the other arrives so much later; 0 is as ever."""
+        quality = LinkQuality(delay_seconds=delay_seconds) if delay_seconds else GOOD
+        self.world.network.link(self.host(one), self.host(other)).quality = quality
 
     def cut_clients(self, node: int) -> None:
         self.world.network.partition([CLIENT], [self.host(node)])
@@ -214,6 +220,17 @@ class Scene:
     def do(self, work: Callable[[Client], Coroutine[Any, Any, T]], within: float = 60.0) -> T:
         return self.world.call(CLIENT, lambda env: self._with_client(env, work), within)
 
+    def ask_at(self, node: int, api: ApiKey, version: int, body: dict[str, Any]) -> Any:
+        """The answer of this very node, whether it is the one to ask or not."""
+        return self.do(lambda client: self.asking(node, api, version, body))
+
+    async def asking(self, node: int, api: ApiKey, version: int, body: dict[str, Any], patience: float = 10.0) -> Any:
+        line = await Line.open(self.notebook, CLIENT, timeout_seconds=patience, address=Address(self.host(node), KAFKA_PORT))
+        try:
+            return await line.ask(api, version, body)
+        finally:
+            line.close()
+
     def begin(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
         """Goes on while the test does other things."""
         host = self.world.hosts[CLIENT]
@@ -266,14 +283,10 @@ class Scene:
         return self.begin(lambda client: self._ask_node(node, values, topic, partition, acks=acks, patience=120.0))
 
     async def _ask_node(self, node: int, values: tuple[bytes, ...], topic: str, partition: int, *, acks: int, patience: float = 3.0) -> int:
-        address = Address(self.host(node), KAFKA_PORT)
-        line = await Line.open(self.notebook, CLIENT, timeout_seconds=patience, address=address)
         row = {"index": partition, "records": self.batch(*values)}
         body = {"acks": acks, "timeout_ms": 1_500, "topic_data": [{"name": topic, "partition_data": [row]}]}
-        try:
-            return int((await line.ask(ApiKey.PRODUCE, 9, body)).responses[0].partition_responses[0].error_code)
-        finally:
-            line.close()
+        answer = await self.asking(node, ApiKey.PRODUCE, 9, body, patience)
+        return int(answer.responses[0].partition_responses[0].error_code)
 
     def end_offset(self, topic: str = TOPIC, partition: int = 0, within: float = 20.0) -> int:
         where = TopicPartition(topic, partition)
@@ -309,7 +322,7 @@ class Scene:
             assert not lost, f"{where} lost {lost}"
         self.watcher.look()
         self.watcher.compare_logs()
-        assert self.notebook.findings == []
+        assert self.notebook.findings == [], self.notebook.findings
 
 
 def plans_of(roles: tuple[str, ...], settings: NodeSettings) -> tuple[NodePlan, ...]:

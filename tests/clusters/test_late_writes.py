@@ -11,14 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from clusters.scene import CLIENT, TOPIC, Scene
+from clusters.scene import TOPIC, Scene
 from clusters.test_transactions import committed_end, coordinator
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
-from penstock.peers.connection import Address
-from penstock.simulator.clusters.menu import KAFKA_PORT
-from penstock.simulator.workloads.line import Line
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
@@ -56,10 +53,10 @@ class Stage:
         assert self.ask(self.teller, ApiKey.ADD_OFFSETS_TO_TXN, 3, {**self.identity, "group_id": GROUP}).error_code == ErrorCode.NONE
 
     def ask(self, node: int, api: ApiKey, version: int, body: dict[str, Any]) -> Any:
-        return self.scene.do(lambda client: self._ask(node, api, version, body))
+        return self.scene.ask_at(node, api, version, body)
 
     def begin(self, node: int, api: ApiKey, version: int, body: dict[str, Any]) -> "asyncio.Task[Any]":
-        return self.scene.begin(lambda client: self._ask(node, api, version, body))
+        return self.scene.begin(lambda client: self.scene.asking(node, api, version, body))
 
     @contextmanager
     def slow_answers(self, asker: int) -> Iterator[None]:
@@ -81,14 +78,6 @@ class Stage:
     def _is_found(self, kind: int, key: str) -> bool:
         answer = self.ask(1, ApiKey.FIND_COORDINATOR, 4, {"key_type": kind, "coordinator_keys": [key]})
         return bool(answer.coordinators[0].error_code == ErrorCode.NONE)
-
-    async def _ask(self, node: int, api: ApiKey, version: int, body: dict[str, Any]) -> Any:
-        address = Address(self.scene.host(node), KAFKA_PORT)
-        line = await Line.open(self.scene.notebook, CLIENT, timeout_seconds=10.0, address=address)
-        try:
-            return await line.ask(api, version, body)
-        finally:
-            line.close()
 
 
 def a_batch(producer_id: int) -> dict[str, Any]:

@@ -2,22 +2,22 @@
 
 from typing import Any
 
-from clusters.scene import CLIENT, TOPIC, Scene
+from clusters.scene import TOPIC, Scene
 
 from penstock.broker import quorum_snapshots
 from penstock.broker.partitions import topic_directory
+from penstock.errors import ErrorCode
 from penstock.peers.client import Client
-from penstock.peers.connection import Address
 from penstock.peers.fetching import whole_batches
-from penstock.simulator.clusters.menu import KAFKA_PORT
-from penstock.simulator.workloads.line import Line
 from penstock.vocabulary import TopicId, TopicPartition
 from penstock.wire.api_keys import ApiKey
 
 WHERE = TopicPartition(TOPIC, 0)
 
 
-def reassign(cluster: Scene, replicas: list[int]) -> None:
+def reassign(cluster: Scene, replicas: list[int] | None) -> None:
+    """None: gives up what is under way."""
+
     async def ask(client: Client) -> Any:
         connection = await client.router.any_node(client.router.deadline(10.0))
         rows = [{"partition_index": 0, "replicas": replicas}]
@@ -125,28 +125,52 @@ def test_offsets_of_a_deleted_topic_are_forgotten_where_none_of_it_was_held() ->
         cluster.promised.clear()
 
 
+def fetched(cluster: Scene, node: int, rack: str) -> Any:
+    """The row that this very node answers to a consumer in that rack."""
+    body = {
+        "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "rack_id": rack, "session_id": 0, "session_epoch": -1,
+        "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}],
+        "forgotten_topics_data": [],
+    }  # fmt: skip
+    return cluster.ask_at(node, ApiKey.FETCH, 12, body).responses[0].partitions[0]
+
+
 def test_a_consumer_reads_from_the_replica_in_its_rack() -> None:
     with Scene(replica_selector="rack") as cluster:
         cluster.create()
         leader, other = cluster.leads(), cluster.followers()[0]
         cluster.produce(b"a", b"b")
         cluster.run_for(2)  # The follower hears of the watermark when it next asks.
-
-        async def fetch(node: int, rack: str) -> Any:
-            line = await Line.open(cluster.notebook, CLIENT, timeout_seconds=10.0, address=Address(cluster.host(node), KAFKA_PORT))
-            body = {
-                "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "rack_id": rack, "session_id": 0, "session_epoch": -1,
-                "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}],
-                "forgotten_topics_data": [],
-            }  # fmt: skip
-            try:
-                return (await line.ask(ApiKey.FETCH, 12, body)).responses[0].partitions[0]
-            finally:
-                line.close()
-
-        row = cluster.do(lambda client: fetch(leader, ""))
+        row = fetched(cluster, leader, "")
         assert row.preferred_read_replica == -1 and row.records
-        row = cluster.do(lambda client: fetch(leader, f"rack-{other}"))
+        row = fetched(cluster, leader, f"rack-{other}")
         assert (row.preferred_read_replica, bool(row.records)) == (other, False)
-        row = cluster.do(lambda client: fetch(other, f"rack-{other}"))
+        row = fetched(cluster, other, f"rack-{other}")
         assert [header.record_count for header, _ in whole_batches(row.records)] == [2]
+
+
+def test_a_follower_answers_only_readers_that_mean_it() -> None:
+    """One without a rack takes it for the leader, and must hear that it is not."""
+    with Scene() as cluster:
+        cluster.create()
+        leader, other = cluster.leads(), cluster.followers()[0]
+        cluster.produce(b"a", b"b")
+        cluster.run_for(2)
+        assert fetched(cluster, other, "").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        row = fetched(cluster, other, "any")
+        assert (row.error_code, [header.record_count for header, _ in whole_batches(row.records)]) == (ErrorCode.NONE, [2])
+        row = fetched(cluster, leader, "any")
+        assert row.preferred_read_replica == -1 and row.records
+
+
+def test_a_throttle_holds_back_no_replica_that_was_there_before() -> None:
+    with Scene(replication_throttle=1) as cluster:
+        cluster.create(min_insync_replicas=1)
+        away = cluster.followers()[0]
+        cluster.kill(away)
+        cluster.until(lambda: away not in cluster.in_sync())
+        for number in range(20):
+            cluster.produce(b"%d" % number * 500)
+        cluster.start(away)
+        cluster.until(lambda: away in cluster.in_sync())
+        cluster.check()

@@ -6,8 +6,10 @@ import pytest
 from clusters.scene import BOTH, TOPIC, Scene
 from clusters.test_leftovers import decide
 
+from penstock.broker import housekeeping
 from penstock.cluster.commands import Reassignment, ReassignPartitions
 from penstock.errors import DiskFailed
+from penstock.partition.leader import TimePassed
 from penstock.vocabulary import NodeId
 
 
@@ -41,5 +43,22 @@ def test_a_replica_that_cannot_be_opened_is_tried_again(failure: Exception, monk
         cluster.until(lambda: spare in cluster.in_sync())
         assert not stumbling.times
         assert sum(str(failure) in line for line in cluster.reports.lines) >= 2
+        cluster.reports.failures.clear()
+        cluster.check()
+
+
+def test_a_look_at_followers_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch):
+    """Without it a follower that is gone stays in the in-sync set, and producers wait for it for ever."""
+    with Scene() as cluster:
+        cluster.create(min_insync_replicas=2)
+        cluster.produce(b"a")
+        away = cluster.followers()[0]
+        stumbling = Stumbling(TimePassed, RuntimeError("nobody foresaw it"))
+        monkeypatch.setattr(housekeeping, "TimePassed", stumbling)
+        cluster.until(lambda: not stumbling.times)
+        cluster.cut(away)
+        cluster.produce(b"b")
+        assert away not in cluster.in_sync()
+        assert sum("nobody foresaw it" in line for line in cluster.reports.lines) == 2
         cluster.reports.failures.clear()
         cluster.check()

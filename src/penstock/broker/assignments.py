@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock")
 
-PUT_ASIDE = ".damaged"
 _TOPIC_ID = re.compile("[0-9a-f]{32}")
 OPENED_AGAIN_SECONDS = 2.0
 NEVER_ENOUGH = 1 << 15  # More than a partition has replicas.
@@ -41,6 +40,7 @@ class Assignments:
         self._node = node
         self._me = NodeId(node.settings.node_id)
         self._is_acting = False
+        self._has_opened_all = False
         self._names: dict[TopicId, str] = {}  # Of all topics: a record that deletes one names only its id.
         self._opening: dict[tuple[TopicId, int], None] = {}
         self._retrying: dict[tuple[TopicId, int], None] = {}
@@ -57,6 +57,7 @@ class Assignments:
         self._drop_strangers()
         began, topics = self._node.env.now(), list(self._node.image.topics.values())
         opened = await self._open([(topic, index) for topic in topics for index in range(len(topic.partitions))], is_clean=is_clean)
+        self._has_opened_all = True
         self.bury_the_rest()
         if not is_clean:
             seconds, scanned_bytes = self._node.env.now() - began, sum(partition.log.report.scanned_bytes for partition in opened)
@@ -121,7 +122,14 @@ class Assignments:
 
     # Opening
 
-    async def _open_later(self, topic_id: TopicId, index: int, *, delay_s: float = 0.0) -> None:
+    def open_again(self, topic_id: TopicId, index: int, *, accepts_loss: bool = False) -> None:
+        """A copy that was removed here, because it was damaged, is opened anew, with the files that are there now."""
+        topic = self._node.image.topics_by_id.get(topic_id)
+        if topic is not None and self._is_owed(topic, index):
+            delay_s = OPENED_AGAIN_SECONDS  # A disk may fail for long.
+            self._node.spawn(self._open_later(topic_id, index, delay_s=delay_s, accepts_loss=accepts_loss))
+
+    async def _open_later(self, topic_id: TopicId, index: int, *, delay_s: float = 0.0, accepts_loss: bool = False) -> None:
         """Until it is open and has its role, or is another node's: a replica that is not there counts for nobody."""
         if (topic_id, index) in self._retrying:
             return
@@ -129,13 +137,13 @@ class Assignments:
         try:
             is_first = True
             await asyncio.sleep(delay_s)
-            while not await self._try_to_open(topic_id, index, is_clean=is_first):
+            while not await self._try_to_open(topic_id, index, is_clean=is_first and not accepts_loss, accepts_loss=accepts_loss):
                 is_first = False
                 await asyncio.sleep(OPENED_AGAIN_SECONDS)
         finally:
             del self._retrying[topic_id, index]
 
-    async def _try_to_open(self, topic_id: TopicId, index: int, *, is_clean: bool) -> bool:
+    async def _try_to_open(self, topic_id: TopicId, index: int, *, is_clean: bool, accepts_loss: bool) -> bool:
         """Whether there is nothing left to do."""
         topic, partition = self._node.image.topics_by_id.get(topic_id), self._node.partitions.find_by_id(topic_id, index)
         if topic is None:
@@ -144,7 +152,7 @@ class Assignments:
             if partition is not None:
                 self.adopt(partition)
             else:
-                await self._open([(topic, index)], is_clean=is_clean)
+                await self._open([(topic, index)], is_clean=is_clean, accepts_loss=accepts_loss)
         except DiskFailed as failure:
             self._node.report(f"the replica of {topic.name}-{index} cannot be opened, and is tried again: {failure}")
             return False
@@ -153,25 +161,26 @@ class Assignments:
             return False
         return not self._is_owed(topic, index)  # It is, where what was opened was of no use.
 
-    async def _open(self, wanted: list[tuple[Topic, int]], *, is_clean: bool) -> list[Partition]:
+    async def _open(self, wanted: list[tuple[Topic, int]], *, is_clean: bool, accepts_loss: bool = False) -> list[Partition]:
         """Opens those of them that are this node's and not open yet. A recovered tail is flushed before anybody can read it."""
         mine = [(topic, index) for topic, index in wanted if self._is_owed(topic, index)]
         for topic, index in mine:
             self._opening[topic.topic_id, index] = None
-        return await together(partial(self._open_one, topic, index, is_clean=is_clean) for topic, index in mine)
+        open_one = partial(self._open_one, is_clean=is_clean, accepts_loss=accepts_loss)
+        return await together(partial(open_one, topic, index) for topic, index in mine)
 
     def _is_owed(self, topic: Topic, index: int) -> bool:
         if self._me not in topic.partitions[index].replicas or (topic.topic_id, index) in self._opening:
             return False
         return self._node.partitions.find_by_id(topic.topic_id, index) is None
 
-    async def _open_one(self, topic: Topic, index: int, *, is_clean: bool) -> Partition:
+    async def _open_one(self, topic: Topic, index: int, *, is_clean: bool, accepts_loss: bool) -> Partition:
         node = self._node
         try:
             dropping = self._dropping.get((topic.topic_id, index))
             if dropping is not None:
                 await dropping.wait()
-            partition = await node.partitions.open(topic, index, is_clean=is_clean)
+            partition = await node.partitions.open(topic, index, is_clean=is_clean, accepts_loss=accepts_loss)
         finally:
             del self._opening[topic.topic_id, index]
         for note in partition.log.report.notes:
@@ -184,6 +193,8 @@ class Assignments:
             self._drop_replica(partition, "the partition is gone")
         else:
             self.adopt(partition)
+            if partition.is_damaged and self._has_opened_all:
+                node.spawn(node.damaged_copies.tell_controller([partition]))
         return partition
 
     # Roles
@@ -207,7 +218,11 @@ class Assignments:
             self._node.carry_out(partition, leader.step(event, self._node.env.now()))
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
-        self._resign(partition)
+        """A leader that stays in a new epoch goes on with those who wait for it. Where it coordinates something, that begins anew."""
+        before = partition.leader
+        if partition.is_internal or self._node.ledgers.has(partition):
+            self._resign(partition)
+            before = None
         self._node.replica_fetching.leave(partition)
         node, now = self._node, self._node.env.now()
         leader: Leader[ProduceToken] = Leader(
@@ -224,42 +239,27 @@ class Assignments:
             now=now,
         )
         partition.lead(leader)
+        if before is not None:
+            node.carry_out(partition, leader.take_over(before))
         node.flusher.request(partition)  # What it took as a follower may not be flushed.
         node.groups.partition_led(partition)
         node.transactions.partition_led(partition)
         node.ledgers.partition_led(partition)
         if partition.log.failure is not None:  # Then another had better lead.
             node.carry_out(partition, partition.failed(partition.log.failure, now))
+        if partition.is_damaged:
+            node.damaged_copies.leads(partition)
 
     def _follow(self, partition: Partition, state: PartitionState) -> None:
         self._resign(partition)
         partition.follow(state.leader_epoch)
         if state.leader == NO_NODE:
             self._node.replica_fetching.leave(partition)
-        elif not partition.end_is_known and self._me not in (*state.in_sync, *state.eligible):
-            self._fetch_anew(partition, state.leader)
+        elif partition.is_damaged:
+            self._node.replica_fetching.leave(partition)
+            self._node.damaged_copies.follows(partition, state.leader)
         else:
             self._node.replica_fetching.follow(partition, state.leader)
-
-    def _fetch_anew(self, partition: Partition, leader: NodeId) -> None:
-        """A log that was found damaged is of no use, and nobody counts on it: the leader has all of it. The damaged files are put aside."""
-        node, directory = self._node, topic_directory(partition.topic_id, partition.index)
-        node.report(
-            f"{partition.topic}-{partition.index} is damaged ({partition.log.failure}) and is fetched anew from node {leader}; "
-            f"what was there is kept in {directory}{PUT_ASIDE}"
-        )
-        node.partitions.remove(partition)
-        self._removed(partition, "the log is damaged")
-        try:
-            node.env.disk.unlink(directory + PUT_ASIDE)
-            if node.env.disk.exists(directory):
-                node.env.disk.rename(directory, directory + PUT_ASIDE)
-        except DiskFailed as failure:
-            node.report(f"the damaged files of {partition.topic}-{partition.index} stay in its place until the next start: {failure}")
-            return
-        topic = node.image.topics_by_id[partition.topic_id]
-        if self._is_owed(topic, partition.index):
-            node.spawn(self._open_later(topic.topic_id, partition.index, delay_s=OPENED_AGAIN_SECONDS))  # A disk may fail for long.
 
     def _resign(self, partition: Partition) -> None:
         """Whoever waits for an answer here asks the next leader."""
@@ -287,15 +287,16 @@ class Assignments:
         for partition in held:
             self._node.partitions.remove(partition)  # All of them, before anybody is told of one.
         for partition in held:
-            self._removed(partition, "the topic was deleted")
+            self.removed(partition, "the topic was deleted")
         self._node.queues.deletions.deleted(topic_id)
+        self._node.partitions.known_ends.topic_deleted(topic_id)
         name = self._names.pop(topic_id, None)
         if name is not None:
             self._node.topic_pieces.forget(name)
             self._node.groups.topic_deleted(topic_id, name)
         self.bury_the_rest()
 
-    def _removed(self, partition: Partition, reason: str) -> None:
+    def removed(self, partition: Partition, reason: str) -> None:
         """Nobody finds it any more: those who have it in hand are told."""
         node = self._node
         node.topic_pieces.forget(partition.topic)
@@ -305,12 +306,13 @@ class Assignments:
         node.replica_fetching.leave(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.log.abandon()
+        node.damaged_copies.mending.forget(partition)
         for watcher in list(partition.watchers):
             watcher.advanced(partition, 0)
 
     def _drop_replica(self, partition: Partition, reason: str) -> None:
         self._node.partitions.remove(partition)
-        self._removed(partition, reason)
+        self.removed(partition, reason)
         self._drop_files(partition.topic_id, partition.index)
 
     def _drop_files(self, topic_id: TopicId, index: int) -> None:
@@ -322,6 +324,7 @@ class Assignments:
         """Removes the files of a replica that is on another node now. What a crash leaves of them goes at the next start."""
         node = self._node
         try:
+            await node.partitions.known_ends.forget(topic_id, index)
             await node.env.offload(node.env.disk.unlink, topic_directory(topic_id, index))
             await node.env.disk.sync([], [topic_directory(topic_id)])
         except (DiskFailed, FileNotFoundError) as failure:

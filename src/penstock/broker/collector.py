@@ -118,7 +118,8 @@ class Collector:
         elif isinstance(failure, OffsetOutOfRange) or interest.fetch_offset < partition.log.start_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE  # Retention may have taken it while it was read.
         else:
-            code = ErrorCode.CORRUPT_MESSAGE if isinstance(failure, LogDamaged) else ErrorCode.KAFKA_STORAGE_ERROR
+            is_lasting = isinstance(failure, LogDamaged) and not partition.is_being_mended
+            code = ErrorCode.CORRUPT_MESSAGE if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
             self._report(f"cannot read {partition.topic}-{partition.index} at {interest.fetch_offset}: {failure}")
         self._add_row(interest, code, partition)
 
@@ -139,10 +140,11 @@ class Collector:
         """Of the aborted transactions those that have records among these: a reader that does not know of one takes it for committed."""
         if isinstance(data, Stream) or not data or not partition.has_aborted_after(offset):
             return ()
-        return partition.aborted(offset, _end_of(data))
+        return partition.aborted(offset, end_of(data))
 
 
-def _end_of(records: Buffer) -> int:
+def end_of(records: Buffer) -> int:
+    """The offset after the last of these batches."""
     return scan_batches(records, first_offset=0, end_offset_max=LONG_MAX, bytes_max=len(records), verify=False).end_offset
 
 
@@ -151,4 +153,4 @@ def _ends_below(row: FetchedRow, fetch_offset: int, readable_end: int) -> bool:
     records = row[5]
     if isinstance(records, Stream):
         return True
-    return (_end_of(records) if records else fetch_offset) < readable_end
+    return (end_of(records) if records else fetch_offset) < readable_end

@@ -88,7 +88,9 @@ class Controlling:
         return self.sessions.seconds_since_heard(node_id, self._node.env.now())
 
     def doubts(self, node_id: NodeId) -> bool:
-        return self.seconds_since_heard(node_id) is None
+        """Whether the node may be down although the image has it as up: it was not heard since this controller took office, or since a link
+        to it broke."""
+        return node_id in self._lost_at or self.seconds_since_heard(node_id) is None
 
     # Heartbeats.
 

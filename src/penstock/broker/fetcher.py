@@ -53,7 +53,7 @@ class Fetcher:
         self._said: dict[Key, Wish] = {}  # What the leader knows of this session.
         self._session: int | None = None  # None: the next question opens one, and names everything.
         self._held_back: dict[Key, None] = {}  # Not asked for until a pause is over.
-        self._trimming: dict[Partition, None] = {}
+        self._trimming: dict[Partition, Offset] = {}
         self._reports: dict[Key, None] = {}  # To be sent this turn,
         self._reported: dict[Key, None] = {}  # and those sent since the last quiet moment.
         self._looked_at = node.env.now()  # For those that are not in sync.
@@ -216,9 +216,10 @@ class Fetcher:
                     for watcher in list(partition.watchers):
                         watcher.advanced(partition, grown_bytes)
             case RaiseStart(offset):
-                if partition not in self._trimming:
-                    self._trimming[partition] = None
-                    self._node.spawn(self._raise_start(partition, offset))
+                is_under_way = partition in self._trimming
+                self._trimming[partition] = offset
+                if not is_under_way:
+                    self._node.spawn(self._raise_start(partition))
             case Truncate() | StartOver():
                 self._node.replica_fetching.cut_later(partition, step)
             case Wait(reason):
@@ -227,9 +228,11 @@ class Fetcher:
             case _:
                 assert_never(step)
 
-    async def _raise_start(self, partition: Partition, offset: Offset) -> None:
+    async def _raise_start(self, partition: Partition) -> None:
+        """Until it is where the leader's was last: that may move again meanwhile."""
         try:
-            await trim(self._node, partition, offset)
+            while partition.log.start_offset < (offset := self._trimming[partition]):
+                await trim(self._node, partition, offset)
         except Refusal as refusal:
             log.debug("the start of %s-%d stays where it is: %s", partition.topic, partition.index, refusal.reason)
         finally:
@@ -237,7 +240,7 @@ class Fetcher:
 
     def _throttle(self, key: Key, size: int) -> None:
         node = self._node
-        if self._is_in_sync(key):
+        if not self._is_moving_here(key):
             return
         seconds = node.replica_fetching.throttle.took(size, node.settings.catch_up_rate, node.env.now())
         if seconds > 0.001:
@@ -253,10 +256,10 @@ class Fetcher:
             loop.call_later(REFUSED_SECONDS * (0.5 + self._node.env.rng.random()), self._let_go, key)
 
     def _let_go_if_paid(self, key: Key) -> None:
-        """The rate may be another one by now, and this replica in sync."""
+        """The rate may be another one by now, and the move over."""
         node = self._node
         seconds = node.replica_fetching.throttle.seconds_left(node.settings.catch_up_rate, node.env.now())
-        if seconds > 0.001 and key in self._held_back and not self._is_in_sync(key):
+        if seconds > 0.001 and key in self._held_back and self._is_moving_here(key):
             self._hold_back(key, seconds)
         else:
             self._let_go(key)
@@ -287,6 +290,11 @@ class Fetcher:
             if key in self._followed:
                 self._followed[key].follower.report_again()
         self._tell(keys)
+
+    def _is_moving_here(self, key: Key) -> bool:
+        """A replica that only catches up after an outage is not throttled: while it is missing, records have fewer copies."""
+        state = self._node.image.partition(*key)
+        return state is not None and self._node.settings.node_id in state.adding
 
     def _is_in_sync(self, key: Key) -> bool:
         state = self._node.image.partition(*key)

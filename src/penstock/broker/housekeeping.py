@@ -4,6 +4,7 @@
 - Logs: those that have grown get a checkpoint, old segments are dropped, silent producers are forgotten. Partitions are visited a few at
   a time, so that thousands of them never hold up the loop.
 - Followers: leaders look whether one of theirs has fallen behind.
+- Known ends: how far each copy is whole goes into a file, for the next start (known_ends.py).
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from penstock.errors import DiskFailed
 from penstock.partition.in_sync import LOOKS_PER_LAG
 from penstock.partition.leader import TimePassed
 from penstock.partition.partition import Partition
-from penstock.vocabulary import Instant
+from penstock.vocabulary import METADATA_TOPIC_ID, Instant
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -27,6 +28,7 @@ ROUND_SECONDS = 1.0
 PARTITIONS_AT_A_TIME = 100
 CHECKPOINTS_AT_A_TIME = 16  # They share flushes; many segments are often closed in the same second.
 GATHERING_SECONDS_WHEN_CROWDED = 5.0  # While others wait for room, whoever takes longer to send one request is in their way.
+KNOWN_ENDS_SECONDS = 2.0  # What was flushed for less than this before a crash is not known to the next start.
 BUFFER_KEPT_SECONDS = 3.0  # A producer that lingers longer than this between requests does not mind one more copy.
 
 
@@ -58,14 +60,42 @@ class Housekeeper:
                 log.exception("a round of housekeeping failed; the next one tries again")
 
     async def look_after_followers(self) -> None:
-        node = self._node
         while True:
-            await asyncio.sleep(node.settings.replica_lag_ms / 1000 / LOOKS_PER_LAG)
-            for at, partition in enumerate(list(node.partitions)):
+            await asyncio.sleep(self._node.settings.replica_lag_ms / 1000 / LOOKS_PER_LAG)
+            for at, partition in enumerate(list(self._node.partitions)):
                 if at % PARTITIONS_AT_A_TIME == 0:
                     await asyncio.sleep(0)
-                if partition.leader is not None and not partition.is_deleted:
-                    node.carry_out(partition, partition.leader.step(TimePassed(partition.log.end_offset), node.env.now()))
+                try:
+                    self._look_at_followers(partition)
+                except Exception:
+                    log.exception("looking at the followers of %s-%d failed; it is tried again", partition.topic, partition.index)
+
+    def _look_at_followers(self, partition: Partition) -> None:
+        if partition.leader is not None and not partition.is_deleted:
+            look = TimePassed(partition.log.end_offset)
+            self._node.carry_out(partition, partition.leader.step(look, self._node.env.now()))
+
+    async def look_after_known_ends(self) -> None:
+        while True:
+            await asyncio.sleep(KNOWN_ENDS_SECONDS)
+            try:
+                await self.note_known_ends()
+            except Exception:
+                log.exception("how far the logs are whole could not be noted; it is tried again")
+
+    async def note_known_ends(self) -> None:
+        node = self._node
+        node.partitions.known_ends.raise_to(METADATA_TOPIC_ID, 0, node.quorum.applied_end)
+        for at, partition in enumerate(list(node.partitions)):
+            if at % PARTITIONS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            if partition.log.failure is None and not partition.is_deleted and not node.replica_fetching.is_cutting(partition):
+                whole_end = min(partition.log.flushed_end, partition.high_watermark)
+                node.partitions.known_ends.raise_to(partition.topic_id, partition.index, whole_end)
+        try:
+            await node.partitions.known_ends.save()
+        except DiskFailed as failure:
+            node.report(f"how far the logs are whole is not noted now: {failure}")
 
     # Clients
 
@@ -103,7 +133,7 @@ class Housekeeper:
 
     async def _one_round_of_logs(self) -> None:
         node = self._node
-        node.failed_logs.leave_notes()
+        node.damaged_copies.look_again()
         await self._checkpoint_grown_logs()
         now = node.env.now()
         if now >= self._retention_due:

@@ -3,7 +3,8 @@
 What is owed is read from the coordinator's state and believed once all of that state is durable: a marker is a promise. It is read again
 whenever the state changes, after a failover too, so nothing needs to be remembered here but what is under way. Of each node that leads some
 of the partitions is asked once for all that is owed to it at that moment; one that does not answer keeps nobody else waiting.
-A partition that is gone for good, with its topic, needs no marker any more.
+A partition that was deleted with its topic needs no marker any more. That this node does not know a partition does not say so: the leader
+that added it to the transaction may have heard of it first. So it counts as deleted only after this node has caught up (`_find_out`).
 Not here: how a marker is written (marker_writing.py), what is owed (transactions/).
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from penstock.broker.quorum_calls import catch_up
 from penstock.errors import ErrorCode, MalformedInput, Refusal
 from penstock.links.failures import LinkFailure
 from penstock.links.kinds import Kind
@@ -31,10 +33,12 @@ ASKED_SECONDS = 10.0  # A leader answers when its marker is committed: that may 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 1.0
 PLACES_AT_ONCE_MAX = 5_000  # In one question: its bytes are bounded.
 
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+# The marker is there; or it needs none, as a later producer with this id has written to the partition.
+_DONE = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
 # What no leader should say to the coordinator of a transaction. Everything else passes by itself: leaders move, replicas come back.
 _STRANGE = (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_REQUEST)
 _UnderWay = tuple[str, int, TransactionPartition]  # A transactional id, the transaction's number, a partition.
+_Wanted = list[tuple[MarkersOwed, list[TransactionPartition]]]
 
 
 class MarkerSending:
@@ -78,29 +82,43 @@ class MarkerSending:
 
     def _send(self, coordinator: "TransactionsPartition", owed: list[MarkersOwed]) -> None:
         under_way = self._under_way.setdefault(coordinator, {})
-        by_leader: dict[int, list[tuple[MarkersOwed, list[TransactionPartition]]]] = {}
+        by_leader: dict[int, _Wanted] = {}
+        unknown: _Wanted = []
         waits = False
         for each in owed:
             places: dict[int, list[TransactionPartition]] = {}
             for place in each.partitions:
                 if (each.transactional_id, each.number, place) not in under_way:
                     places.setdefault(self._leader_of(place), []).append(place)
-            gone = places.pop(_NOWHERE, [])
-            if gone:
-                self._written(coordinator, each, gone)
+            if theirs := places.pop(_UNKNOWN, []):
+                unknown.append((each, theirs))
             waits |= bool(places.pop(NO_NODE, []))
             for leader, theirs in places.items():
                 by_leader.setdefault(leader, []).append((each, theirs))
         for leader, wanted in by_leader.items():
             for piece in _pieces(wanted):
-                under_way.update((_key(each, place), None) for each, places_ in piece for place in places_)
+                self._begin(coordinator, piece)
                 self._node.spawn(self._send_to(coordinator, NodeId(leader), piece))
+        if unknown:
+            self._begin(coordinator, unknown)
+            self._node.spawn(self._find_out(coordinator, unknown))
         if waits:
             self._look_again(coordinator)
 
-    async def _send_to(
-        self, coordinator: "TransactionsPartition", leader: NodeId, wanted: list[tuple[MarkersOwed, list[TransactionPartition]]]
-    ) -> None:
+    async def _find_out(self, coordinator: "TransactionsPartition", unknown: _Wanted) -> None:
+        """Looks once more for partitions that this node did not know, when it knows everything that their leaders knew."""
+        try:
+            await catch_up(self._node)
+            for each, places in unknown:
+                if deleted := [place for place in places if self._leader_of(place) == _UNKNOWN]:
+                    self._written(coordinator, each, deleted)
+        except Refusal as refusal:
+            log.debug("whether partitions of transactions are deleted is asked again: %s", refusal.reason)
+        finally:
+            self._end(coordinator, unknown)
+        self._look_again(coordinator)
+
+    async def _send_to(self, coordinator: "TransactionsPartition", leader: NodeId, wanted: _Wanted) -> None:
         epoch = int(coordinator.partition.epoch)
         ends = [
             Ended(
@@ -112,16 +130,13 @@ class MarkerSending:
         try:
             codes = await self._ask(leader, ends)
         finally:
-            under_way = self._under_way.get(coordinator, {})
-            for each, places in wanted:
-                for place in places:
-                    under_way.pop(_key(each, place), None)
+            self._end(coordinator, wanted)
         if codes is None or len(codes) != len(wanted):
             self._look_again(coordinator)
             return
         is_all = True
         for (each, places), row in zip(wanted, codes, strict=True):
-            done = [place for place, code in zip(places, row, strict=False) if code is ErrorCode.NONE or self._is_over(place, code)]
+            done = [place for place, code in zip(places, row, strict=False) if code in _DONE]
             is_all &= len(done) == len(places)
             for place, code in zip(places, row, strict=False):
                 if code in _STRANGE and place not in done:
@@ -168,15 +183,20 @@ class MarkerSending:
     def _leader_of(self, place: TransactionPartition) -> int:
         topic = self._node.image.topics_by_id.get(place.topic_id)
         if topic is None or place.partition >= len(topic.partitions):
-            return _NOWHERE
+            return _UNKNOWN
         return topic.partitions[place.partition].leader
 
-    def _is_over(self, place: TransactionPartition, code: ErrorCode) -> bool:
-        """The partition can never get this marker, and needs none: it is gone, or a later producer with this id has written to it."""
-        return code is ErrorCode.INVALID_PRODUCER_EPOCH or (code in _GONE and self._leader_of(place) == _NOWHERE)
+    def _begin(self, coordinator: "TransactionsPartition", wanted: _Wanted) -> None:
+        self._under_way.setdefault(coordinator, {}).update((_key(each, place), None) for each, places in wanted for place in places)
+
+    def _end(self, coordinator: "TransactionsPartition", wanted: _Wanted) -> None:
+        under_way = self._under_way.get(coordinator, {})
+        for each, places in wanted:
+            for place in places:
+                under_way.pop(_key(each, place), None)
 
 
-_NOWHERE = -2  # The topic is deleted.
+_UNKNOWN = -2  # In place of a leader.
 
 
 def _all_owed(state: TransactionCoordinator) -> list[MarkersOwed]:
@@ -191,11 +211,9 @@ def _key(each: MarkersOwed, place: TransactionPartition) -> _UnderWay:
     return each.transactional_id, each.number, place
 
 
-def _pieces(
-    wanted: list[tuple[MarkersOwed, list[TransactionPartition]]]
-) -> list[list[tuple[MarkersOwed, list[TransactionPartition]]]]:
+def _pieces(wanted: _Wanted) -> list[_Wanted]:
     """In questions of bounded size."""
-    pieces: list[list[tuple[MarkersOwed, list[TransactionPartition]]]] = [[]]
+    pieces: list[_Wanted] = [[]]
     room = PLACES_AT_ONCE_MAX
     for each, places in wanted:
         for at in range(0, len(places), PLACES_AT_ONCE_MAX):

@@ -18,8 +18,8 @@ class Metrics:
     __slots__ = (
         "batches_in", "batches_refused", "bytes_in", "bytes_out", "compaction_bytes_freed", "compaction_bytes_read",
         "compaction_bytes_written", "compaction_records_removed", "compactions", "connections_accepted", "connections_closed_as_malformed",
-        "connections_closed_as_stalled", "connections_refused", "duplicates_in", "reads_cold", "records_in",
-        "replica_bytes_in", "replica_bytes_out", "requests",
+        "connections_closed_as_stalled", "connections_refused", "damage_found", "damage_mended", "duplicates_in", "reads_cold",
+        "records_in",        "replica_bytes_in", "replica_bytes_out", "requests", "scrub_rounds", "scrubbed_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -36,11 +36,15 @@ class Metrics:
         self.connections_closed_as_malformed = 0
         self.connections_closed_as_stalled = 0
         self.connections_refused = 0
+        self.damage_found = 0
+        self.damage_mended = 0
         self.duplicates_in = 0
         self.reads_cold = 0
         self.records_in = 0
         self.replica_bytes_in = 0
         self.replica_bytes_out = 0
+        self.scrub_rounds = 0
+        self.scrubbed_bytes = 0
         self.requests: dict[str, int] = {}  # by API name
 
     def samples(self) -> Iterator[Sample]:
@@ -64,6 +68,10 @@ _COUNTERS = (
     ("compaction_bytes_written", "Bytes that compaction has written."),
     ("compaction_bytes_freed", "Bytes by which compaction has made logs smaller."),
     ("compaction_records_removed", "Records that compaction has left out."),
+    ("damage_found", "Times that bytes of a log were found not to be what was written."),
+    ("damage_mended", "Times that such bytes were replaced by those of another replica."),
+    ("scrubbed_bytes", "Bytes of closed segments that were read only to find damage."),
+    ("scrub_rounds", "Times that all closed segments were read for that."),
     ("reads_cold", "Reads that had to wait for the disk."),
     ("connections_accepted", "Client connections taken."),
     ("connections_refused", "Client connections closed at once because there were too many."),

@@ -10,8 +10,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.broker.copy_reading import asked_for_batches
 from penstock.broker.identity import Identity
-from penstock.broker.quorum_calls import asked_to_change, asked_to_describe
+from penstock.broker.quorum_calls import asked_for_metadata_end, asked_to_change, asked_to_describe
+from penstock.broker.trimming import asked_to_trim
 from penstock.cluster.quorum_addresses import parse_voters
 from penstock.consensus.messages import Knock, Message
 from penstock.consensus.nouns import ANY_DIRECTORY, DirectoryId, Replica
@@ -56,6 +58,9 @@ class Neighbours:
         self.door.asked[Kind.ADD_TO_TRANSACTION] = node.transactions.asked_to_add
         self.door.asked[Kind.WRITE_MARKERS] = node.marker_writing.asked
         self.door.asked[Kind.SHARE_LEDGER] = node.shares.beginnings.asked
+        self.door.asked[Kind.TRIM] = partial(asked_to_trim, node)
+        self.door.asked[Kind.COPY] = partial(asked_for_batches, node)
+        self.door.asked[Kind.METADATA_END] = partial(asked_for_metadata_end, node)
         self.door.asked[Kind.DESCRIBE_QUORUM] = partial(asked_to_describe, node)
         self.door.asked[Kind.CHANGE_VOTERS] = partial(asked_to_change, node)
 

@@ -18,7 +18,7 @@ from penstock.broker.cleaning import Cleaner
 from penstock.broker.configuring import follow_settings
 from penstock.broker.connection import Connection
 from penstock.broker.coordinators import look_after_snapshots
-from penstock.broker.failed_logs import FailedLogs
+from penstock.broker.damaged_copies import DamagedCopies
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.forwarding import Forwarding
@@ -44,6 +44,7 @@ from penstock.broker.quorum_opening import options_from, replica_of
 from penstock.broker.replica_fetching import ReplicaFetching
 from penstock.broker.replica_serving import ReplicaServing
 from penstock.broker.reporting import Reporter
+from penstock.broker.scrubbing import Scrubber
 from penstock.broker.sending_soon import SendingSoon
 from penstock.broker.shares.shares import Shares
 from penstock.broker.together import together
@@ -63,13 +64,14 @@ from penstock.log.open_files import OpenFiles
 from penstock.partition.leader import AdvanceWatermark, Answer, Effect, ProposeInSync
 from penstock.partition.partition import NOT_LEADING, Partition, ProduceToken
 from penstock.settings import KIB, NodeSettings
-from penstock.vocabulary import Address, Instant, NodeId, TopicId
+from penstock.vocabulary import METADATA_TOPIC_ID, Address, Instant, NodeId, TopicId
 
 log = logging.getLogger("penstock")
 
 SHARED_BUFFER_BYTES = 512 * KIB
 TAKING_BACK_SECONDS = 0.01  # Looking at all connections has its price; a crowd asks for it often.
 PARTING_SECONDS = 1.0  # How long a client may take for its last replies when the node stops.
+METADATA = "metadata"  # Among accept.losses, in place of a partition.
 BYTES_PER_INTEREST = 4 * KIB  # A tenth of it is what a partition in a fetch session takes; so sessions take a tenth of the memory at most.
 
 
@@ -92,7 +94,8 @@ class Node:
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
         self.files = OpenFiles(env.disk, settings.open_files_max)
-        self.partitions = Partitions(env, settings, self.files)
+        self.damaged_copies = DamagedCopies(self)
+        self.partitions = Partitions(env, settings, self.files, self.damaged_copies.mending.damaged)
         self.flusher = Flusher(env, self.settle, self._promise_broke)
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max, settings.memory_bytes_max // BYTES_PER_INTEREST, env)
         self.producer_ids = ProducerIds(self._take_producer_block)
@@ -115,8 +118,7 @@ class Node:
         self.parked_produces: dict[Produce | SingleProduce, None] = {}
         self.connections: dict[Connection, None] = {}
         self.unpacking = asyncio.Lock()
-        self.disk_is_low = False
-        self._disk_was_full = False  # A write found no room, and none has succeeded since.
+        self.disk_is_low = self._disk_was_full = False  # A write found no room, and none has succeeded since.
         self._is_recovered = False
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # Resolves when the node cannot go on.
         self._health = Health(False, "not started")
@@ -126,7 +128,6 @@ class Node:
         self._housekeeper = Housekeeper(self, gathering_s_when_crowded=gathering_s_when_crowded)
         self.cleaner = Cleaner(self, self._housekeeper)
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self.failed_logs = FailedLogs(env)
         self.send_soon = SendingSoon()
         self._reporter = Reporter(env)
         self._taking_back: asyncio.TimerHandle | None = None
@@ -157,18 +158,21 @@ class Node:
             await self.membership.register(self._registration(identity))
             follow_settings(self)
             await self.assignments.open_all(is_clean=self._was_clean)
+            self.membership.begin()
+            await self.damaged_copies.tell_controller([partition for partition in self.partitions if partition.is_damaged])
             if self.neighbours is None:
                 await self.submit(UnfenceNode(NodeId(self.settings.node_id), self.membership.node_epoch))
         except BaseException:
             self.quorum.abandon()
             raise
         self._is_recovered = True
-        self.membership.begin()
         if not self.is_broker:
             self.membership.ready()
         self.spawn(self._housekeeper.look_after_clients())
         self.spawn(self._housekeeper.look_after_logs())
         self.spawn(self._housekeeper.look_after_followers())
+        self.spawn(self._housekeeper.look_after_known_ends())
+        self.spawn(Scrubber(self).run())
         self.spawn(self.cleaner.look_after_compacted_logs())
         self.spawn(look_after_snapshots([self.groups, self.transactions]))
         self.spawn(self.ledgers.look_after())
@@ -182,15 +186,22 @@ class Node:
                 raise WrongDirectory("another process uses this data directory; stop it first, or start this node on another directory")
             self._identity = await load_or_create_identity(self.env, self.settings.node_id, self.settings.cluster_id)
             self._was_clean = await take_clean_marker(self.env)
+            if not self.partitions.known_ends.load():
+                self.report("node/known-ends cannot be read: whether logs lack records at their ends is not known for this start")
             if self.settings.quorum_voters:
                 self.neighbours = Neighbours(self, self._identity, self.secret)
         return self._identity
 
     async def _join_quorum(self, identity: Identity) -> None:
         me, others = replica_of(identity), self.neighbours
+        accepts_loss = METADATA in self.settings.accepted_losses.split(",")
+        if accepts_loss:
+            await self.partitions.known_ends.forget(METADATA_TOPIC_ID, 0)
         self._quorum = await Quorum.open(
             self.env, self.files, me,
             is_clean=self._was_clean,
+            known_end=self.partitions.known_ends.of(METADATA_TOPIC_ID, 0),
+            accepts_loss=accepts_loss,
             first_voters=Voters((me,)) if others is None else others.first_voters,
             contacts=() if others is None else tuple(others.voters),
             options=options_from(self.settings),
@@ -240,12 +251,6 @@ class Node:
 
     async def stop(self) -> None:
         """Stops so that the next start has nothing to recover. In a cluster, others lead first what this node leads."""
-        try:
-            await self._stop()
-        finally:
-            await self.failed_logs.leave_last_notes()
-
-    async def _stop(self) -> None:
         if self._is_recovered and not self.stopped.done():
             await self.membership.leave()
         self._health = Health(False, "stopping")
@@ -260,6 +265,8 @@ class Node:
         await self.transactions.stop()
         self.ledgers.stop()
         await self.flusher.stop()
+        if self._is_recovered:
+            await self._housekeeper.note_known_ends()
         whole = [partition for partition in self.partitions if partition.log.failure is None and not partition.log.owner_is_void]
         await together(partial(partition.log.close, partition.producers.snapshot()) for partition in whole)
         if self._quorum is not None and not self.stopped.done():
@@ -432,7 +439,6 @@ class Node:
                 self.carry_out(partition, partition.reached(partition.log.flushed_end, now))
             return
         self.report(f"{partition.topic}-{partition.index} went offline for writes: {partition.log.failure}")
-        self.failed_logs.add(partition)
         self.carry_out(partition, partition.failed(partition.log.failure, now))
 
     def carry_out(

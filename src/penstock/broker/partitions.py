@@ -1,9 +1,10 @@
 """The partitions this node holds, found by topic name or by topic id. A topic's others are on other nodes, and are not here."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
+from penstock.broker.known_ends import KnownEnds
 from penstock.cluster.image import Topic
 from penstock.cluster.topic_names import is_internal
 from penstock.env import Env
@@ -23,10 +24,13 @@ BYTES_PER_PRODUCER = 2 * KIB  # A sixth of it is what an idempotent producer tak
 
 
 class Partitions:
-    def __init__(self, env: Env, settings: NodeSettings, files: OpenFiles) -> None:
+    def __init__(self, env: Env, settings: NodeSettings, files: OpenFiles, on_damage: Callable[[TopicId, int, int], None]) -> None:
+        """`on_damage` hears of a topic, a partition and an offset at which a read has found damage."""
         self._env = env
         self._settings = settings
         self._files = files
+        self._on_damage = on_damage
+        self.known_ends = KnownEnds(env)
         self.defaults = settings.default_topic_config()  # What topics start from; may change while the node runs.
         self._producers_room = ProducersRoom(settings.memory_bytes_max // BYTES_PER_PRODUCER)
         self.by_name: dict[str, dict[int, Partition]] = {}
@@ -59,7 +63,7 @@ class Partitions:
                 log.warning("topic %s: %s = %s is not followed: %s", topic.name, name, value, refusal.reason)
         return config
 
-    async def open(self, topic: Topic, index: int, *, is_clean: bool) -> Partition:
+    async def open(self, topic: Topic, index: int, *, is_clean: bool, accepts_loss: bool = False) -> Partition:
         """Opens the log. Nothing of it can be found until `serve`, and it has no role until its owner gives it one."""
         config = self.config_of(topic)
         producers = ProducerStates(self._settings.producers_max, self._producers_room)
@@ -74,6 +78,9 @@ class Partitions:
             replay=partial(producers.replay_stored, wall_ms=self._env.wall_ms()),
             replay_control=partial(producers.replay_stored, wall_ms=self._env.wall_ms()),
             epoch_max=topic.partitions[index].leader_epoch,
+            known_end=self.known_ends.of(topic.topic_id, index),
+            accepts_loss=accepts_loss,
+            on_damage=partial(self._on_damage, topic.topic_id, index),
         )
         is_own = is_internal(topic.name)
         return Partition(topic.name, topic.topic_id, index, log=log, producers=producers, config=config, is_internal=is_own)

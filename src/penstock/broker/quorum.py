@@ -66,6 +66,7 @@ log = logging.getLogger("penstock")
 ROOM_KEPT_BYTES = 64 * KIB  # No decision is proposed with less room than this: one that was proposed has to be written.
 # Between two tries to give the office to a voter with more room: soon at first, for that one may just have gone; where nobody has, seldom.
 HAND_OVER_SECONDS_MIN, HAND_OVER_SECONDS_MAX = 2.0, 32.0
+NOTHING = Offset(0)
 _ENTRY_BYTES = 128  # What the log adds to a decision, at most.
 _CLOSING_SHARE = 16  # A stop leaves a snapshot if there is more to replay than this part of what one is taken for anyway.
 
@@ -124,7 +125,8 @@ class Quorum:
 
     @classmethod
     async def open(
-        cls, env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, first_voters: Voters, contacts: tuple[NodeId, ...] = (),
+        cls, env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, known_end: Offset = NOTHING, accepts_loss: bool = False,
+        first_voters: Voters, contacts: tuple[NodeId, ...] = (),
         options: Options, on_replayed: Callable[[records.Record], Awaitable[None]], tell: Callable[[NodeId, Message], None],
         on_failed: Callable[[str], None], report: Callable[[str], None] = log.warning,
     ) -> "Quorum":  # fmt: skip
@@ -134,7 +136,8 @@ class Quorum:
         """
         has_others = any(node != me.node for node in contacts)
         opened = await open_replica(
-            env, files, me, is_clean=is_clean, first_voters=first_voters, waits_for_room=has_others, report=report
+            env, files, me, is_clean=is_clean, known_end=known_end, accepts_loss=accepts_loss, first_voters=first_voters,
+            waits_for_room=has_others, report=report,
         )  # fmt: skip
         return cls(
             env, me, opened, contacts=contacts, options=options, on_replayed=on_replayed, tell=tell, on_failed=on_failed, report=report
@@ -198,7 +201,7 @@ class Quorum:
 
     @property
     def applied_end(self) -> Offset:
-        """Everything below this is replayed here, and was told."""
+        """Everything below this is committed, on this node's disk, and replayed here."""
         return self._replayer.end
 
     @property

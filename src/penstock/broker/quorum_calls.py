@@ -1,9 +1,10 @@
-"""What only the quorum's leader knows or may change, asked at any node: how far each replica is, and who votes.
+"""What only the quorum's leader knows or may change, asked at any node: how far each replica is, who votes, and what is committed now.
 
-Elsewhere it is carried to the leader over a link, as JSON: it is seldom asked. A node that cannot reach the leader tells what it knows
-itself, which is names.
+Elsewhere it is carried to the leader over a link, as JSON: it is seldom asked. A node that cannot reach the leader describes the quorum by
+what it knows itself, which is names.
 """
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from penstock.vocabulary import NodeId, Offset
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+CATCH_UP_SECONDS = 10.0
 DESCRIBE_SECONDS = 3.0
 CHANGE_SECONDS = 10.0
 
@@ -54,6 +56,38 @@ async def change_voters(node: "Node", replica: Replica, *, is_added: bool) -> No
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer cannot be read: it may be a newer Penstock") from None
     if code is not ErrorCode.NONE:
         raise Refusal(code, str(told.get("reason", "")))
+
+
+async def catch_up(node: "Node") -> None:
+    """Waits until this node has replayed every decision that was committed before the call.
+
+    What the image still lacks then is deleted, if it was there before. Without this the node may only be behind. Raises Refusal.
+    """
+    try:
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            if node.quorum.is_leading:
+                await node.quorum.barrier()
+                return
+            told = _read_object(await node.forwarding.ask_controller(Kind.METADATA_END, b"", timeout_s=CATCH_UP_SECONDS))
+            if told["end"] is None:
+                raise Refusal(ErrorCode.NOT_CONTROLLER, "the metadata quorum has another leader")
+            await node.quorum.applied(Offset(int(told["end"])))
+    except (LinkFailure, TimeoutError, NotLeading, OrderRefused, CommitUnknown, DiskFailed) as failure:
+        raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"this node may lack the newest metadata: {failure}") from None
+    except (KeyError, TypeError, ValueError, MalformedInput):
+        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer cannot be read: it may be a newer Penstock") from None
+
+
+def asked_for_metadata_end(node: "Node", asked: Asked) -> None:
+    node.spawn(_answer_metadata_end(node, asked))
+
+
+async def _answer_metadata_end(node: "Node", asked: Asked) -> None:
+    try:
+        end: int | None = await node.quorum.barrier()
+    except (NotLeading, OrderRefused, CommitUnknown, DiskFailed):
+        end = None
+    asked.answer([json.dumps({"end": end}).encode()])
 
 
 def asked_to_describe(node: "Node", asked: Asked) -> None:

@@ -16,7 +16,7 @@ from penstock.consensus.nouns import DirectoryId, Replica, Term
 from penstock.consensus.voters import Voters
 from penstock.env import Disk, File
 from penstock.errors import DiskFailed, DiskFull
-from penstock.log.small_files import TEMPORARY, read_whole, replace_file, seal, unseal, write_fresh
+from penstock.log.small_files import TEMPORARY, overwrite_file, read_whole, replace_file, seal, unseal, write_fresh
 from penstock.vocabulary import NodeId, Offset
 
 VOTE = "vote"
@@ -39,17 +39,7 @@ class Snapshot(NamedTuple):
 
 async def write_vote(disk: Disk, directory: str, me: Replica, vote: PersistVote) -> None:
     body = _VOTE.pack(*me, vote.term, vote.voted_for is not None, *(vote.voted_for or _NOBODY))
-    path = f"{directory}/{VOTE}"
-    file = write_fresh(disk, path + TEMPORARY, seal(_VOTE_KIND, VOTE_VERSION, body))
-    try:
-        failures = await disk.sync([file])
-    finally:
-        disk.close(file)
-    if not failures:
-        disk.rename(path + TEMPORARY, path)
-        failures = await disk.sync((), [directory])
-    if failures:
-        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+    await overwrite_file(disk, directory, VOTE, seal(_VOTE_KIND, VOTE_VERSION, body))
 
 
 def read_vote(disk: Disk, directory: str, me: Replica) -> PersistVote | None:

@@ -59,11 +59,12 @@ class Opened(NamedTuple):
 
 
 async def open_replica(
-    env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, first_voters: Voters, waits_for_room: bool, report: Callable[[str], None]
-) -> Opened:
+    env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, known_end: Offset, accepts_loss: bool, first_voters: Voters,
+    waits_for_room: bool, report: Callable[[str], None],
+) -> Opened:  # fmt: skip
     while True:
         try:
-            store = await Store.open(env, files, me, is_clean=is_clean)
+            store = await Store.open(env, files, me, is_clean=is_clean, known_end=known_end, accepts_loss=accepts_loss)
             break
         except DiskFull as full:
             if not waits_for_room:

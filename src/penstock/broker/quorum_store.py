@@ -53,7 +53,7 @@ class Store:
         self.is_all_old = True
 
     @classmethod
-    async def open(cls, env: Env, files: OpenFiles, me: Replica, *, is_clean: bool) -> Self:
+    async def open(cls, env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, known_end: Offset, accepts_loss: bool) -> Self:
         """Raises DiskFailed, with what is damaged or missing, or NewerFormat."""
         disk = env.disk
         if not is_clean:
@@ -64,9 +64,13 @@ class Store:
         log = await Log.open(
             env, METADATA_DIRECTORY, LogIdentity(METADATA_TOPIC_ID, 0), _CONFIG, files, is_clean=is_clean,
             restore=kept.append, replay=lambda header: None, epoch_max=EPOCH_MAX if vote is None else vote.term,
+            known_end=known_end, accepts_loss=accepts_loss,
         )  # fmt: skip
         if log.failure is not None:
-            raise DiskFailed(f"the metadata log is damaged: {log.failure}")
+            raise DiskFailed(
+                f"the metadata log is damaged, so this node does not vote: {log.failure}. If other voters have all of it, give the node an "
+                "empty disk (penstock cluster replace-node); if none has, start it once with --accept-loss metadata"
+            )
         store = cls(env, me, log, vote, snapshots[0] if snapshots else None)
         store._previous_end = snapshots[1].head.end if len(snapshots) > 1 else Offset(0)
         store.old_snapshot = kept[0] if kept and not snapshots else b""

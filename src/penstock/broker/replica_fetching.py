@@ -5,21 +5,25 @@ Not here: who leads (assignments.py).
 """
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from penstock.broker.fetcher import Fetcher
 from penstock.broker.throttle import Throttle
-from penstock.errors import DiskFailed
+from penstock.broker.trimming import trim
+from penstock.errors import DiskFailed, Refusal
 from penstock.log.faults import OffsetOutOfRange
 from penstock.partition.follower import Follower, StartOver, Truncate
 from penstock.partition.partition import Partition
-from penstock.vocabulary import NodeId
+from penstock.vocabulary import NodeId, Offset
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
 
+log = logging.getLogger("penstock")
 
 REBUILT_AGAIN_SECONDS = 1.0
+CUT_AGAIN_SECONDS = 1.0
 
 
 class ReplicaFetching:
@@ -69,21 +73,37 @@ class ReplicaFetching:
                 self._node.report(f"the producers of {partition.topic}-{partition.index} are not known yet: {failure}")
                 await asyncio.sleep(REBUILT_AGAIN_SECONDS)
 
+    async def _lower_known_end(self, partition: Partition, cut: Truncate | StartOver) -> None:
+        """Before the log is cut below it, or a crash in the cut would look like a loss. Where offsets are missing between batches, or all
+        goes, it is not known where a crash would leave the end."""
+        known_end = self._node.partitions.known_ends.of(partition.topic_id, partition.index)
+        committed_end = max(known_end, partition.high_watermark)
+        if cut.offset < committed_end:
+            log.error(
+                "%s is cut to offset %d, where its leader has other records or none: everything below %d was committed, so acknowledged "
+                "records are lost", partition, cut.offset, committed_end,
+            )  # fmt: skip
+        if isinstance(cut, StartOver) or cut.offset < max(known_end, partition.log.gaps_below):
+            await self._node.partitions.known_ends.lower(partition.topic_id, partition.index, Offset(0))
+
     async def _cut(self, partition: Partition, cut: Truncate | StartOver) -> None:
         node, name = self._node, f"{partition.topic}-{partition.index}"
         try:
+            await self._lower_known_end(partition, cut)
             if isinstance(cut, Truncate):
-                if cut.is_loss:
-                    node.report(f"{name} is cut to offset {cut.offset}, below its watermark: records that were acknowledged are gone")
                 await partition.log.truncate_to(cut.offset)
             else:
                 await partition.log.start_over(cut.offset)
         except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 node.report(f"{name} cannot be cut to offset {cut.offset}: {failure}")
+                await asyncio.sleep(CUT_AGAIN_SECONDS)  # The leader asks for the same again.
         partition.log_was_cut()
         try:
             await self._rebuild(partition)
+            await trim(node, partition, partition.log.start_offset)  # The checkpoint that knew it went with the cut.
+        except Refusal as refusal:
+            node.report(f"where {name} starts is not on the disk yet: {refusal.reason}")
         finally:
             del self._cutting[partition]
         if not partition.is_deleted:

@@ -1,8 +1,8 @@
-"""Holds back replicas that are catching up, so that they leave room for everybody else (`replication.throttled.rate`).
+"""Holds back replicas that are being added, so that a move leaves room for everybody else (`replication.throttled.rate`).
 
 A rate over all of them together: whoever has taken bytes waits until the rate has paid for them. What is owed is kept in bytes, not in
-time, because the rate may be changed at any moment and then holds for what is owed already. Replicas in the in-sync set never wait,
-because producers wait for those.
+time, because the rate may be changed at any moment and then holds for what is owed already. Replicas that were there before never wait:
+producers wait for those that are in sync, and while another one catches up records have fewer copies.
 """
 
 from penstock.vocabulary import Instant

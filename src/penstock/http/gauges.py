@@ -13,6 +13,7 @@ def gauges(node: Node) -> Iterator[Sample]:
         ("connections", len(node.connections), "Client connections that are open."),
         ("partitions", len(partitions), "Partitions on this node."),
         ("partitions_offline", sum(each.log.failure is not None for each in partitions), "Partitions that take no writes any more."),
+        ("partitions_damaged", node.damaged_copies.count, "Partitions of which this node's copy lacks records, or has bytes that changed."),
         ("log_bytes", sum(each.log.size_bytes for each in partitions), "Bytes in the logs of all partitions."),
         ("produces_parked", len(node.parked_produces), "Produce requests that wait for their flush."),
         ("request_bytes", node.request_room.bytes_taken, "Memory that requests under way hold."),

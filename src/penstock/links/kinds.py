@@ -27,6 +27,9 @@ class Kind(IntEnum):
     QUEUE_CALL = 11  # Asked of the leader of a queue's partition: to send, take, settle, look.
     QUEUE_CALL_OVER = 12  # Told to it: nobody waits for the answer to a call any more.
     SHARE_LEDGER = 13  # Asked of a share group's coordinator by the leader of a partition: is the group to have a ledger there.
+    METADATA_END = 14  # Asked of the controller: up to where the metadata log is committed now.
+    TRIM = 15  # Asked of a follower by its leader: let the log of a partition start later, as records were deleted.
+    COPY = 16  # Asked of a node that has a good copy of a partition: batches of it, or only whether it serves the partition.
 
 
 LANE_OF = {
@@ -43,4 +46,7 @@ LANE_OF = {
     Kind.QUEUE_CALL: Lane.QUEUES,
     Kind.QUEUE_CALL_OVER: Lane.QUEUES,
     Kind.SHARE_LEDGER: Lane.CALLS,
+    Kind.METADATA_END: Lane.CALLS,
+    Kind.TRIM: Lane.CALLS,
+    Kind.COPY: Lane.REPLICAS,
 }

@@ -137,6 +137,15 @@ class Leader(Generic[Token]):
         self._parked_for_all: Parked[Token] = deque()
         self._parked_for_self: Parked[Token] = deque()
 
+    def take_over(self, before: "Leader[Token]") -> list[Effect[Token]]:
+        """From the same node in the epoch before, whose log goes on: whoever waits there waits here."""
+        self._parked_for_all, self._parked_for_self = before._parked_for_all, before._parked_for_self
+        released = [*_released(self._parked_for_self, self.own_end), *_released(self._parked_for_all, self.high_watermark)]
+        effects: list[Effect[Token]] = []
+        if self.high_watermark > before.high_watermark:
+            effects.append(AdvanceWatermark(self.high_watermark))
+        return [*effects, Answer(tuple(released))] if released else effects
+
     def park(self, end_offset: Offset, token: Token, *, needs_all: bool) -> bool:
         """Keeps a producer's answer until everything below `end_offset` is durable; False: it is so already, answer now."""
         if needs_all:
@@ -157,6 +166,11 @@ class Leader(Generic[Token]):
     def partition_epoch(self) -> int:
         """The version of the in-sync set that this leader goes by."""
         return self._set.partition_epoch
+
+    @property
+    def may_lead_next(self) -> list[NodeId]:
+        """The other members of the in-sync set, and whoever may have joined it without this leader's knowing yet."""
+        return [follower.node for follower in self._set.bounds]
 
     @property
     def may_tell_end(self) -> bool:
@@ -197,10 +211,7 @@ class Leader(Generic[Token]):
         if end_offset <= self.own_end:
             return []
         self.own_end = end_offset
-        released, parked = list[Token](), self._parked_for_self
-        while parked and parked[0][0] <= end_offset:
-            released.append(parked.popleft()[1])
-        return self._advance(released)
+        return self._advance(_released(self._parked_for_self, end_offset))
 
     def _reached_there(self, event: Reached) -> list[Effect[Token]]:
         """What a follower reached under another leader says nothing about this one's log."""
@@ -221,9 +232,7 @@ class Leader(Generic[Token]):
         if lowest > self.high_watermark and self.is_enough:
             self.high_watermark = lowest
             effects.append(AdvanceWatermark(lowest))
-            parked = self._parked_for_all
-            while parked and parked[0][0] <= lowest:
-                released.append(parked.popleft()[1])
+            released += _released(self._parked_for_all, lowest)
         if released:
             effects.append(Answer(tuple(released)))
         return effects
@@ -249,3 +258,11 @@ class Leader(Generic[Token]):
         self._parked_for_all.clear()
         self._parked_for_self.clear()
         return [Refuse(tokens, reason)] if tokens else []
+
+
+def _released(parked: Parked[Token], end_offset: Offset) -> list[Token]:
+    """Takes out those that wait for nothing after this offset."""
+    released = list[Token]()
+    while parked and parked[0][0] <= end_offset:
+        released.append(parked.popleft()[1])
+    return released

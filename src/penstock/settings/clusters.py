@@ -92,7 +92,7 @@ class ClusterSettings:
         0,
         bounds=(0, LONG_MAX),
         dynamic=True,
-        reason="Bytes a second that a node takes in for replicas that are catching up; those in the in-sync set are never held back. 0: no bound.",
+        reason="Bytes a second that a node takes in for replicas that a move adds; those that only catch up are not held back. 0: no bound.",
     )
     follower_throttle: int = setting(
         "follower.replication.throttled.rate",

@@ -151,6 +151,25 @@ class ServingSettings:
         dynamic=True,
         reason="The most memory for the keys of one compaction: 32 bytes or so each. With less it takes more rounds over a log with many keys.",
     )
+    accepted_losses: str = setting(
+        "accept.losses",
+        "",
+        reason="Partitions (orders-0,payments-3), and metadata for the metadata log, of which this node has the only copy, and that copy is damaged: it goes on with what can be read, and the rest is lost. For one start, by --accept-loss.",
+    )
+    scrub_rate: int = setting(
+        "log.scrub.bytes.per.second",
+        4 * MIB,
+        bounds=(0, LONG_MAX),
+        dynamic=True,
+        reason="How fast closed segments are read again, to find bytes that have changed on the disk before a reader does. 0: not at all.",
+    )
+    scrub_interval_ms: int = setting(
+        "log.scrub.interval.ms",
+        DAY_MS,
+        bounds=(1, LONG_MAX),
+        dynamic=True,
+        reason="How often all closed segments are read again; at most as often as their bytes can be read at that rate.",
+    )
     checkpoint_bytes: int = setting(
         "checkpoint.interval.bytes",
         64 * MIB,

@@ -1,8 +1,10 @@
-"""DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827 sizes): how large each partition is, and how much room its disk has.
+"""DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827 sizes): how large each partition is, and how much space its disk has.
 
-A node has one directory. Partitions that are asked for and not there are left out, as at Kafka. A log that takes no more writes is told
-with its size all the same: the directory is online as long as the node is.
-Gaps: the size of the whole disk is not told (-1); nothing is ever moved to another directory, so there are no future replicas.
+A node has one directory, and its row has every partition that was asked for and is there, with its size. Each copy that is damaged, or
+takes no more writes since its disk failed, is a failed directory besides: a row with KAFKA_STORAGE_ERROR, the path of that partition and
+nothing else, as Kafka answers for a log directory that is offline. Kafka tells of every directory whichever topics are asked for, and so
+do these rows. A healthy node has one row.
+Gaps: nothing is ever moved to another directory, so there are no future replicas.
 """
 
 from collections.abc import Iterable
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.long_answers import written
+from penstock.broker.partitions import topic_directory
 from penstock.errors import ErrorCode
 from penstock.partition.partition import Partition
 from penstock.vocabulary import Buffer
@@ -28,11 +31,12 @@ async def describe_log_dirs(node: "Node", call: Call) -> list[Buffer]:
         "error_code": ErrorCode.NONE,
         "log_dir": node.data_directory,
         "topics": [{"name": name, "partitions": [_row(each) for each in partitions]} for name, partitions in topics.items() if partitions],
-        "total_bytes": UNKNOWN_BYTES,
+        "total_bytes": node.env.disk.total_bytes(),
         "usable_bytes": node.env.disk.free_bytes(),
     }
-    rows = sum(len(partitions) for partitions in topics.values())
-    return await written(node, call, {"error_code": ErrorCode.NONE, "results": [directory]}, rows)
+    failed = [_failed(node, partition) for partition in node.partitions if partition.is_damaged or partition.log.failure is not None]
+    rows = sum(len(partitions) for partitions in topics.values()) + len(failed)
+    return await written(node, call, {"error_code": ErrorCode.NONE, "results": [directory, *failed]}, rows)
 
 
 def _all(node: "Node") -> dict[str, list[Partition]]:
@@ -51,3 +55,13 @@ def _asked(node: "Node", wishes: Iterable[Any]) -> dict[str, list[Partition]]:
 
 def _row(partition: Partition) -> dict[str, Any]:
     return {"partition_index": partition.index, "partition_size": partition.log.size_bytes, "offset_lag": 0, "is_future_key": False}
+
+
+def _failed(node: "Node", partition: Partition) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
+        "log_dir": f"{node.data_directory}/{topic_directory(partition.topic_id, partition.index)}",
+        "topics": [],
+        "total_bytes": UNKNOWN_BYTES,
+        "usable_bytes": UNKNOWN_BYTES,
+    }

@@ -169,7 +169,9 @@ class Fetch:
         return self._node.why_not_here(topic, interest.index)[0]
 
     def _if_readable(self, partition: Partition) -> Partition | ErrorCode:
-        if partition.leader is None and not self._node.settings.replica_selector:
+        """A follower answers readers that name a rack, as at Kafka: they know of KIP-392, and mean this replica. For others the leader must
+        have moved, and they are sent to look for it, unless this cluster has its readers read from followers."""
+        if partition.leader is None and not self._rack and not self._node.settings.replica_selector:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return partition
 

@@ -102,6 +102,10 @@ class Ledgers:
         if data is not None and companion is not None and data.leader is not None and companion.leader is not None:
             self._begin(data, companion)
 
+    def has(self, partition: Partition) -> bool:
+        """Whether it is one of the two logs of a queue that this node leads."""
+        return partition in self._by_log
+
     def partition_left(self, partition: Partition) -> None:
         """It leads it no longer, or the partition is gone."""
         queue = self._by_log.get(partition)

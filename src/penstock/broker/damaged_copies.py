@@ -1,0 +1,179 @@
+"""What becomes of a copy of a partition that lacks records which it had, or holds bytes that have changed and could not be mended.
+
+1. The controller is told first (DistrustCopies), before the node takes part again: the node leaves the in-sync set and is not eligible.
+   Until then the copy is neither followed nor reported, so it vouches for nothing.
+2. Once another node leads and can be read from, the files are put aside (`<partition>.damaged`) and the copy begins anew, empty. Before
+   that the damaged copy may be the best that is left.
+3. Where no other replica has every committed record, the copy stays as it is: offline for writes, with what can be read of it.
+4. If the node is elected all the same, by an operator's order or because the topic allows unclean elections, the copy goes on with what
+   can be read from its beginning. So does the only one, if the node was started with `accept.losses`. What that costs is logged.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.broker.copy_reading import serves
+from penstock.broker.mending import Mending
+from penstock.broker.partitions import topic_directory
+from penstock.cluster.commands import DistrustCopies
+from penstock.cluster.records import PartitionChange
+from penstock.errors import DiskFailed, ErrorCode, Refusal
+from penstock.partition.partition import Partition
+from penstock.vocabulary import NO_NODE, NodeId
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+log = logging.getLogger("penstock")
+
+PUT_ASIDE = ".damaged"
+COPIES_MAX = 1_000  # In one command.
+AGAIN_SECONDS = 1.0
+
+
+class DamagedCopies:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._me = NodeId(node.settings.node_id)
+        self.mending = Mending(node, self.found)
+        self._telling: dict[Partition, None] = {}
+        self._distrusted: dict[Partition, None] = {}  # The controller counts on them no more.
+        self._only_ones: dict[Partition, None] = {}  # No other replica has everything: they are still counted on.
+        self._replacing: dict[Partition, None] = {}
+
+    @property
+    def count(self) -> int:
+        """Of copies that are open, and damaged beyond mending."""
+        return sum(partition.is_damaged for partition in self._node.partitions)
+
+    def look_again(self) -> None:
+        """Other replicas may have caught up since the controller was told."""
+        for partition in list(self._only_ones):
+            state = self._node.image.partition(partition.topic_id, partition.index)
+            if partition.is_deleted or state is None:
+                del self._only_ones[partition]
+            elif any(node not in (self._me, NO_NODE) for node in state.in_sync):
+                self._node.spawn(self._give_up(partition))
+
+    async def tell_controller(self, partitions: list[Partition]) -> None:
+        """Until it has heard of all of them. They have `is_damaged` set."""
+        telling = [partition for partition in partitions if partition not in self._telling and partition not in self._distrusted]
+        self._telling |= dict.fromkeys(telling)
+        try:
+            for first in range(0, len(telling), COPIES_MAX):
+                await self._tell(telling[first : first + COPIES_MAX])
+        finally:
+            for partition in telling:
+                del self._telling[partition]
+
+    async def _tell(self, partitions: list[Partition]) -> None:
+        node = self._node
+        while partitions := [partition for partition in partitions if not partition.is_deleted]:
+            copies = tuple((partition.topic_id, partition.index) for partition in partitions)
+            try:
+                replies = await node.submit(DistrustCopies(self._me, node.membership.node_epoch, copies))
+            except Refusal as refusal:
+                replies = (refusal,) * len(partitions)
+            left = []
+            for partition, reply in zip(partitions, replies, strict=True):
+                if isinstance(reply, PartitionChange):
+                    self._distrusted[partition] = None
+                    self._only_ones.pop(partition, None)
+                    if partition.leader is not None:  # The topic allows unclean elections.
+                        self.leads(partition)
+                elif isinstance(reply, Refusal) and reply.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
+                    self._only_ones[partition] = None
+                    if str(partition) in node.settings.accepted_losses.split(","):
+                        node.spawn(self._go_on_with_less(partition))
+                        continue
+                    node.report(
+                        f"{partition} is damaged here, and no other replica has every committed record: what can be "
+                        "read is served, nothing can be written (docs/operating.md, When the disk has trouble)"
+                    )
+                elif isinstance(reply, Refusal) and reply.code is not ErrorCode.UNKNOWN_TOPIC_ID:
+                    node.report(f"the controller does not know yet that {partition} is damaged here: {reply.reason}")
+                    left.append(partition)
+            partitions = left
+            if partitions:
+                await asyncio.sleep(AGAIN_SECONDS * (0.5 + node.env.rng.random() / 2))
+
+    def found(self, partition: Partition) -> None:
+        """A copy that this node has open is damaged, and cannot be mended."""
+        if not partition.is_damaged:
+            partition.is_damaged = True
+            self._node.replica_fetching.leave(partition)
+            self._node.spawn(self._give_up(partition))
+
+    async def _give_up(self, partition: Partition) -> None:
+        await self.tell_controller([partition])
+        if not partition.is_deleted:
+            self._node.assignments.adopt(partition)
+
+    def follows(self, partition: Partition, leader: NodeId) -> None:
+        """Another node leads. A damaged copy that is not counted on is replaced as soon as that node serves."""
+        if not self._is_counted_on(partition) and partition not in self._replacing:
+            self._replacing[partition] = None
+            self._node.spawn(self._replace(partition, leader))
+
+    def _is_counted_on(self, partition: Partition) -> bool:
+        state = self._node.image.partition(partition.topic_id, partition.index)
+        return state is not None and self._me in (*state.in_sync, *state.eligible)
+
+    async def _replace(self, partition: Partition, leader: NodeId) -> None:
+        node, epoch = self._node, partition.epoch
+        try:
+            while not await serves(node, leader, partition):
+                await asyncio.sleep(AGAIN_SECONDS * (0.5 + node.env.rng.random() / 2))
+                if partition.is_deleted or partition.epoch != epoch:
+                    return
+            if not partition.is_deleted and partition.epoch == epoch and not self._is_counted_on(partition):
+                await self._begin_anew(partition, leader)
+        finally:
+            del self._replacing[partition]
+            if not partition.is_deleted:
+                node.assignments.adopt(partition)  # Somebody else may lead by now.
+
+    async def _begin_anew(self, partition: Partition, leader: NodeId) -> None:
+        node, directory = self._node, topic_directory(partition.topic_id, partition.index)
+        node.report(
+            f"{partition} is damaged ({partition.log.failure or 'bytes have changed'}) and is fetched anew from node "
+            f"{leader}; what was there is kept in {directory}{PUT_ASIDE}"
+        )
+        try:
+            await node.partitions.known_ends.forget(partition.topic_id, partition.index)
+            if partition.is_deleted:
+                return
+            self._remove(partition)
+            node.env.disk.unlink(directory + PUT_ASIDE)
+            if node.env.disk.exists(directory):
+                node.env.disk.rename(directory, directory + PUT_ASIDE)
+        except DiskFailed as failure:
+            node.report(f"the damaged files of {partition} stay in its place until the next start: {failure}")
+            return
+        node.assignments.open_again(partition.topic_id, partition.index)
+
+    def leads(self, partition: Partition) -> None:
+        """This node was elected with a damaged copy. If nobody counted on it, that was an unclean election."""
+        if partition in self._distrusted:
+            self._node.spawn(self._go_on_with_less(partition))
+
+    async def _go_on_with_less(self, partition: Partition) -> None:
+        node = self._node
+        known_end = node.partitions.known_ends.of(partition.topic_id, partition.index)
+        try:
+            await node.partitions.known_ends.forget(partition.topic_id, partition.index)
+        except DiskFailed as failure:
+            node.report(f"{partition} cannot go on with what is left of it here: {failure}")
+            return
+        if partition.is_deleted:
+            return
+        log.error("%s goes on with what can be read here, as was decided: records below offset %d are lost", partition, known_end)
+        self._remove(partition)
+        node.assignments.open_again(partition.topic_id, partition.index, accepts_loss=True)
+
+    def _remove(self, partition: Partition) -> None:
+        self._distrusted.pop(partition, None)
+        self._only_ones.pop(partition, None)
+        self._node.partitions.remove(partition)
+        self._node.assignments.removed(partition, "the log is damaged")
