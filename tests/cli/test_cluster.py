@@ -16,6 +16,7 @@ from cli.running import Ended, penstock, succeed
 from ports import free_ports_in_a_row
 from waiting import NEVER_MS, PATIENCE_S, until
 
+from penstock.cli.cluster_voters import meaning_of
 from penstock.cli.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.paired
@@ -167,6 +168,8 @@ def test_the_status_tells_nodes_controller_and_quorum_and_that_all_is_well(clust
     assert sorted(row["votes"] for row in told["nodes"]) == ["leads", "yes", "yes"]
     assert told["controller"] in (1, 2, 3)
     assert (told["quorum"]["majority"], told["quorum"]["voters_to_spare"], told["notes"]) == (2, 1, [])
+    assert all(0 < row["free_bytes"] <= row["total_bytes"] for row in told["nodes"])
+    assert (told["partitions"]["damaged"], told["partitions"]["unusual_factor"]) == ([], [])
 
     def is_told_in_a_table() -> bool:
         controller, table = cluster.become_well()["controller"], cluster.succeed("status", "--wait", str(PATIENCE_S))
@@ -284,6 +287,8 @@ def test_partitions_are_moved_when_asked_for_and_not_before(cluster: Cluster, tm
     until(lambda: not is_throttled(cluster), "the limit held while the move did")
     assert "everything is there already" in cluster.succeed("reassign", "--plan", str(plan), "--execute")
     assert "nothing is on its way" in cluster.succeed("reassign", "--cancel", "--execute")
+    planned = cluster.succeed("rebalance")
+    assert re.search(r"^ +1  - +up +0 -> 1 ", planned, re.MULTILINE) and planned.endswith("add --execute to do it\n"), planned
     assert read_all(cluster, "moved") == numbers(200).split()
     plan.write_text('{"version": 1, "partitions": [{"topic": "moved", "partition": 9, "replicas": [1]}]}')
     refused = cluster.run("reassign", "--plan", str(plan), "--execute", "--throttle", "1000")
@@ -300,9 +305,11 @@ def test_a_node_is_added_filled_drained_and_forgotten(cluster: Cluster):
     assert re.match(rf"node 4  process \d+  kafka {address}  http ({address})\nexport PENSTOCK_URL=.*,http://\1\nbootstrap ", told)
     row = next(row for row in cluster.become_well()["nodes"] if row["node"] == 4)
     assert (row["rack"], row["votes"], row["replicas"]) == ("north", "no", 0)
+    assert cluster.succeed("moves") == "nothing is on its way\n"
     cluster.penstock("topics", "create", "wide", "--replica-assignment", "1:4,4:2")
     cluster.penstock("produce", "wide", given=numbers(100))
     assert "nothing was changed" in cluster.succeed("drain", "4")
+    assert cluster.succeed("lead", "4", "--topic", "wide", "--partition", "0") == "node 4 leads wide-0\n"
     refused = cluster.run("forget-node", "4")
     assert (refused.code, "still holds 2 partitions" in refused.err) == (1, True)
     assert "node 4 holds nothing" in cluster.succeed("drain", "4", "--execute")
@@ -325,6 +332,74 @@ def test_votes_are_taken_and_given_one_at_a_time(cluster: Cluster):
     until(lambda: sorted(_voters(cluster)) == [1, 2, 3], every_s=LOOK_S)
     assert "node 3 votes already" in cluster.run("add-voter", "3").err
     assert "does not follow the metadata" in cluster.run("add-voter", "9", "--wait", "0").err
+
+
+def test_a_node_is_added_with_a_vote_and_told_what_the_number_of_voters_means(cluster: Cluster):
+    number = max(cluster.local.nodes) + 1
+    ended = cluster.run("add-node", "--voter")
+    assert ended.code == 0, ended.err
+    assert f"node {number} votes\n4 nodes vote: the loss of 1 of them is borne, as with 3; an even number bears no more" in ended.err
+    assert ended.out.splitlines()[-1] == f"bootstrap {cluster.local.bootstrap}"
+    assert cluster.local.nodes[number].roles == "broker,controller"
+    told = cluster.become_well()
+    assert told["quorum"]["voters"] == [1, 2, 3, number]
+    assert next(row["votes"] for row in told["nodes"] if row["node"] == number) in ("yes", "leads")
+    cluster.succeed("restart-node", str(number))
+    cluster.become_well()
+    cluster.succeed("remove-voter", str(number))
+    cluster.succeed("drain", str(number), "--execute")
+    cluster.succeed("stop-node", str(number))
+    cluster.succeed("forget-node", str(number))
+    assert cluster.become_well()["quorum"]["voters"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("voters", "said"),
+    [(1, "loss of none"), (2, "loss of none of them is borne, as with 1"), (3, "loss of 1"), (5, "loss of 2"), (7, "more than 5 make")],
+)
+def test_the_meaning_of_a_number_of_voters(voters: int, said: str):
+    assert said in meaning_of(voters)
+    assert ("even number" in meaning_of(voters)) == (voters % 2 == 0)
+
+
+# Damage
+
+
+def rot(cluster: Cluster, node: int, value: bytes) -> None:
+    """Flips a bit of this record's value in the node's closed segments."""
+    (path,) = [path for path in cluster.local.data_of(node).glob("topics/*/0/*.log") if value in path.read_bytes()]
+    at = path.read_bytes().index(value)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([value[0] ^ 1]))
+
+
+def scrubbed(cluster: Cluster, topic: str) -> tuple[int, dict[str, Any]]:
+    ended = cluster.run("scrub", "--topic", topic, "--json")
+    assert "100 %" in ended.err, ended.err
+    return ended.code, json.loads(ended.out)
+
+
+def test_damaged_bytes_are_found_mended_and_what_cannot_be_mended_is_named(cluster: Cluster):
+    small = ["--config", "segment.bytes=1024"]
+    cluster.penstock("topics", "create", "whole", "--replica-assignment", "1:2:3", *small)
+    cluster.penstock("topics", "create", "single", "--replica-assignment", "2", *small)
+    for topic in ("whole", "single"):
+        for letter in "abcdef":
+            cluster.penstock("produce", topic, given=f"{topic} {letter * 400}\n")
+        cluster.become_well()
+        rot(cluster, 2, f"{topic} bbb".encode())
+    code, told = scrubbed(cluster, "whole")
+    assert (code, told["is_well"], told["copies"], told["damaged"], told["unread"]) == (0, True, 3, [], [])
+    assert told["mended"] == [{"topic": "whole", "partition": 0, "node": 2, "offset": 1}]
+    code, told = scrubbed(cluster, "single")
+    assert (code, told["copies"]) == (NOT_WELL, 1)
+    assert [(row["node"], row["offset"], row["next_offset"]) for row in told["damaged"]] == [(2, 1, 2)]
+    ended = cluster.run("scrub", "--topic", "single", "--node", "2")
+    assert (ended.code, "1       DAMAGED  no other replica is in sync" in ended.out) == (NOT_WELL, True), ended.out
+    assert "there is no topic 'none'" in cluster.run("scrub", "--topic", "none").err
+    for topic in ("whole", "single"):
+        cluster.penstock("topics", "delete", topic, "--yes")
 
 
 # Ending

@@ -1,6 +1,7 @@
 """`penstock produce` and `penstock consume` against a real node."""
 
 import json
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable
@@ -109,8 +110,8 @@ def test_typed_lines_are_sent_as_they_come(node: harness.Node, topic: str, tmp_p
 
 
 def test_a_reader_that_goes_away_is_no_failure(write, node: harness.Node, topic: str):
-    write(given="x" * 100 + "\n" + ("y" * 100 + "\n") * 3_000)  # More than a pipe holds.
-    command = f"{' '.join(PENSTOCK)} consume {topic} --bootstrap {node.bootstrap} | head -n 1"
+    write(given="x" * 100 + "\n" + ("y" * 100 + "\n") * 20_000)  # More than a pipe holds.
+    command = f"{shlex.join(PENSTOCK)} consume {topic} --bootstrap {node.bootstrap} | head -n 1"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=clean_environment(), check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from cli.running import PENSTOCK, Started, clean_environment, penstock, started
 from system import harness
 from waiting import PATIENCE_S
 
-READY = re.compile(r"penstock ready kafka=(\S+):(\d+) http=(\S+) data=(\S+) node=(\d+)\n")
+READY = re.compile(r"penstock ready kafka=(\S+):(\d+) http=(\S+) data=(.+) node=(\d+)\n")
 
 
 @contextmanager
@@ -47,13 +48,13 @@ def test_a_process_says_in_one_line_that_it_is_ready_and_where(tmp_path: Path):
         process.terminate()
         assert process.stdout.read() == ""
     assert process.returncode == 0
-    assert ready is not None and ready[4] == str(tmp_path / "data")
+    assert ready is not None and shlex.split(ready[4]) == [str(tmp_path / "data")]
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_one_ready_line_tells_where_it_is(tmp_path: Path, loop: str):
     with serving(tmp_path / "data", "--loop", loop, "--node-id", "7") as (node, ready):
-        assert ready[4] == str(tmp_path / "data")
+        assert shlex.split(ready[4]) == [str(tmp_path / "data")]
         assert ready[5] == "7"
         with socket.create_connection((ready[1], int(ready[2])), timeout=PATIENCE_S):
             pass

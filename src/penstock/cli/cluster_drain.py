@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.cluster_moves import move, print_plan
+from penstock.cli.cluster_moves import end_throttle, move, print_plan, watch
 from penstock.cli.cluster_picture import take_picture
 from penstock.cli.cluster_places import bootstrap_of, cluster_options
 from penstock.cli.faults import Fault
@@ -36,12 +36,18 @@ def drain(number: int, throttle: int | None, execute: bool, directory: Path | No
         picture = await take_picture(client)
         if number not in {node.node_id for node in picture.cluster.nodes}:
             raise Fault(f"there is no node {number}")
-        plan = without(number, picture.topics, picture.live(), {node.node_id: node.rack for node in picture.cluster.nodes})
+        plan = without(number, picture.targets(), picture.live(), {node.node_id: node.rack for node in picture.cluster.nodes})
         if plan:
             print_plan(plan, picture)
             if not execute:
                 return click.echo("nothing was changed; add --execute to do it")
             await move(client, plan, throttle=throttle, is_watched=True)
+        leaving = [where for where, each in picture.moving.items() if number in each.removing]
+        if leaving and not execute:
+            return click.echo(f"{len(leaving)} partitions are on their way off node {number}; add --execute to wait for them")
+        if leaving:
+            await watch(client, leaving)
+            await end_throttle(client)
         click.echo(f"node {number} holds nothing; stop it, and then: penstock cluster forget-node {number}")
         if picture.quorum is not None and number in [each.node_id for each in picture.quorum.voters]:
             click.echo(f"it votes; before that: penstock cluster remove-voter {number}")
@@ -84,3 +90,5 @@ def forget_node(number: int, directory: Path | None, bootstrap: str | None) -> N
     if directory is not None:
         LocalCluster.load(directory).drop(number)
     click.echo(f"node {number} is forgotten")
+    if directory is None:
+        click.echo(f"if it was started on this machine, say so with --data-dir, too: penstock cluster forget-node {number} --data-dir DIR")

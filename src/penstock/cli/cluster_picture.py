@@ -4,10 +4,9 @@ A voter answers if the quorum's leader heard from it lately; both times are the 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from penstock.cli.patience import connect_timeout_s
 from penstock.peers.client import Client
 from penstock.peers.cluster import (
     DescribedCluster,
@@ -22,13 +21,16 @@ from penstock.peers.cluster import (
     list_moving,
     topic_settings,
 )
+from penstock.peers.configs import Configured
 from penstock.peers.failures import PeerFailure
 from penstock.peers.topics import NO_LEADER
 from penstock.vocabulary import TopicPartition
 
 SILENT_MS_MAX = 1_500  # The longest election time-out, as nodes are set up: a voter that was not heard of for so long is away.
 ASK_SECONDS = 30.0
+QUORUM_SECONDS = 5.0  # A node needs three at most to ask the controller, and then tells what it knows itself.
 MIN_IN_SYNC = "min.insync.replicas"
+THROTTLE = "replication.throttled.rate"
 
 
 class Ill(NamedTuple):
@@ -43,11 +45,18 @@ class Picture:
     topics: tuple[TopicDescription, ...]
     min_in_sync: dict[str, int]
     moving: dict[TopicPartition, Moving]
+    throttle: str | None = None  # Bytes a second, where an operator has set a rate.
 
     def partitions(self) -> Iterator[Ill]:
         for topic in self.topics:
             for state in topic.partitions:
                 yield Ill(TopicPartition(topic.name, state.partition), state)
+
+    def targets(self) -> tuple[TopicDescription, ...]:
+        """The topics with the replicas that they will have when every move that is under way has ended."""
+        return tuple(
+            [replace(topic, partitions=tuple([self._at_last(topic.name, state) for state in topic.partitions])) for topic in self.topics]
+        )
 
     def under_replicated(self) -> list[Ill]:
         """As Kafka's tools reckon it: replicas that are only being added are not missed yet."""
@@ -104,6 +113,16 @@ class Picture:
 
     def notes(self) -> list[str]:
         """What is as it was set up to be, and still worth knowing."""
+        return [*self._throttle_notes(), *self._quorum_notes()]
+
+    def _throttle_notes(self) -> list[str]:
+        if self.throttle is None:
+            return []
+        if self.moving:
+            return [f"moves take {self.throttle} bytes a second on each node at most ({THROTTLE})"]
+        return [f"{THROTTLE} is {self.throttle} though nothing is moving: the next move would be held back by it"]
+
+    def _quorum_notes(self) -> list[str]:
         quorum = self.quorum
         if quorum is None or quorum.leader == NO_LEADER or len(self.answering_voters()) < len(quorum.voters) or self.voters_to_spare() > 0:
             return []
@@ -113,6 +132,12 @@ class Picture:
     def _is_below(self, each: Ill) -> bool:
         least = min(self.min_in_sync.get(each.where.topic, 1), len(each.state.replicas))
         return each.state.leader == NO_LEADER or len(each.state.in_sync) < least
+
+    def _at_last(self, topic: str, state: PartitionDescription) -> PartitionDescription:
+        moving = self.moving.get(TopicPartition(topic, state.partition))
+        if moving is None:
+            return state
+        return replace(state, replicas=tuple([node for node in moving.replicas if node not in moving.removing]))
 
     def _adding(self, where: TopicPartition) -> tuple[int, ...]:
         return self.moving[where].adding if where in self.moving else ()
@@ -126,10 +151,15 @@ async def take_picture(client: Client, topics: tuple[str, ...] = ()) -> Picture:
     settings = await topic_settings(router, [topic.name for topic in found], [MIN_IN_SYNC], deadline) if found else {}
     least = {topic: int(rows[MIN_IN_SYNC].value) for topic, rows in settings.items() if MIN_IN_SYNC in rows}
     try:
-        quorum = await describe_quorum(router, router.deadline(connect_timeout_s()))
+        quorum = await describe_quorum(router, router.deadline(QUORUM_SECONDS))
     except PeerFailure:
         quorum = None
-    return Picture(cluster, quorum, tuple(found), least, await list_moving(router, deadline))
+    return Picture(cluster, quorum, tuple(found), least, await list_moving(router, deadline), await throttle_of(client))
+
+
+async def throttle_of(client: Client) -> str | None:
+    told = {view.name: view.value for view in await client.settings_of(Configured.every_node())}
+    return told.get(THROTTLE)
 
 
 def _partitions(count: int) -> str:

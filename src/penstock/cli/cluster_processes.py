@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from penstock.cli.cluster_places import local_option
+from penstock.cli.cluster_voters import VOTERS_MAX, give_vote, meaning_of
 from penstock.cli.faults import Fault
 from penstock.cli.local_cluster import BOTH_ROLES, BROKER, CONTROLLER, LocalCluster, LocalNode, free_ports, is_free
-from penstock.cli.talking import pairs
+from penstock.cli.talking import pairs, talk
 from penstock.client.queues.caller import URL_VARIABLE
 
 NODES_MAX = 50
-VOTERS_MAX = 5  # More cost every change of the metadata a longer wait and bear hardly more.
 DEFAULT_NODES, DEFAULT_BASE_PORT = 3, 9092
 
 
@@ -106,13 +106,18 @@ def kill_node(number: int, directory: Path) -> None:
 
 @click.command("add-node")
 @click.option("--rack", default="", metavar="NAME", help="Where it stands.")
+@click.option("--voter", "is_voter", is_flag=True, help="Let it vote on the cluster's metadata, too.")
 @local_option
-def add_node(rack: str, directory: Path) -> None:
+def add_node(rack: str, is_voter: bool, directory: Path) -> None:
     """Add a broker to the cluster in DIR. It holds nothing until partitions are made on it or moved to it.
 
     \b
       penstock cluster add-node --data-dir ./cluster
-      penstock cluster reassign --topic orders --to 1,2,3,4 --data-dir ./cluster
+      penstock cluster add-node --voter --data-dir ./cluster
+      penstock cluster rebalance --data-dir ./cluster --execute
+
+    With --voter it has both roles, and gets a vote once it follows the metadata. An odd number of voters is worth having: four bear the
+    loss of one, as three do.
     """
     cluster = LocalCluster.load(directory)
     number = max(cluster.nodes) + 1
@@ -120,10 +125,15 @@ def add_node(rack: str, directory: Path) -> None:
     if not is_free(kafka_port):
         (kafka_port,) = cluster.new_ports(1)
     peers_port, http_port = cluster.new_ports(2)
-    cluster.nodes[number] = LocalNode(number, BROKER, kafka_port, peers_port, http_port, rack, joins=True)
+    roles, others = BOTH_ROLES if is_voter else BROKER, cluster.bootstrap
+    cluster.nodes[number] = LocalNode(number, roles, kafka_port, peers_port, http_port, rack, joins=True)
     cluster.save()
     bring_up(cluster, [number])
     click.echo(f"node {number}  process {cluster.node(number).pid}  kafka 127.0.0.1:{kafka_port}  http 127.0.0.1:{http_port}")
+    if is_voter:
+        voters = talk(others, lambda client: give_vote(client, number))
+        click.echo(f"node {number} votes", err=True)
+        click.echo(meaning_of(voters), err=True)
     _tell_addresses(cluster)
 
 

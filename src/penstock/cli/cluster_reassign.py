@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.cluster_moves import begin, move, print_plan
+from penstock.cli.cluster_moves import move, print_plan, take_back
 from penstock.cli.cluster_picture import Picture, take_picture
 from penstock.cli.cluster_places import bootstrap_of, cluster_options
 from penstock.cli.faults import Fault
 from penstock.cli.names import topic_names
-from penstock.cli.reassignment_plans import Plan, changed, read_plan, spell_plan, spread
+from penstock.cli.reassignment_plans import Plan, changed, node_numbers, read_plan, spell_plan, spread
 from penstock.cli.talking import talk
 from penstock.cluster.topic_names import is_companion
 from penstock.errors import ErrorCode
@@ -55,11 +55,11 @@ def reassign(
         picture = await take_picture(client)
         if cancel:
             return await _cancel(client, picture, given, topics, execute=execute)
-        plan = changed(given if given is not None else _spread(picture, topics, nodes, factor), picture.topics)
+        plan = changed(given if given is not None else _spread(picture, topics, nodes, factor), picture.targets())
         if wants_json:
             return click.echo(spell_plan(plan))
         if not plan:
-            return click.echo("everything is there already")
+            return click.echo("everything is there already" if not picture.moving else "everything is there already, or on its way")
         print_plan(plan, picture)
         if not execute:
             return click.echo("nothing was changed; add --execute to do it")
@@ -70,7 +70,7 @@ def reassign(
 
 
 def _spread(picture: Picture, names: tuple[str, ...], nodes: str | None, factor: int | None) -> Plan:
-    targets = picture.live() if nodes is None else _numbers(nodes)
+    targets = picture.live() if nodes is None else node_numbers(nodes, "--to")
     known = {node.node_id: node.rack for node in picture.cluster.nodes}
     for node in targets:
         if node not in known:
@@ -82,17 +82,10 @@ def _spread(picture: Picture, names: tuple[str, ...], nodes: str | None, factor:
 
 
 def _topic(picture: Picture, name: str) -> TopicDescription:
-    for topic in picture.topics:
+    for topic in picture.targets():
         if topic.name == name and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return topic
     raise Fault(f"there is no topic {name!r}", "penstock topics list tells which there are")
-
-
-def _numbers(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words) or len(set(words)) != len(words):
-        raise click.UsageError(f"--to {text!r} must be node numbers with commas between them, each once")
-    return [int(word) for word in words]
 
 
 async def _cancel(client: Client, picture: Picture, given: Plan | None, topics: tuple[str, ...], *, execute: bool) -> None:
@@ -107,5 +100,5 @@ async def _cancel(client: Client, picture: Picture, given: Plan | None, topics: 
     print_plan({where: tuple(node for node in each.replicas if node not in each.adding) for where, each in moving.items()}, picture)
     if not execute:
         return click.echo("nothing was changed; add --execute to take these moves back")
-    await begin(client, dict.fromkeys(moving))
+    await take_back(client, list(moving))
     click.echo("taken back")

@@ -17,7 +17,7 @@ from penstock.cli.bar import Bar
 from penstock.cli.cluster_picture import Picture, take_picture
 from penstock.cli.cluster_places import local_option
 from penstock.cli.cluster_processes import bring_up, take_down
-from penstock.cli.cluster_voters import LOOK_SECONDS, follower_of_metadata, voter_of
+from penstock.cli.cluster_voters import LOOK_SECONDS, give_vote, voter_of
 from penstock.cli.faults import Fault
 from penstock.cli.local_cluster import LocalCluster, replaced
 from penstock.cli.talking import talk
@@ -25,8 +25,6 @@ from penstock.peers import cluster_changes
 from penstock.peers.client import Client
 from penstock.peers.cluster import QuorumReplica
 from penstock.peers.failures import PeerFailure
-
-JOIN_SECONDS_MAX = 60.0
 
 
 @click.command("replace-node")
@@ -41,7 +39,7 @@ def replace_node(number: int, force: bool, directory: Path) -> None:
     if not others:
         raise Fault(f"node {number} is the only broker", "add another first: penstock cluster add-node")
     picture = talk(others, take_picture)
-    _refuse_loss(picture, number, force=force)
+    refuse_loss(picture, number, is_voter=node.is_voter, force=force)
     take_down(cluster, [number])
     click.echo(f"node {number} is stopped", err=True)
     kept = _set_aside(cluster.data_of(number))
@@ -54,21 +52,26 @@ def replace_node(number: int, force: bool, directory: Path) -> None:
     bring_up(cluster, [number])
     click.echo(f"node {number}  process {cluster.node(number).pid}  on an empty disk", err=True)
     if node.is_voter:
-        talk(others, _adding_vote(number))
+        talk(others, lambda client: give_vote(client, number))
         click.echo(f"node {number} votes again", err=True)
     if node.is_broker:
         talk(others, _watching(number))
     click.echo(f"node {number} is replaced; what it had is in {kept}" if kept is not None else f"node {number} is replaced")
 
 
-def _refuse_loss(picture: Picture, number: int, *, force: bool) -> None:
+def refuse_loss(picture: Picture, number: int, *, is_voter: bool, force: bool) -> None:
     alone = [each.where for each in picture.partitions() if number in each.state.replicas and not set(each.state.in_sync) - {number}]
     if alone and not force:
         raise Fault(
             f"only node {number} has everything of {len(alone)} partitions, {alone[0]} for one",
             "move or copy them first (penstock cluster reassign, or wait until others are in sync), or add --force and lose them",
         )
-    if picture.quorum is None or voter_of(picture.quorum, number) is None:
+    if picture.quorum is None:
+        if is_voter:
+            what = f"node {number} votes on metadata, and nobody could tell whether the others are a majority without it"
+            raise Fault(what, "try again when the quorum answers: penstock cluster status")
+        return
+    if voter_of(picture.quorum, number) is None:
         return
     left = [each for each in picture.answering_voters() if each != number]
     if len(left) < picture.quorum.majority:
@@ -88,16 +91,6 @@ def _set_aside(data: Path) -> Path | None:
 def _taking_vote(voter: QuorumReplica) -> Callable[[Client], Awaitable[None]]:
     async def conversation(client: Client) -> None:
         await cluster_changes.remove_voter(client.router, voter.node_id, voter.directory_id, client.router.deadline(None))
-
-    return conversation
-
-
-def _adding_vote(number: int) -> Callable[[Client], Awaitable[None]]:
-    async def conversation(client: Client) -> None:
-        joined = await follower_of_metadata(client, number, JOIN_SECONDS_MAX)
-        if joined is None:
-            raise Fault(f"node {number} does not follow the metadata after {JOIN_SECONDS_MAX:.0f} s", "look at its log")
-        await cluster_changes.add_voter(client.router, number, joined.directory_id, client.router.deadline(JOIN_SECONDS_MAX))
 
     return conversation
 

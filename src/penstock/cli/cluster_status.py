@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from penstock.cli.cluster_checks import Checks, DamagedCopy, check
 from penstock.cli.cluster_picture import Ill, Picture, take_picture
 from penstock.cli.cluster_places import bootstrap_of, cluster_options
+from penstock.cli.progress import size_text
 from penstock.cli.tables import print_json, print_table
 from penstock.cli.talking import json_option, talk
 from penstock.peers.client import Client
@@ -32,35 +34,47 @@ def status(wait_s: float, directory: Path | None, bootstrap: str | None, as_json
       penstock cluster status --bootstrap host:9092 --json
       penstock cluster status --data-dir ./cluster --wait 30
 
-    Exit codes: 0 all is well, 4 something is not (a node is away, a partition lacks replicas or a leader, the quorum lacks voters),
-    1 the cluster could not be asked.
+    Exit codes: 0 all is well, 4 something is not (a node is away or its disk is full, a partition lacks replicas or a leader, a copy is
+    damaged, the quorum lacks voters), 1 the cluster could not be asked.
     """
 
-    async def conversation(client: Client) -> Picture:
+    async def conversation(client: Client) -> Checks:
         deadline = time.monotonic() + wait_s
         while True:
             picture = await take_picture(client)
-            if not picture.troubles() or time.monotonic() >= deadline:
-                return picture
+            is_last = time.monotonic() >= deadline
+            if is_last or not picture.troubles():
+                checks = await check(client, picture)
+                if is_last or not checks.troubles():
+                    return checks
             await asyncio.sleep(LOOK_SECONDS)
 
-    picture = talk(bootstrap_of(directory, bootstrap), conversation)
+    checks = talk(bootstrap_of(directory, bootstrap), conversation)
     if as_json:
-        print_json(as_plain(picture))
+        print_json(as_plain(checks))
     else:
-        _print(picture)
-    return NOT_WELL if picture.troubles() else 0
+        _print(checks)
+    return NOT_WELL if _troubles(checks) else 0
 
 
-def as_plain(picture: Picture) -> dict[str, Any]:
+def _troubles(checks: Checks) -> list[str]:
+    return [*checks.picture.troubles(), *checks.troubles()]
+
+
+def _notes(checks: Checks) -> list[str]:
+    return [*checks.picture.notes(), *checks.notes()]
+
+
+def as_plain(checks: Checks) -> dict[str, Any]:
+    picture = checks.picture
     quorum = picture.quorum
     return {
         "cluster_id": picture.cluster.cluster_id,
-        "is_well": not picture.troubles(),
-        "troubles": picture.troubles(),
-        "notes": picture.notes(),
+        "is_well": not _troubles(checks),
+        "troubles": _troubles(checks),
+        "notes": _notes(checks),
         "controller": _leader(picture),
-        "nodes": _node_rows(picture),
+        "nodes": [row | _disk_row(checks, row["node"]) for row in _node_rows(picture)],
         "quorum": None if quorum is None else {
             "epoch": quorum.epoch, "committed_end": quorum.committed_end, "majority": quorum.majority,
             "voters": [each.node_id for each in quorum.voters], "voters_answering": picture.answering_voters(),
@@ -72,16 +86,19 @@ def as_plain(picture: Picture) -> dict[str, Any]:
             "below_min_in_sync": list(map(_ill_row, picture.below_min_in_sync())),
             "leaderless": list(map(_ill_row, picture.leaderless())),
             "moving": [f"{where}" for where in picture.moving],
+            "unusual_factor": [{**odd.where._asdict(), "replicas": odd.replicas, "usual": odd.usual} for odd in checks.odd_partitions()],
+            "damaged": [_damaged_row(each) for each in checks.damaged()],
         },
     }  # fmt: skip
 
 
-def _print(picture: Picture) -> None:
+def _print(checks: Checks) -> None:
+    picture = checks.picture
     leader, quorum = _leader(picture), picture.quorum
     office = "no controller" if leader is None else f"controller node {leader}"
     epoch = "" if quorum is None or leader is None else f"  epoch {quorum.epoch}"
     click.echo(f"cluster {picture.cluster.cluster_id}  {office}{epoch}")
-    rows = _node_rows(picture)
+    rows = [row | {"free": _free_text(checks, row["node"])} for row in _node_rows(picture)]
     print_table(list(rows[0]), [list(row.values()) for row in rows])
     if quorum is not None and leader is None:
         click.echo(f"quorum: nobody leads it; {quorum.majority} of {len(quorum.voters)} voters must answer each other")
@@ -96,11 +113,11 @@ def _print(picture: Picture) -> None:
     total = sum(len(topic.partitions) for topic in picture.topics)
     click.echo(f"partitions: {total}, " + ", ".join(f"{count} {what}" for what, count in counts.items()))
     _print_ill(picture)
-    for trouble in picture.troubles():
+    for trouble in _troubles(checks):
         click.echo(f"NOT WELL: {trouble}")
-    for note in picture.notes():
+    for note in _notes(checks):
         click.echo(f"note: {note}")
-    if not picture.troubles():
+    if not _troubles(checks):
         click.echo("all is well")
 
 
@@ -138,6 +155,21 @@ def _node_rows(picture: Picture) -> list[dict[str, Any]]:
             "in_sync": sum(node_id in state.in_sync for state in held),
         })  # fmt: skip
     return rows
+
+
+def _disk_row(checks: Checks, node: int) -> dict[str, int | None]:
+    disk = checks.disks.told.get(node)
+    return {"free_bytes": checks.free(node), "total_bytes": None if disk is None or disk.total_bytes < 0 else disk.total_bytes}
+
+
+def _free_text(checks: Checks, node: int) -> str | None:
+    free = checks.free(node)
+    return None if free is None else size_text(free)
+
+
+def _damaged_row(copy: DamagedCopy) -> dict[str, Any]:
+    topic, partition = copy.where if copy.where is not None else (None, None)
+    return {"topic": topic, "partition": partition, "node": copy.node, "directory": copy.directory}
 
 
 def _vote(picture: Picture, node_id: int) -> str:

@@ -15,6 +15,8 @@ from penstock.peers.cluster import DescribedQuorum, QuorumReplica, describe_quor
 from penstock.peers.failures import PeerFailure
 
 LOOK_SECONDS = 0.3
+JOIN_SECONDS_MAX = 60.0
+VOTERS_MAX = 5  # More cost every change of the metadata a longer wait and bear hardly more.
 
 
 @click.command("add-voter")
@@ -54,6 +56,28 @@ def remove_voter(number: int, directory: Path | None, bootstrap: str | None) -> 
 
     talk(bootstrap_of(directory, bootstrap), conversation)
     click.echo(f"node {number} does not vote any more")
+
+
+async def give_vote(client: Client, number: int) -> int:
+    """To a node that was started a moment ago, once it follows the metadata; how many vote then."""
+    joined = await follower_of_metadata(client, number, JOIN_SECONDS_MAX)
+    if joined is None:
+        what = f"node {number} does not follow the metadata after {JOIN_SECONDS_MAX:.0f} s, and does not vote"
+        raise Fault(what, f"look at its log; then: penstock cluster add-voter {number}")
+    await cluster_changes.add_voter(client.router, number, joined.directory_id, client.router.deadline(JOIN_SECONDS_MAX))
+    voters = (await describe_quorum(client.router, client.router.deadline(None))).voters
+    return len({number, *[each.node_id for each in voters]})
+
+
+def meaning_of(voters: int) -> str:
+    """What it means that so many vote."""
+    borne = (voters - 1) // 2
+    said = f"{voters} nodes vote: the loss of {borne or 'none'} of them is borne"
+    if voters % 2 == 0:
+        said += f", as with {voters - 1}; an even number bears no more than the odd one below it, so add one more or remove one"
+    elif voters > VOTERS_MAX:
+        said += f"; more than {VOTERS_MAX} make every change of the metadata wait longer and bear hardly more"
+    return said
 
 
 def voter_of(quorum: DescribedQuorum, number: int) -> QuorumReplica | None:

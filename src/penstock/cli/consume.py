@@ -6,7 +6,6 @@ Reads by partition, without a consumer group. Values are written as the bytes th
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -17,10 +16,16 @@ from penstock.cli.progress import Progress
 from penstock.cli.tables import print_json, record_as_json
 from penstock.cli.talking import bootstrap_option, talk
 from penstock.cli.times import parse_time
+from penstock.errors import ErrorCode
 from penstock.peers.client import Client
+from penstock.peers.failures import PeerFailure, UnreadablePlace
+from penstock.peers.fetching import FetchLimits
 from penstock.peers.positions import FROM_EARLIEST, FROM_LATEST, ReadRecord, Start, at_offset, at_timestamp
 from penstock.peers.reader import Reader, ReaderSettings
 from penstock.vocabulary import TopicPartition
+
+CORRUPT_SECONDS = 10.0  # Another node leads by then, if one can.
+SAID_AFTER_SECONDS = 3.0
 
 Show = Callable[[ReadRecord], None]
 
@@ -77,11 +82,33 @@ def consume(
 
     async def conversation(client: Client) -> None:
         starts = await _starts(client, topic, partitions, place)
-        usual = ReaderSettings(is_following=follow)
-        async with Reader(client, starts, replace(usual, fetch=replace(usual.fetch, is_committed_only=is_committed_only))) as reader:
+        settings = reader_settings(is_following=follow, is_committed_only=is_committed_only)
+        async with Reader(client, starts, settings) as reader:
             await _print(reader, records_max, show)
 
     talk(bootstrap, conversation)
+
+
+def reader_settings(*, is_following: bool, is_committed_only: bool) -> ReaderSettings:
+    return ReaderSettings(
+        is_following=is_following,
+        fetch=FetchLimits(is_committed_only=is_committed_only),
+        corrupt_patience_s=CORRUPT_SECONDS,
+        on_trouble=Troubles().note,
+    )
+
+
+class Troubles:
+    """Says once on standard error why nothing comes: at once where bytes are damaged for good, otherwise when it lasts."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def note(self, failure: PeerFailure, failing_s: float) -> None:
+        is_damage = isinstance(failure, UnreadablePlace) and failure.code == ErrorCode.CORRUPT_MESSAGE
+        if (is_damage or failing_s >= SAID_AFTER_SECONDS) and failure.problem not in self._said:
+            self._said.add(failure.problem)
+            click.echo(f"penstock: still trying: {failure.problem}", err=True)
 
 
 async def _starts(client: Client, topic: str, partitions: tuple[int, ...], start: Start) -> dict[TopicPartition, Start]:

@@ -44,10 +44,11 @@ class Progress:
 
     def _line(self) -> str:
         seconds = max(self._clock() - self._began, 0.001)
-        return f"{self.records:,} records, {_size(self.bytes)}, {self.records / seconds:,.0f} records/s, {seconds:.0f} s"
+        return f"{self.records:,} records, {size_text(self.bytes)}, {self.records / seconds:,.0f} records/s, {seconds:.0f} s"
 
 
-def _size(size: float) -> str:
+def size_text(size: float) -> str:
+    """Bytes as people read them: `12.3 MiB`."""
     for unit in _UNITS[:-1]:
         if size < 1024:
             return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

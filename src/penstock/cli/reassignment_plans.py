@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import click
+
 from penstock.cli.faults import Fault
 from penstock.cluster.topic_names import is_companion
 from penstock.peers.cluster import PartitionDescription, TopicDescription
@@ -35,6 +37,13 @@ def read_plan(text: str, name: str) -> Plan:
     if not plan:
         raise Fault(f"{name} names no partition")
     return plan
+
+
+def node_numbers(text: str, option: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words) or len(set(words)) != len(words):
+        raise click.UsageError(f"{option} {text!r} must be node numbers with commas between them, each once")
+    return [int(word) for word in words]
 
 
 def spell_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> str:

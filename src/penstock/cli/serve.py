@@ -6,7 +6,9 @@ from pathlib import Path
 import click
 
 # Flags that are shorter than their settings.
-SETTING_OF = {"voters": "controller.quorum.voters", "roles": "process.roles", "rack": "broker.rack"}
+SETTING_OF = {
+    "voters": "controller.quorum.voters", "roles": "process.roles", "rack": "broker.rack", "accept_loss": "accept.losses",
+}  # fmt: skip
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -24,6 +26,7 @@ SETTING_OF = {"voters": "controller.quorum.voters", "roles": "process.roles", "r
 @click.option("--cluster-secret-file", metavar="FILE", help="The secret that the nodes share; or PENSTOCK_CLUSTER_SECRET.")
 @click.option("--sqs-keys-file", metavar="FILE", help="The access keys that the queue door takes. [default: everybody may use it]")
 @click.option("--join", is_flag=True, help="Its disk is new in a cluster that is there: it votes once it was made a voter.")
+@click.option("--accept-loss", metavar="NAMES", help="Go on with what is left of a damaged only copy: orders-0,... or metadata.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings; also PENSTOCK_CONFIG.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any setting by its name; may be repeated.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. [default: info]")
