@@ -109,7 +109,13 @@ def _compiled(sources: list[Path], jars: str) -> Path:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock"
+    """For all checkouts of this user; the checkout's own where the user has no home to write to."""
+    common = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock"
+    try:
+        common.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(__file__).parents[2] / ".cache"
+    return common
 
 
 def _found(variable: str, *artifacts: str) -> str:

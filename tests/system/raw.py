@@ -6,6 +6,7 @@ Not here: claims about what a broker should answer.
 
 import socket
 import struct
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import read_response, write_request
 
 BATCH_FIELDS = struct.Struct(">hiqqqhii")  # attributes ... record count: what the CRC covers before the records.
+BEGAN_MS = time.time_ns() // 1_000_000  # The time of every record. Retention by time deletes a batch from years ago.
 
 
 class Line:
@@ -101,7 +103,7 @@ def record(value: bytes, *, delta: int = 0, key: bytes | None = None) -> bytes:
 def batch(payload: bytes, count: int, **odd: int) -> bytes:
     """A v2 batch around any payload, right in every field that `odd` does not name. `crc` and `length` are added to the right ones."""
     fields = {
-        "attributes": 0, "last_offset_delta": count - 1, "base_timestamp": 1_700_000_000_000, "max_timestamp": 1_700_000_000_000,
+        "attributes": 0, "last_offset_delta": count - 1, "base_timestamp": BEGAN_MS, "max_timestamp": BEGAN_MS,
         "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "record_count": count,
     }  # fmt: skip
     fields |= {name: value for name, value in odd.items() if name in fields}

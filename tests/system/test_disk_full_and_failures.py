@@ -14,11 +14,13 @@ from system.diary import check, writing
 from system.harness import Node
 from system.lazy_disk import LazyDisk
 from system.lazy_tree import Cut
+from tiers import pick
 from waiting import PATIENCE_MS, PATIENCE_S, until
 
 pytestmark = pytest.mark.needs("fuse")
 
 SETTINGS = {"disk.free.bytes.min": 0, "offsets.topic.num.partitions": 1}
+ROUNDS = pick(test=2, slow=3)
 STOPPED_ITSELF = 3
 RETRIED = {KafkaError.KAFKA_STORAGE_ERROR, KafkaError.NOT_ENOUGH_REPLICAS}  # By the Java client and by librdkafka, if they may.
 
@@ -82,10 +84,11 @@ def test_a_full_disk_is_a_passing_no(node: Node, disk: LazyDisk, room_bytes: int
 
 
 @pytest.mark.invariant("log.disk-full-undoes-append")
+@pytest.mark.repeats
 def test_a_producer_that_retries_rides_out_a_full_disk(node: Node, disk: LazyDisk) -> None:
     topic = librdkafka.make_topic(node.bootstrap, "orders", 3, segment_bytes=64 * 1024)
     with writing(node.bootstrap, topic, 3, writer="w", is_idempotent=True, per_second=500) as diary:
-        for _ in range(2):
+        for _ in range(ROUNDS):
             diary.wait_for_more(50)
             before = disk.stats()["refused_writes"]
             disk.room(10_000)

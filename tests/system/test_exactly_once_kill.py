@@ -110,13 +110,13 @@ def members_of_group(bootstrap: str) -> list[str | None]:
 
 
 @contextmanager
-def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
+def writing(bootstrap: str, topic: str, *, per_second: int) -> Iterator[list[int]]:
     """Numbers into the topic, from a thread, until the block ends. How many, once it has ended."""
     stopping, count = threading.Event(), [0]
 
     def write() -> None:
         with Producer(bootstrap, settings={"reconnect.backoff.max.ms": 200}) as producer:
-            for _ in paced(PER_SECOND, stopping):
+            for _ in paced(per_second, stopping):
                 producer.send(topic=topic, value=f"{count[0]}", partition=count[0] % PARTITIONS)
                 count[0] += 1
 
@@ -130,23 +130,33 @@ def writing(bootstrap: str, topic: str) -> Iterator[list[int]]:
 
 
 def moved(bootstrap: str, topic: str, count: int, movers: list[Mover]) -> list[list[int]]:
-    """What a reader of committed records finds in each partition, once there are so many and the movers have nothing left to move."""
+    """What a reader of committed records finds in each partition, once there are so many and the movers have nothing left to move.
+
+    It begins while movers still commit and abort, and must find what one finds that begins when all is over.
+    """
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
     looks = 0  # In a row that found nothing new.
     with Consumer(topics=[topic], bootstrap=bootstrap) as consumer:
-        while True:
-            if sum(map(len, found)) >= count and has_moved_all(bootstrap, count):
-                until(lambda: is_settled(bootstrap, topic), "no transaction is open: one of a mover that lost its part ends by abort")
-                return [numbers_in(bootstrap, topic, partition) for partition in range(PARTITIONS)]
-            messages = consumer.poll(timeout=ASK_S)
-            for message in messages:
+
+        def look() -> int:
+            """Returns how many were found, in all."""
+            for message in consumer.poll(timeout=ASK_S):
                 found[message.partition].append(int(message.value or b"-1"))
-            looks = 0 if messages else looks + 1
+            return sum(map(len, found))
+
+        while sum(map(len, found)) < count or not has_moved_all(bootstrap, count):
+            before = sum(map(len, found))
+            looks = 0 if look() > before else looks + 1
             if looks == LOOKS_BEFORE_REST:
                 movers[0].rest()
             for mover in movers:
                 mover.look_after()
             assert looks < LOOKS_MAX, f"{[len(each) for each in found]} of {count} came\n{story(bootstrap, movers)}"
+        until(lambda: is_settled(bootstrap, topic), "no transaction is open: one of a mover that lost its part ends by abort")
+        found_anew = [numbers_in(bootstrap, topic, partition) for partition in range(PARTITIONS)]
+        until(lambda: look() >= sum(map(len, found_anew)), lambda: f"it finds as many as one that begins anew, {found} and {found_anew}")
+    assert found == found_anew
+    return found
 
 
 def is_settled(bootstrap: str, topic: str) -> bool:
@@ -201,7 +211,7 @@ def test_each_record_has_its_effect_once_whoever_dies(tmp_path: Path, rounds: in
         source, target = (librdkafka.make_topic(cluster.bootstrap, name, PARTITIONS, **SAFE) for name in ("from", "to"))
         movers = [Mover(cluster, number, source, target, rng) for number in range(2)]
         try:
-            with writing(cluster.bootstrap, source) as count:
+            with writing(cluster.bootstrap, source, per_second=PER_SECOND) as count:
                 for kind in drawn(rng, ["mover", "mover", "node", "pause"], rounds):
                     more = count[0] + 25
                     until(lambda more=more: count[0] >= more, "the load runs")

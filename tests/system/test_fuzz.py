@@ -15,7 +15,7 @@ from system.harness import Node
 from system.mutations import announced, proper_frames, spoil, spoilt_records
 from system.raw import Line, good_batch
 from tiers import pick
-from waiting import ASK_MS, PATIENCE_S, paced
+from waiting import ASK_MS, paced
 
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.schemas import topic_id_bytes
@@ -28,6 +28,7 @@ WAITING_MAX = 500
 ANSWERS_MIN = 20  # Of the neighbour, while spoilt requests come.
 PER_SECOND = 50  # Requests of the neighbour, so few that most of the work is the node's with spoilt requests.
 CPU_S_MAX = 2.0  # Of the node, from one answer to the neighbour to the next: no spoilt request keeps it from the others for longer.
+ANSWER_S_MAX = 30.0  # The neighbour waits no longer for an answer: a node that stands still uses no CPU.
 # A spoilt wish for ten thousand partitions must not become the test's whole work.
 SETTINGS = {"partitions.max": 300, "socket.request.max.bytes": 8 * MIB, "decompressed.batch.bytes.max": 8 * MIB}
 
@@ -46,7 +47,7 @@ class Neighbour(threading.Thread):
 
     def run(self) -> None:
         try:
-            with Line(self.address) as line:
+            with Line(self.address, seconds=ANSWER_S_MAX) as line:
                 used = self._node.cpu_seconds()
                 for _ in paced(PER_SECOND, self._stopping):
                     began = time.monotonic()
@@ -83,7 +84,7 @@ def test_spoilt_requests_are_answered_or_hung_up_on_and_the_node_lives(tmp_path:
         assert node.complaints() == []
         assert neighbour.trouble is None, neighbour.trouble
         print(f"at most {neighbour.most_cpu_s:.2f} s of CPU and {neighbour.longest_s:.2f} s for one of {neighbour.answers} answers")
-        assert neighbour.most_cpu_s < CPU_S_MAX and neighbour.longest_s < PATIENCE_S
+        assert neighbour.most_cpu_s < CPU_S_MAX
         assert node.resident_bytes() - before_bytes < 128 * MIB
         assert outcomes["answered"] > frames / 20 and outcomes["hung up"] > frames / 20, outcomes
         assert librdkafka.watermarks(node.bootstrap, "steady") == (0, neighbour.answers)

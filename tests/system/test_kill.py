@@ -28,7 +28,7 @@ SETTINGS = {"checkpoint.interval.bytes": 16 * 1024, "offsets.topic.num.partition
 SEGMENT_BYTES = 32 * 1024
 TOPIC_SETTINGS = {"segment_bytes": SEGMENT_BYTES}
 PER_SECOND = 4_000
-TOPICS = 10
+TOPICS = 20
 
 
 def node_in(directory: Path) -> Node:

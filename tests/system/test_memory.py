@@ -36,6 +36,7 @@ TOPIC = {"segment_bytes": 16 * MIB, "retention_bytes": 64 * MIB}
 SETTINGS = {"memory.bytes.max": CAP_BYTES, "log.retention.check.interval.ms": 500, "connections.max.stalled.ms": NEVER_MS}
 ACCEPTED = "penstock_connections_accepted_total"
 IDLE_S = 1.0
+MORE_REQUESTS, MORE_RECORDS = 20, 10_000  # A request has 550 records.
 
 
 @contextmanager
@@ -208,7 +209,8 @@ def test_hundreds_of_consumers_that_never_read_and_100_producers_at_full_speed_f
     """All at once would take a hundred times the memory that there is: each of them asks for as much as there is, twenty times."""
     librdkafka.make_topic(node.bootstrap, "library", PARTITIONS)  # It keeps what the greedy ask for.
     asyncio.run(crowds.FullSpeed(address_of(node), "library", PARTITIONS).run(producers=PARTITIONS, requests=200))
-    assert librdkafka.watermarks(node.bootstrap, "library")[1] * 100 > 10 * MIB
+    first, end = librdkafka.watermarks(node.bootstrap, "library")
+    assert (end - first) * 100 > 10 * MIB
     greedy = fetch_frame("library", PARTITIONS, bytes_max=50 * MIB) * 20
     load = crowds.FullSpeed(address_of(node), "crowded", PARTITIONS)
 
@@ -216,11 +218,15 @@ def test_hundreds_of_consumers_that_never_read_and_100_producers_at_full_speed_f
         async with crowds.silent_callers(address_of(node), consumers, greedy) as lines:
             await load.run(producers=100, requests=requests)
             await until_async(lambda: crowds.readable(lines) == len(lines), "everybody is sent what fits into the buffers")
+            read = consumer.read  # What it reads from now on it is sent while the node holds replies for all of the crowd.
+            await load.run(producers=PARTITIONS, requests=load.least_acknowledged() + MORE_REQUESTS)
+            enough = max(20 * requests, read + MORE_RECORDS)
+            await until_async(lambda: consumer.read > enough or consumer.trouble, "the one who reads is served")
+            assert node.metric("penstock_connections") > consumers, "the crowd is still there"
 
     consumer = GoodConsumer(node, "crowded", PARTITIONS)
     consumer.start()
     asyncio.run(crowd())
-    until(lambda: consumer.read > 20 * requests or consumer.trouble, "the one who reads is served")
     consumer.stop()
     assert consumer.trouble is None, consumer.trouble
     assert node.peak_resident_bytes() < CAP_BYTES, f"{node.peak_resident_bytes() / MIB:.0f} MiB"

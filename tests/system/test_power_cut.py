@@ -127,7 +127,7 @@ def test_without_a_flush_before_the_acknowledgement_the_same_cut_loses_records(n
 def unsafe_load(node: Node) -> Diary:
     topic = librdkafka.make_topic(node.bootstrap, "unsafe", PARTITIONS, flush="os")
     diary = Diary("w", topic, PARTITIONS, is_idempotent=False)
-    messages = [{"value": diary.value(number), "partition": number % PARTITIONS} for number in range(200)]
+    messages = [{"value": diary.value(number), "partition": number % PARTITIONS} for number in range(1_000)]
     for message in librdkafka.produce_all(node.bootstrap, topic, messages, acks="all"):
         diary.note(int(message.value().split(b":")[1]), None, message)
     return diary

@@ -77,15 +77,16 @@ class Crew:
 class Sender(threading.Thread):
     """Sends job after job, each with an id, so that one whose answer got lost may be sent again."""
 
-    def __init__(self, urls: str) -> None:
+    def __init__(self, urls: str, *, per_second: int) -> None:
         super().__init__(daemon=True)
         self._queue = Queue(QUEUE, url=urls, patience=PATIENCE_S)
+        self._per_second = per_second
         self._stopping = threading.Event()
         self.sent: list[str] = []
 
     def run(self) -> None:
         rng = random.Random("sender")
-        for number, _ in enumerate(paced(PER_SECOND, self._stopping)):
+        for number, _ in enumerate(paced(self._per_second, self._stopping)):
             job = f"{'bad' if number % BAD_EVERY == 0 else 'job'}-{number}"
             while True:
                 try:
@@ -145,7 +146,7 @@ def test_every_job_is_done_though_nodes_and_workers_die(tmp_path: Path, rounds: 
         queue, safe = Queue(QUEUE, url=urls, patience=PATIENCE_S), {"min.insync.replicas": "2"}
         Queue(DEAD, url=urls, patience=PATIENCE_S).ensure(partitions=1, replicas=3, settings=safe)
         queue.ensure(partitions=3, replicas=3, deliveries=DELIVERIES_MAX, dead_letters=DEAD, backoff=0, dedup_window=3_600, settings=safe)
-        sender = Sender(urls)
+        sender = Sender(urls, per_second=PER_SECOND)
         with hired(Crew(urls, tmp_path)) as crew:
             sender.start()
             until(lambda: any(crew.told()), "somebody works")
