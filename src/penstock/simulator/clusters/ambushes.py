@@ -51,6 +51,7 @@ def draw_ambushes(rng: Random) -> dict[str, float]:
 class Ambushes:
     def __init__(self, cluster: Cluster, field: Field, chances: Mapping[str, float]) -> None:
         self.struck: Counter[str] = Counter()
+        self.intervals: list[tuple[float, float]] = []  # From each blow to the end of what it did.
         self._cluster = cluster
         self._field = field
         self.chances = chances
@@ -78,4 +79,6 @@ class Ambushes:
         host, blow = process.name, BLOWS[self._rng.choice(list(BLOWS))]
         seconds = self._rng.choice((0.1, 0.5, 2.0))
         self.struck[moment] += 1
+        now = self._cluster.world.now()
+        self.intervals.append((now, now + seconds))
         self._field.strike_later(self._rng.choice(_WAITS_SECONDS), lambda: blow(self._field, host, seconds))

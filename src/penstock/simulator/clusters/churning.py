@@ -36,12 +36,15 @@ class ClusterChurning:
         self._number = 0
 
     async def run(self) -> None:
+        operations = self._stage.operations
         async with self._stage.client(self._env, self._plan.name) as client:
             while not self._stage.is_over:
                 try:
+                    operation = operations.begin("topic made again", self._env.now())
                     life = await self._make(client)
                     await self._use(client, life)
-                    await self._delete(life)
+                    if await self._delete(life):
+                        operations.complete(operation, self._env.now())
                 except (PeerFailure, LineLost):
                     await self._stage.breathe(self._env, 0.2)
 
@@ -91,17 +94,19 @@ class ClusterChurning:
         elif row.error_code in (ErrorCode.INVALID_TIMESTAMP, ErrorCode.NOT_ENOUGH_REPLICAS):
             attempt.failed(env.now())
 
-    async def _delete(self, life: TopicLife) -> None:
-        """By its id: a deletion by name that is late would take the next topic of that name."""
+    async def _delete(self, life: TopicLife) -> bool:
+        """By its id: a deletion by name that is late would take the next topic of that name. Returns whether it is known to be deleted."""
         if self._env.rng.random() < 0.2:
-            return  # It lives on, and is met again.
+            return False  # It lives on, and is met again.
         life.deletion = Outcome.UNKNOWN
         line = await self._stage.line_to_anybody(self._env, self._plan.name)
         body = {"topics": [{"name": None, "topic_id": life.topic_id}], "timeout_ms": 1_500}
         row = (await line.ask(ApiKey.DELETE_TOPICS, _DELETE_BY_ID, body)).responses[0]
         line.close()
         # A node that has lost the controller's answer asks again, and hears that there is no such topic any more.
-        if row.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
-            life.deletion = Outcome.ACKNOWLEDGED
-            self._stage.provoke()
-            await asyncio.sleep(0.02)
+        if row.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
+            return False
+        life.deletion = Outcome.ACKNOWLEDGED
+        self._stage.provoke()
+        await asyncio.sleep(0.02)
+        return True

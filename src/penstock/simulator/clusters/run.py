@@ -281,6 +281,8 @@ class ClusterPlay:
         numbers["leader epochs"] = len(self.watcher.epochs)
         numbers["faults"] = len(self.nemesis.struck) + sum(self.ambushes.struck.values())
         numbers.update({f"ambush {moment}": times for moment, times in self.ambushes.struck.items()})
+        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck] + self.ambushes.intervals
+        numbers.update(self.stage.operations.statistics(struck))
         numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)
         numbers["deliveries"] = self.world.network.deliveries
         return numbers

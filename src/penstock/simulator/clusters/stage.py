@@ -7,6 +7,7 @@ from penstock.peers.client import Client
 from penstock.peers.connection import Address, Limits
 from penstock.peers.failures import PeerFailure
 from penstock.peers.routing import ClientSettings
+from penstock.simulator.clusters.operations import Operations
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
 from penstock.simulator.workloads.stage import Stage
@@ -20,6 +21,7 @@ ACKS_ALL = -1
 @dataclass(slots=True)
 class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
+    operations: Operations = field(default_factory=Operations)
 
     @property
     def patience(self) -> ClientSettings:
