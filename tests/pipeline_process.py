@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from waiting import PATIENCE_S, until
+from waiting import SPARK_PATIENCE_S, until
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,11 +55,13 @@ class PipelineProcess:
                 self.start()
             return False
 
-        until(is_so_at_last, lambda: f"{what}; the pipeline said:\n{self.said()[-3_000:]}", every_s=0.2)
+        until(
+            is_so_at_last, lambda: f"{what}; the pipeline said:\n{self.said()[-3_000:]}", every_s=0.2, patience_s=SPARK_PATIENCE_S
+        )  # fmt: skip
 
     def wait(self) -> int:
         assert self._process is not None
-        return self._process.wait(PATIENCE_S)
+        return self._process.wait(SPARK_PATIENCE_S)
 
     def stop(self) -> int:
         """Asks it to stop; its exit code."""

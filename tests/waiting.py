@@ -1,7 +1,8 @@
 """How a test waits: for an event, and never for a time.
 
 - `until` returns as soon as the claim holds, so that a fast machine loses nothing and a slow one has the time it needs.
-- `PATIENCE_S` ends a hang; no verdict depends on it.
+- `PATIENCE_S` ends a hang; no verdict depends on it. `SPARK_PATIENCE_S` is for what a pipeline does in a process of its own, whose JVM and
+  Python workers take half a minute to start on a quiet machine.
 - `NEVER_S` is for a deadline of the product that must not expire, such as a session or a lease. It is much longer than a test waits: were
   both the same, a deadline that expires could pass for the behaviour that the test waits for.
 - `EXPIRES_S` is for a deadline of the product that must expire, because what it waits for cannot come: a slow machine only makes it longer.
@@ -26,6 +27,7 @@ Value = TypeVar("Value")
 
 PATIENCE_S = 120.0
 PATIENCE_MS = 120_000
+SPARK_PATIENCE_S = 600.0
 NEVER_S = 4 * PATIENCE_S  # Within the bounds of every setting that is given it: broker.session.timeout.ms takes ten minutes at most.
 NEVER_MS = 4 * PATIENCE_MS
 EXPIRES_S = 0.05
@@ -38,11 +40,13 @@ POLL_S = 0.005
 A_MOMENT_S = 0.05  # Many turns of an event loop that has nothing else to do.
 
 
-def until(claim: Callable[[], Value], what: str | Callable[[], str] = "", *, every_s: float = POLL_S) -> Value:
-    """Returns the first true value of `claim()`; fails after PATIENCE_S and says `what` did not come true."""
-    deadline = time.monotonic() + PATIENCE_S
+def until(
+    claim: Callable[[], Value], what: str | Callable[[], str] = "", *, every_s: float = POLL_S, patience_s: float = PATIENCE_S
+) -> Value:
+    """Returns the first true value of `claim()`; fails after `patience_s` and says `what` did not come true."""
+    deadline = time.monotonic() + patience_s
     while not (value := claim()):
-        assert time.monotonic() < deadline, _said(what, claim)
+        assert time.monotonic() < deadline, _said(what, claim, patience_s)
         time.sleep(every_s)
     return value
 
@@ -54,7 +58,7 @@ async def until_async(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
     while not (value := await _told_by(claim)):
-        assert loop.time() < deadline, _said(what, claim)
+        assert loop.time() < deadline, _said(what, claim, PATIENCE_S)
         await asyncio.sleep(every_s)
     return value
 
@@ -99,5 +103,5 @@ async def _told_by(claim: Callable[[], Value | Coroutine[Any, Any, Value]]) -> V
     return await told if asyncio.iscoroutine(told) else told
 
 
-def _said(what: str | Callable[[], str], claim: Callable[[], object]) -> str:
-    return f"did not happen within {PATIENCE_S:.0f} s: {what() if callable(what) else what or claim}"
+def _said(what: str | Callable[[], str], claim: Callable[[], object], patience_s: float) -> str:
+    return f"did not happen within {patience_s:.0f} s: {what() if callable(what) else what or claim}"

@@ -25,8 +25,6 @@ ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements" / "run.lock"
 BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"  # What pip calls.
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def foreign(environment: dict[str, str]) -> dict[str, str]:
     """Nothing that leads back to the checkout, or past PATH to a compiler."""

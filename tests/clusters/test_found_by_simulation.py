@@ -2,7 +2,6 @@
 
 import gc
 
-import pytest
 from clusters.scene import BOTH, CLIENT, Scene
 from clusters.test_queues import QUEUE, at, made
 
@@ -15,8 +14,6 @@ from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import Line
 from penstock.wire.api_keys import ApiKey
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_topic_that_is_new_can_be_deleted_at_a_node_that_has_not_heard_of_it():

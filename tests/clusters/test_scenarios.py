@@ -16,7 +16,7 @@ from penstock.wire.api_keys import ApiKey
 
 WHERE = TopicPartition(TOPIC, 0)
 MORE_VOTERS = (BOTH, BOTH, BOTH, "controller", "controller")  # Two of the replicas may be down, and there is still somebody who decides.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.invariant("replication.acked-is-kept")]
+pytestmark = pytest.mark.invariant("replication.acked-is-kept")
 
 
 @pytest.mark.invariant("replication.last-replica-leads")

@@ -21,7 +21,6 @@ IN_SOAK = 1_000
 # of all takes ten times as long as one of these.
 SHORT = (2, 12, 19, 21, 23, 29, 59, 61, 65, 68, 75, 78)
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.invariant(
         "groups.consumer-one-owner",
         "groups.consumer-epochs-grow",

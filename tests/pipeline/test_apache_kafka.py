@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark, pytest.mark.soak]
 PREFIX = "elsewhere"
 
 
-@pytest.mark.timeout(300)
 def test_orders_and_traffic_run_on_apache_kafka_by_another_address(spark: "SparkSession", tmp_path: Path) -> None:
     with apache_kafka(tmp_path) as bootstrap, Topics(bootstrap) as topics:
         book = OrderBook(seed=31, customers=20)

@@ -24,7 +24,7 @@ from penstock.pipeline.lake.table import open_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
 PREFIX = "killed"

@@ -25,7 +25,7 @@ from penstock.pipeline.pipeline import Job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.invariant("lake.kill-leaves-whole-table")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800), pytest.mark.invariant("lake.kill-leaves-whole-table")]
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
 soak = [pytest.mark.soak, pytest.mark.timeout(3_600)]

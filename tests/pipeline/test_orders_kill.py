@@ -26,7 +26,7 @@ from penstock.testing.brokers import Broker
 pytestmark = [
     pytest.mark.needs("spark"),
     pytest.mark.paired,
-    pytest.mark.timeout(400),  # One at a test would hide that of its parameters.
+    pytest.mark.timeout(1_800),  # One at a test would hide that of its parameters.
     pytest.mark.invariant("pipeline.end-to-end-once"),
 ]
 

@@ -24,7 +24,6 @@ pytestmark = [
 PREFIX = "on-cluster"
 
 
-@pytest.mark.timeout(600)
 def test_a_cluster_without_penstock_runs_orders_from_one_command(node: Broker, tmp_path: Path) -> None:
     book = OrderBook(seed=21, customers=20)
     orders = list(book.orders(6_000))

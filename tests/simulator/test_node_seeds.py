@@ -22,7 +22,6 @@ SHORT = (
     244, 263, 264, 266, 276, 284, 288,
 )  # fmt: skip
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.invariant(
         "log.ack-after-flush",
         "log.unknown-end-not-reported",

@@ -27,7 +27,6 @@ KEPT = (501_196, 501_613, 502_038, 700_192, 700_365, 903_069, 1_003_135, 1_003_4
 CLUSTERS_KEPT = (300_194, 300_394, 300_519, 400_104, 600_262, 600_364, 800_595)
 CALM = "in the calm queues are emptied"  # Not a rule about what was told, but about what is left.
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.invariant(
         "share.one-holder",
         "share.accepted-stays-accepted",

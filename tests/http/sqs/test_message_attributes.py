@@ -88,7 +88,6 @@ def test_a_filter_without_names_picks_nothing():
     assert NameFilter(("ALL",)).pick(attributes) == NameFilter(("*",)).pick(attributes) == attributes
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", ["1" * (1 << 20) + "x", "1." * (1 << 19), "0" * (1 << 20), "1e" + "9" * (1 << 20), "." * (1 << 20)])
 def test_what_is_no_number_is_known_at_once_however_long_it_is(text: str) -> None:
     """Each digit was tried on both sides of a point that was not there: a mebibyte of them took hours."""
