@@ -61,7 +61,7 @@ class Cluster:
         return told
 
     def note(self, *notes: str) -> dict[str, Any]:
-        """Waits until it is well and has exactly one note for each of these. A busy node may not tell of its disk in time, which is a note."""
+        """Waits until it is well and has these notes and no others: a busy node may not tell of its disk in time, and that is noted."""
         told: dict[str, Any] = {}
 
         def is_noted() -> bool:
