@@ -11,6 +11,7 @@ from penstock.errors import DiskFull, ErrorCode
 from penstock.simulator.disk import SimDisk
 from penstock.simulator.env import SimEnv
 from penstock.simulator.world import World
+from penstock.wire.batches import Record, encode_batch
 
 pytestmark = pytest.mark.invariant("node.reserve-for-moves")
 
@@ -86,6 +87,30 @@ def test_a_full_disk_takes_changes_of_metadata_and_offsets_and_no_records() -> N
         assert reserve_of(disk) == 64 * MIB
         assert (await line.produce("a", b"after")).error_code == 0
         assert node.readiness().is_ready
+
+    virtually(scenario)
+
+
+def test_writes_into_the_reserve_do_not_tell_that_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
+    def said(words: str) -> bool:
+        return any(words in record.getMessage() for record in caplog.records)
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        disk = world.hosts["node"].disk
+        node, address = await started(env, **NO_LEAST)
+        line = await Line.open(address)
+        await line.create("a")
+        await line.create("__consumer_offsets", 1)
+        await leave_room(disk, 0)
+        assert (await line.produce("a", b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        partition = node.partitions.find("__consumer_offsets", 0)
+        assert partition is not None
+        partition.append(encode_batch([Record(key=b"k", value=b"v", timestamp_ms=0)]), 0)
+        node.appended(partition)
+        assert said("the disk is full") and not said("has room again")
+        await leave_room(disk, 200 * MIB)
+        await asyncio.sleep(2)
+        assert said("the disk has room again")
 
     virtually(scenario)
 

@@ -105,7 +105,7 @@ def test_a_full_node_makes_topics_for_others() -> None:
 
 @pytest.mark.invariant("node.reserve-for-moves")
 def test_a_node_with_a_completely_full_disk_can_be_drained() -> None:
-    with Scene(**QUICK, session_timeout_ms=2_000) as scene:
+    with Scene(**QUICK) as scene:
         topics = [f"topic-{number}" for number in range(6)]
         for topic in topics:
             scene.create(topic, replicas=2, min_insync_replicas=1)

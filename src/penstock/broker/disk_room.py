@@ -90,8 +90,8 @@ class DiskRoom:
             self._report("the disk is full: produce requests are refused")
 
     def had_room(self) -> None:
-        """A write has succeeded."""
-        if self.found_no_room:
+        """A write has succeeded. One into the reserve shows nothing."""
+        if self.found_no_room and not self.is_in_reserve:
             self.found_no_room = False
             self._report("the disk has room again")
 
@@ -123,6 +123,7 @@ class DiskRoom:
             return
         self._refill_pause = RETRY_SECONDS_MIN
         self.has_reserve = True
+        self.had_room()
         self.look()
 
     def _become_short(self) -> None:

@@ -54,7 +54,7 @@ from penstock.consensus.nouns import Replica, Term
 from penstock.consensus.options import Options
 from penstock.consensus.voters import Voters
 from penstock.env import Env
-from penstock.errors import BrokenPromise, DiskFailed, DiskFull, ErrorCode, Refusal, require
+from penstock.errors import BrokenPromise, DiskFailed, DiskFull, ErrorCode, OutOfHandles, Refusal, require
 from penstock.log.faults import NewerFormat
 from penstock.log.open_files import OpenFiles
 from penstock.settings import KIB
@@ -365,7 +365,7 @@ class Quorum:
         self._stepper.step(Persisted(sequence))
 
     def _found_no_room(self, full: DiskFull) -> None:
-        if self._make_room():
+        if not isinstance(full, OutOfHandles) and self._make_room():
             return  # The write is tried again at once.
         self._report(f"the metadata log waits for room on the disk: {full}")
         for waiting in self._awaiting_office:

@@ -27,7 +27,7 @@ from penstock.consensus.nouns import DirectoryId, Replica
 from penstock.consensus.options import Options
 from penstock.consensus.voters import Voters
 from penstock.env import Env
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, OutOfHandles
 from penstock.log.open_files import OpenFiles
 from penstock.settings import NodeSettings
 from penstock.vocabulary import NodeId, Offset
@@ -67,7 +67,7 @@ async def open_replica(
             store = await Store.open(env, files, me, is_clean=is_clean, known_end=known_end, accepts_loss=accepts_loss)
             break
         except DiskFull as full:
-            if make_room():
+            if not isinstance(full, OutOfHandles) and make_room():
                 continue
             if not waits_for_room:
                 raise
