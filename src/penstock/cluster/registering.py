@@ -117,6 +117,7 @@ def unfence(draft: Draft, command: UnfenceNode) -> Decision:
         state = topic.partitions[index]
         if command.node_id in state.replicas and not _has_live(draft, (state.leader,)):
             draft.move(topic, index, AS_IT_IS)
+    _relieve_full_leaders(draft, command.node_id)
     return agreed([unfenced, *draft.records()], unfenced)
 
 
@@ -139,11 +140,18 @@ def report_disk(draft: Draft, command: ReportDisk) -> Decision:
     if draft.image.nodes[command.node_id].is_disk_full == command.is_full:
         return agreed((), reported)
     draft.change_node(command.node_id, is_disk_full=command.is_full)
-    for topic, index in _held_by(draft.image, command.node_id):
-        leader = draft.nodes.get(draft.state(topic, index).leader)
-        if leader is not None and leader.is_disk_full:
-            draft.move(topic, index, AS_IT_IS)
+    _relieve_full_leaders(draft, command.node_id)
     return agreed([reported, *draft.records()], reported)
+
+
+def _relieve_full_leaders(draft: Draft, node_id: NodeId) -> None:
+    """Of what this node holds: another leads in place of a node whose disk is full, where there is one with room."""
+    full = [node.node_id for node in draft.nodes.values() if node.is_disk_full]
+    if not full:
+        return
+    for topic, index in _held_by(draft.image, node_id):
+        if draft.state(topic, index).leader in full:
+            draft.move(topic, index, AS_IT_IS)
 
 
 def unregister(image: ClusterImage, command: UnregisterNode) -> Decision:
