@@ -167,7 +167,7 @@ trust.
 |---|---|
 | `/` | the status page: nodes, topics with offsets, lag per group, live and read-only |
 | `/health` | 200 while the process lives |
-| `/ready` | 200 when clients are served, otherwise 503 with the reason |
+| `/ready` | 200 when clients are served and may send, otherwise 503 with the reason |
 | `/metrics` | what the node counts, as Prometheus reads it; lag is explained in [groups and lag](../guide/groups-and-lag.md) |
 | `/api/v1/openapi.json` | the admin API below as an OpenAPI 3.1 document |
 | `/api/v1/…` | the admin API |

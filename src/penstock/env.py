@@ -77,6 +77,12 @@ class Disk(Protocol):
     def unlink(self, path: str) -> None:
         """Removes a file, or a directory with all that is in it; no error if it is not there. A file that is still open stays readable."""
 
+    async def allocate(self, path: str, size: int) -> None:
+        """Makes a file of `size` bytes of no particular content that takes as much room, in place of one that is there.
+
+        It is not flushed. Where it raises, no such file is left.
+        """
+
     def lock(self, path: str) -> bool:
         """Takes the path for this process until it ends; False if another process has it."""
 

@@ -218,7 +218,7 @@ def test_a_disk_with_little_room_refuses_produce_and_takes_it_again_without_a_re
 
 def test_a_full_disk_refuses_and_recovers_without_a_restart() -> None:
     async def scenario(world: World, env: SimEnv) -> None:
-        _, address = await started(env, disk_free_bytes_min=0)
+        _, address = await started(env, disk_free_bytes_min=0, disk_reserve_bytes=0)
         line = await Line.open(address)
         await line.create("a")
         await line.produce("a", b"before")

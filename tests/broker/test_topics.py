@@ -314,7 +314,7 @@ def test_a_full_disk_refuses_a_topic_and_nothing_is_changed(monkeypatch: pytest.
     monkeypatch.setattr("penstock.broker.quorum.ROOM_KEPT_BYTES", 0)
 
     async def scenario(world: World, env: SimEnv) -> None:
-        _, address = await started(env, disk_free_bytes_min=0)
+        _, address = await started(env, disk_free_bytes_min=0, disk_reserve_bytes=0)
         line = await Line.open(address)
         disk = world.hosts["node"].disk
         used = disk.capacity_bytes - disk.free_bytes()

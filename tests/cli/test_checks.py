@@ -35,8 +35,10 @@ def disk(free: int, *failed: str) -> NodeDisk:
 @pytest.mark.parametrize(
     ("free", "troubles", "notes"),
     [
-        (100 * MIB, ["100.0 MiB free, less than disk.free.bytes.min (256.0 MiB): it refuses what producers send; make space"], []),
-        (300 * MIB, [], ["300.0 MiB free; it refuses what producers send below 256.0 MiB (disk.free.bytes.min)"]),
+        (100 * MIB, ["100.0 MiB free, less than disk.free.bytes.min (256.0 MiB): it refuses what producers send, and others "
+            "lead in its place where they can; make space"], []),
+        (300 * MIB, [], ["300.0 MiB free; below 384.0 MiB others lead in its place where they can, and below 256.0 MiB "
+            "(disk.free.bytes.min) it refuses what producers send"]),
         (600 * MIB, [], []),
         (-1, [], []),
     ],
@@ -45,6 +47,11 @@ def test_a_disk_that_is_short_of_space_is_named(free: int, troubles: list[str], 
     checks = Checks(picture(), Disks({1: disk(1 << 40), 2: disk(free)}, {}), {1: FREE_MIN, 2: FREE_MIN})
     assert checks.troubles() == [f"node 2 has {said}" for said in troubles]
     assert checks.notes() == [f"node 2 has {said}" for said in notes]
+
+
+def test_nodes_that_should_get_no_more_replicas_are_told() -> None:
+    disks = Disks({1: disk(600 * MIB), 2: disk(500 * MIB), 3: disk(-1)}, {})
+    assert Checks(picture(), disks, {1: FREE_MIN, 2: FREE_MIN, 3: FREE_MIN}).full() == [2]
 
 
 def test_a_node_that_could_not_be_asked_is_named_and_is_no_trouble() -> None:

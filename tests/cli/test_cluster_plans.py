@@ -100,6 +100,11 @@ def test_heirs_stand_in_racks_that_the_partition_has_no_replica_in():
     assert without(2, [topic((1, 2))], [1, 2, 3, 4], racks) == orders((1, 4))
 
 
+def test_a_drained_node_gives_to_a_full_disk_only_what_no_other_can_take() -> None:
+    assert without(2, [topic((1, 2), (2, 1))], [1, 2, 3, 4], NO_RACKS, full=[3]) == orders((1, 4), (4, 1))
+    assert without(2, [topic((1, 2, 4))], [1, 2, 3, 4], NO_RACKS, full=[3]) == orders((1, 3, 4))
+
+
 # Nodes of a new cluster
 
 

@@ -15,6 +15,7 @@ from penstock.cluster.commands import (
     Reassignment,
     ReassignPartitions,
     RegisterNode,
+    ReportDisk,
     StopNode,
     UnfenceNode,
 )
@@ -30,7 +31,7 @@ BOTH = (BROKER, CONTROLLER)
 ABSOLUTE = (
     records.ClusterFormed, records.NodeRegistered, records.NodeFenced, records.NodeUnfenced, records.NodeStopping, records.NodeUnregistered,
     records.PartitionsChanged, records.TopicConfigured, records.NodeConfigured, records.TopicBuried, records.ProducerBlockTaken,
-    records.FlushPromised,
+    records.FlushPromised, records.NodeDiskReported,
 )  # fmt: skip
 
 
@@ -131,6 +132,9 @@ class Scene:
 
     def stop(self, n: int) -> Reply:
         return self.ask(StopNode(NodeId(n), self.epoch(n)))
+
+    def report_disk(self, n: int, *, is_full: bool = True) -> Reply:
+        return self.ask(ReportDisk(NodeId(n), self.epoch(n), is_full))
 
     # Partitions
 

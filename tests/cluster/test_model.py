@@ -31,6 +31,7 @@ pytestmark = pytest.mark.invariant(
     "controller.unclean-election-explicit",
     "controller.reassignment-keeps-copies",
     "controller.snapshot-replays",
+    "replication.full-disk-hands-over",
 )
 
 NAMES = st.sampled_from(sorted(PARTITIONS))
@@ -76,6 +77,10 @@ class AnyCluster(RuleBasedStateMachine):
     @rule(n=NODE)
     def stop(self, n: int) -> None:
         self.world.stop(n)
+
+    @rule(n=NODE, is_full=st.booleans())
+    def report_disk(self, n: int, is_full: bool) -> None:
+        self.world.report_disk(n, is_full=is_full)
 
     @rule(n=NODE)
     def unregister(self, n: int) -> None:
@@ -135,16 +140,23 @@ def test_no_clean_election_can_lose_what_was_committed() -> None:
     run_state_machine_as_test(AnyCluster, settings=told)  # type: ignore[no-untyped-call]
 
 
-def run_seed(seed: int, steps: int = 80) -> None:
-    rng, world = Random(seed), World(is_hasty=True)
+def run_seed(seed: int, steps: int = 80, *, fills_disks: bool = False) -> None:
+    rng, world, disks = Random(seed), World(is_hasty=True), Random(f"disks {seed}")
     for _ in range(steps):
         world.step(rng)
+        if fills_disks and disks.random() < 0.1:
+            world.report_disk(disks.choice(NODES), is_full=disks.random() < 0.7)
     world.check_image()
 
 
 def test_it_holds_for_many_seeds() -> None:
     for seed in range(120):
         run_seed(seed)
+
+
+def test_it_holds_for_many_seeds_in_which_disks_fill_up() -> None:
+    for seed in range(60):
+        run_seed(seed, fills_disks=True)
 
 
 # Stories that chance tells too seldom.
@@ -342,6 +354,27 @@ def a_leader_needs_everything_of_the_data_only(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(moving, "in_sync_in_all", lambda states: states[0].in_sync)
 
 
+@breaks("replication.full-disk-hands-over")
+def a_full_disk_leads_as_any_other(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moving.Circumstances, "may_lead", moving.Circumstances.stays)
+
+
+@breaks("replication.full-disk-hands-over")
+def who_is_back_relieves_no_full_disk(patch: pytest.MonkeyPatch) -> None:
+    unfence = registering.unfence
+
+    def broken(draft: Any, command: Any) -> Decision:
+        patch.setattr(registering, "_relieve_full_leaders", lambda draft, n: None)
+        try:
+            return unfence(draft, command)
+        finally:
+            patch.setattr(registering, "_relieve_full_leaders", relieve)
+
+    relieve = registering._relieve_full_leaders
+    patch.setattr(registering, "unfence", broken)
+
+
+OF_FULL_DISKS: list[Break] = [a_full_disk_leads_as_any_other, who_is_back_relieves_no_full_disk]
 BREAKS: list[Break] = [
     a_queue_and_its_ledger_move_apart,
     a_leader_needs_everything_of_the_data_only,
@@ -374,3 +407,11 @@ def test_a_broken_rule_is_caught(broken: Break, monkeypatch: pytest.MonkeyPatch)
             story(World(is_hasty=True))
         for seed in range(SEEDS_FOR_A_BREAK):
             run_seed(seed)
+
+
+@pytest.mark.parametrize("broken", OF_FULL_DISKS, ids=lambda broken: broken.__name__)
+def test_a_broken_rule_of_full_disks_is_caught(broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError, match="have room"):
+        for seed in range(SEEDS_FOR_A_BREAK):
+            run_seed(seed, fills_disks=True)

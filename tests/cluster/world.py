@@ -28,6 +28,7 @@ from penstock.cluster.commands import (
     NewTopic,
     Reassignment,
     ReassignPartitions,
+    ReportDisk,
     Settle,
     UnregisterNode,
 )
@@ -142,6 +143,10 @@ class World:
     def stop(self, n: int) -> None:
         if n in self.scene.image.nodes:
             self._submit_for_node(n, "stop")
+
+    def report_disk(self, n: int, *, is_full: bool) -> None:
+        if n in self.scene.image.nodes:
+            self._submit(ReportDisk(NodeId(n), self.scene.epoch(n), is_full))
 
     def unregister(self, n: int) -> None:
         self._submit(UnregisterNode(NodeId(n)))
@@ -395,6 +400,8 @@ class World:
         together = self._together(name)
         live = [n for n in sorted(have_everything(together)) if nodes[n].is_live]
         assert state.leader in live or not live, f"{name}: {live} could lead: {together}"
+        roomy = [n for n in in_sync_in_all(together) if nodes[n].may_take_more]
+        assert state.leader == NO_NODE or not nodes[state.leader].is_disk_full or not roomy, f"{name}: {roomy} have room: {together}"
         fenced = [n for n in state.in_sync if nodes[n].is_fenced]
         is_alone = 1 in (len(state.in_sync), len(in_sync_in_all(together)))
         assert set(fenced) <= self.back_in_doubt or is_alone, f"{name}: in sync with a fenced node: {together}"

@@ -3,14 +3,16 @@
 from clusters.scene import BOTH, TOPIC, Scene
 
 from penstock.cluster.commands import Command, DeleteTopic, Reassignment, ReassignPartitions
+from penstock.cluster.replies import Reply
 from penstock.vocabulary import NodeId, TopicId
 
 FOREIGN = "0123456789abcdef" * 2
 NOT_OURS = ("lost+found", FOREIGN.upper(), FOREIGN + "0")
 
 
-def decide(scene: Scene, command: Command) -> None:
-    controller, done = scene.controller(), []
+def decide(scene: Scene, command: Command) -> list[Reply]:
+    controller = scene.controller()
+    done: list[Reply] = []
     node, process = scene.node(controller), scene.world.hosts[scene.host(controller)].process
     assert process is not None
 
@@ -19,6 +21,7 @@ def decide(scene: Scene, command: Command) -> None:
 
     scene.world.loop.call_soon(lambda: node.spawn(go()), context=process.context.copy())
     scene.until(lambda: done)
+    return done
 
 
 def plant(scene: Scene, node: int, name: str) -> None:

@@ -15,14 +15,14 @@ from penstock.wire.api_keys import ApiKey
 WHERE = TopicPartition(TOPIC, 0)
 
 
-def reassign(cluster: Scene, replicas: list[int] | None) -> None:
+def reassign(cluster: Scene, replicas: list[int] | None, topic: str = TOPIC) -> None:
     """None: gives up what is under way."""
 
     async def ask(client: Client) -> Any:
         connection = await client.router.any_node(client.router.deadline(10.0))
         rows = [{"partition_index": 0, "replicas": replicas}]
         return await connection.call(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS, {"timeout_ms": 5_000, "topics": [{"name": TOPIC, "partitions": rows}]}, timeout_s=10.0
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, {"timeout_ms": 5_000, "topics": [{"name": topic, "partitions": rows}]}, timeout_s=10.0
         )
 
     answer = cluster.do(ask)

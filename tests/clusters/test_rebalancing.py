@@ -53,6 +53,19 @@ def crowded(scene: Scene) -> None:
         scene.produce(bytes(1_000), partition=partition)
 
 
+def test_a_plan_that_gives_more_to_a_full_disk_is_refused_and_names_the_others() -> None:
+    with Scene(FOUR, leader_imbalance_seconds=3_600) as scene:
+        crowded(scene)
+        disk = scene.world.hosts[scene.host(3)].disk
+        disk.capacity_bytes -= disk.free_bytes() - (300 << 20)
+        with pytest.raises(Fault, match="the disk of node 3 is nearly full") as refused:
+            rebalance(scene)
+        assert "--nodes 1,2,4" in refused.value.next_step
+        assert replicas_by_node(scene) == {1: 12, 2: 12}
+        rebalance(scene, [1, 2, 4])
+        assert replicas_by_node(scene) == {1: 8, 2: 8, 4: 8}
+
+
 def test_replicas_and_leaders_are_spread_over_all_brokers_and_ledgers_go_along(capsys: pytest.CaptureFixture[str]) -> None:
     with Scene(FOUR, leader_imbalance_seconds=3_600) as scene:
         crowded(scene)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from clusters import test_full_disks as full_disks
 from clusters import test_late_writes as late_writes
 from clusters import test_scenarios as scenarios
 
@@ -30,6 +31,10 @@ CAUGHT_BY: dict[str, Callable[[], None]] = {
     "elects-whoever-is-up": scenarios.test_nobody_but_an_operator_elects_uncleanly,
     "takes-everybody-for-eligible": scenarios.test_the_last_replica_standing_keeps_what_was_acknowledged,
     "trusts-a-disk-that-was-put-in-since": scenarios.test_an_empty_disk_does_not_lead_though_it_bears_the_name_of_one_that_had_everything,
+    "leads-on-with-a-full-disk": full_disks.test_another_replica_leads_before_a_disk_is_so_full_that_it_refuses,
+    "places-new-partitions-on-full-disks": full_disks.test_new_topics_avoid_a_full_disk_as_long_as_others_are_enough,
+    "gives-up-no-reserve": full_disks.test_a_node_with_a_completely_full_disk_can_be_drained,
+    "copies-into-the-reserve": full_disks.test_copies_of_clients_records_leave_the_reserve_alone,
     "begins-groups-anew-where-their-partition-is-led": scenarios.test_groups_go_on_with_another_coordinator,
     "appends-though-the-transaction-has-ended-since": late_writes.test_late_batches_are_not_appended,
     "holds-offsets-though-the-transaction-has-ended-since": late_writes.test_late_offsets_are_not_held,
@@ -51,7 +56,7 @@ def test_a_broken_cluster_is_caught_by_a_scenario(variant: str) -> None:
 
 
 def test_every_scenario_that_catches_something_is_one_of_the_suite() -> None:
-    modules = {module.__name__: module for module in (scenarios, late_writes)}
+    modules = {module.__name__: module for module in (scenarios, late_writes, full_disks)}
     assert all(getattr(modules[scenario.__module__], scenario.__name__) is scenario for scenario in CAUGHT_BY.values())
 
 

@@ -153,8 +153,8 @@ def test_nodes_tell_what_this_one_is_like() -> None:
         host, port = serving.address
         assert told["nodes"] == [
             {
-                "id": 1, "state": "live", "host": host, "port": port, "rack": None, "roles": ["broker", "controller"], "epoch": 1,
-                "is_this": True, "is_controller": True, "leads": 3, "replicas": 3, "in_sync": 3,
+                "id": 1, "state": "live", "host": host, "port": port, "rack": None, "roles": ["broker", "controller"],
+                "disk_is_short": False, "epoch": 1, "is_this": True, "is_controller": True, "leads": 3, "replicas": 3, "in_sync": 3,
             }
         ]  # fmt: skip
         assert (told["controller"], told["under_replicated"], told["leaderless"], told["reassigning"]) == (1, 0, 0, 0)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,24 @@ def test_a_node_is_alive_at_once_and_ready_when_clients_may_come(tmp_path: Path)
         node.fail("the metadata log failed: no such luck")
         status, text = await get(app, "/ready")
         assert (status, json.loads(text)["reason"]) == (503, "the metadata log failed: no such luck")
+
+    with_node(tmp_path, story)
+
+
+def test_a_node_that_refuses_producers_is_alive_and_not_ready(tmp_path: Path):
+    async def story(node: Node, app: App) -> None:
+        await node.start()
+        await node.listen_kafka("127.0.0.1", 0)
+        node.settings = replace(node.settings, disk_free_bytes_min=1 << 60)
+        node.look_at_disk_room()
+        assert (await get(app, "/health"))[0] == 200
+        status, text = await get(app, "/ready")
+        assert (status, json.loads(text)["reason"]) == (503, "the disk has too little room: produce requests are refused")
+        assert (await get(app, "/api/v1/nodes"))[0] == 200, "everything else is served"
+        assert "penstock_disk_is_short 1" in (await get(app, "/metrics"))[1]
+        node.settings = replace(node.settings, disk_free_bytes_min=0)
+        node.look_at_disk_room()
+        assert (await get(app, "/ready"))[0] == 200
 
     with_node(tmp_path, story)
 

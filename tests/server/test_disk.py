@@ -231,3 +231,18 @@ def test_large_appends_begin_their_write_back_early_and_a_file_may_be_closed_mea
     disk.close(file)
     disk.shut()
     assert asked == [(0, disk_module.WRITE_BACK_BYTES), (disk_module.WRITE_BACK_BYTES, disk_module.WRITE_BACK_BYTES)]
+
+
+def test_a_file_that_keeps_room_has_its_size_at_once_and_replaces_what_was_there(disk, tmp_path):
+    disk.append(disk.open("reserve", create=True), [b"something"])
+    asyncio.run(disk.allocate("reserve", 1 << 20))
+    file = disk.open("reserve")
+    assert disk.size(file) == 1 << 20
+    assert os.stat(tmp_path / "data" / "reserve").st_blocks * 512 >= 1 << 20
+    disk.close(file)
+
+
+def test_a_file_for_which_there_is_no_room_is_not_left(disk):
+    with pytest.raises(DiskFailed):
+        asyncio.run(disk.allocate("reserve", 1 << 62))
+    assert not disk.exists("reserve")

@@ -350,6 +350,24 @@ class TestFailures:
         disk.capacity_bytes += 1
         disk.open("b", create=True)
 
+    def test_room_that_a_file_keeps_is_free_again_when_it_is_removed_or_lost(self) -> None:
+        disk = SimDisk(1, capacity_bytes=100)
+        asyncio.run(disk.allocate("reserve", 60))
+        file = disk.open("reserve")
+        assert (disk.free_bytes(), disk.size(file)) == (40, 60)
+        disk.close(file)
+        with pytest.raises(DiskFull):
+            asyncio.run(disk.allocate("other", 41))
+        asyncio.run(disk.allocate("reserve", 90))
+        assert disk.free_bytes() == 10
+        disk.kill()
+        assert disk.free_bytes() == 10
+        disk.unlink("reserve")
+        assert disk.free_bytes() == 100
+        asyncio.run(disk.allocate("reserve", 60))
+        disk.power_cut(Loss.ALL)
+        assert disk.free_bytes() == 100
+
     def test_chance_fires_each_kind_of_fault(self) -> None:
         async def scene() -> set[str]:
             faults = DiskFaults(cold_read=0.3, write_failure=0.3, flush_failure=0.3, read_failure=0.3, slow_sync=0.3)

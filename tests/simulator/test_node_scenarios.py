@@ -348,7 +348,7 @@ def test_row_17_a_batch_sent_again_is_answered_with_its_old_offset_in_the_next_l
 
 @pytest.mark.invariant("log.disk-full-undoes-append")
 def test_row_21_a_disk_that_fills_up_at_any_byte_refuses_and_recovers_without_a_restart() -> None:
-    with Scene(disk_free_bytes_min=0) as scene:
+    with Scene(disk_free_bytes_min=0, disk_reserve_bytes=0) as scene:
         scene.create(**SMALL)
         promises = Promises()
         promises.produce(scene, 2)

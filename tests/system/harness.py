@@ -22,6 +22,7 @@ from warm import Forked, warm
 ROOT = Path(__file__).parents[2]
 PENSTOCK = [sys.executable, "-m", "penstock"]
 READY_POLL_S = 0.01
+RESERVE = {"disk.reserve.bytes": 1 << 20}  # A file system that cannot set room aside has it written block by block.
 
 running: list["Node"] = []  # Whose logs to show when a test fails.
 
@@ -47,7 +48,7 @@ class Node:
         self.kafka_port = free_port()
         self.http_port = free_port()
         self.log = log or data_directory.with_name(data_directory.name + ".log")
-        self._settings = dict(settings or {}) | {f"topic.{name}": value for name, value in (topic_settings or {}).items()}
+        self._settings = RESERVE | dict(settings or {}) | {f"topic.{name}": value for name, value in (topic_settings or {}).items()}
         self._loop = loop
         self._is_warm = is_warm
         self._network = network

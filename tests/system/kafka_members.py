@@ -13,7 +13,7 @@ from system.harness import ROOT
 from waiting import until
 
 CLUSTER_ID = "cGVuc3RvY2stdGVzdHMtMQ"
-OURS_ALONE = ("controller.quorum.heartbeat.interval.ms", "flush", "checkpoint.interval.bytes")
+OURS_ALONE = ("controller.quorum.heartbeat.interval.ms", "flush", "checkpoint.interval.bytes", "disk.reserve.bytes")
 sys.path.insert(0, str(ROOT))
 
 

@@ -62,9 +62,10 @@ class LazyDisk:
         """How long each flush takes from now on. With 0 those under way end at once."""
         self._order(do="sync_takes", ms=ms)
 
-    def room(self, size: int | None) -> None:
-        """From now on only so many bytes can be written before ENOSPC; None: as many as you like."""
-        self._order(do="room", bytes=size)
+    def room(self, size: int | None, *, gives_back: bool = False) -> None:
+        """From now on only so many bytes can be written before ENOSPC; None: as many as you like. `gives_back`: files that are removed give
+        back what they took."""
+        self._order(do="room", bytes=size, gives_back=gives_back)
 
     def stats(self) -> dict[str, int]:
         return self._order(do="stats")

@@ -33,6 +33,7 @@ class LazyFileSystem:
         self.tree = Tree()
         self.is_frozen = False
         self.room_bytes: int | None = None  # How many more bytes can be written; None: no end in sight.
+        self.gives_back = False  # Files that are removed give their room back.
         self.sync_ms = 0.0
         self.failing: dict[str, Any] | None = None  # {"pattern", "skip", "times"}: which syncs of which paths fail.
         self.counts = {"writes": 0, "syncs": 0, "failed_syncs": 0, "refused_writes": 0}
@@ -108,7 +109,7 @@ class LazyFileSystem:
                 while self.sync_ms == 0 and self._later:
                     heapq.heappop(self._later)[2]()
             case "room":
-                self.room_bytes = order["bytes"]
+                self.room_bytes, self.gives_back = order["bytes"], order["gives_back"]
             case "stats":
                 self._say(self.counts | {"syncs_under_way": len(self._later), "is_cut": self.is_frozen})
                 return
@@ -194,7 +195,11 @@ class LazyFileSystem:
         return self._attributes(self.tree.nodes[request.node])
 
     def _remove(self, request: wire.Request) -> bytes:
-        self.tree.remove(request.node, wire.names(request.body)[0])
+        name = wire.names(request.body)[0]
+        removed = self.tree.find(request.node, name)
+        self.tree.remove(request.node, name)
+        if self.gives_back and self.room_bytes is not None and not isinstance(removed, Directory):
+            self.room_bytes += len(removed.content)
         return b""
 
     def _rename(self, request: wire.Request, names_at: int) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from penstock.broker.patience import Patience
 from penstock.broker.trimming import trim
+from penstock.cluster.topic_names import is_internal
 from penstock.errors import DiskFailed, DiskFull, MalformedInput, Refusal
 from penstock.links.failures import LinkFailure
 from penstock.links.kinds import Kind
@@ -175,6 +176,8 @@ class Fetcher:
         followed = self._followed.get(key)
         if followed is None or key in self._held_back or followed.partition.log.failure is not None:
             return False
+        if self._node.disk_room.is_in_reserve and not is_internal(followed.partition.topic):
+            return False  # The room that is left is for what the node itself must write.
         return not self._node.replica_fetching.is_cutting(followed.partition)
 
     # Taking

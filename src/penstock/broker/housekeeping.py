@@ -4,6 +4,7 @@
 - Logs: those that have grown get a checkpoint, old segments are dropped, silent producers are forgotten. Partitions are visited a few at
   a time, so that thousands of them never hold up the loop.
 - Followers: leaders look whether one of theirs has fallen behind.
+- Reserve: it is made again when the disk has room for it.
 - Known ends: how far each copy is whole goes into a file, for the next start (known_ends.py).
 """
 
@@ -13,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.broker.together import together
-from penstock.errors import DiskFailed
+from penstock.errors import DiskFailed, DiskFull
 from penstock.partition.in_sync import LOOKS_PER_LAG
 from penstock.partition.leader import TimePassed
 from penstock.partition.partition import Partition
@@ -59,6 +60,14 @@ class Housekeeper:
             except Exception:
                 log.exception("a round of housekeeping failed; the next one tries again")
 
+    async def look_after_reserve(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            try:
+                await self._node.disk_room.refill()
+            except Exception:
+                log.exception("the reserve could not be made again; it is tried again")
+
     async def look_after_followers(self) -> None:
         while True:
             await asyncio.sleep(self._node.settings.replica_lag_ms / 1000 / LOOKS_PER_LAG)
@@ -95,6 +104,8 @@ class Housekeeper:
         try:
             await node.partitions.known_ends.save()
         except DiskFailed as failure:
+            if isinstance(failure, DiskFull):
+                node.disk_was_full(failure)
             node.report(f"how far the logs are whole is not noted now: {failure}")
 
     # Clients
@@ -161,6 +172,8 @@ class Housekeeper:
         try:
             await partition.log.write_checkpoint(captured)
         except DiskFailed as failure:
+            if isinstance(failure, DiskFull):
+                self._node.disk_was_full(failure)
             self._node.report(f"no checkpoint for {partition.topic}-{partition.index}: {failure}")
 
     async def _drop_what_is_old(self) -> None:

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.broker.controlling import Controlling
-from penstock.cluster.commands import RegisterNode, StopNode
+from penstock.broker.disk_room import DiskRoom
+from penstock.cluster.commands import RegisterNode, ReportDisk, StopNode
 from penstock.cluster.records import NodeRegistered
 from penstock.errors import ErrorCode, MalformedInput, Refusal
 from penstock.links.calls import Heard, Heartbeat, Standing, read_heard, write_heartbeat
@@ -35,6 +36,7 @@ ASKING_TO_STOP_SECONDS = 3.0  # Without an answer for so long there is nobody le
 HANDING_OVER_SECONDS = 3.0
 HURRY_SECONDS = 0.05  # Between signs of life while something is waited for, or none was heard.
 REGISTERING_SECONDS = 1.0  # Between tries.
+DISK_SECONDS = 1.0  # Between looks whether the metadata says the right thing of the disk; a change is told at once.
 STUMBLED_SECONDS = 0.5  # After a failure that nobody had thought of. Shorter than a session.
 
 _TRIED_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
@@ -86,6 +88,18 @@ class Membership:
         """Its logs are open, and it listens."""
         self._is_ready = True
         self._news.set()
+
+    async def tell_of_disk(self, disk_room: DiskRoom) -> None:
+        """Tells the controller whether the disk is short of room, whenever the metadata says otherwise. Until the node ends."""
+        node, me = self._node, NodeId(self._node.settings.node_id)
+        while node.links is not None:
+            disk_room.news.clear()
+            state, is_short = node.image.nodes.get(me), disk_room.is_short
+            if state is not None and state.node_epoch == self.node_epoch and state.is_disk_full != is_short:
+                await self._report_disk(ReportDisk(me, self.node_epoch, is_short))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DISK_SECONDS):
+                    await disk_room.news.wait()
 
     def hurry(self) -> None:
         """Gives the next sign of life at once."""
@@ -191,6 +205,17 @@ class Membership:
     def _may_be_mended(self, refusal: Refusal) -> bool:
         is_for_want_of_room = refusal.code is ErrorCode.KAFKA_STORAGE_ERROR and self._node.links is not None  # Another may lead soon.
         return refusal.code in _TRIED_AGAIN or is_for_want_of_room
+
+    async def _report_disk(self, command: ReportDisk) -> None:
+        try:
+            (reply,) = await self._node.submit(command)
+        except Refusal as refusal:
+            reply = refusal
+        except Exception as failure:
+            log.error("this node stumbles over telling how full its disk is, and tries again", exc_info=failure)
+            return
+        if isinstance(reply, Refusal):
+            self._node.report(f"the controller was not told how full this node's disk is: {reply.reason}")
 
     # Taking leave.
 

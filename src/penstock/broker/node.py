@@ -19,6 +19,7 @@ from penstock.broker.configuring import follow_settings
 from penstock.broker.connection import Connection
 from penstock.broker.coordinators import look_after_snapshots
 from penstock.broker.damaged_copies import DamagedCopies
+from penstock.broker.disk_room import DiskRoom
 from penstock.broker.fetch_sessions import FetchSessions
 from penstock.broker.flusher import Flusher
 from penstock.broker.forwarding import Forwarding
@@ -91,6 +92,7 @@ class Node:
         self.started_with = settings
         self.settings = settings  # What holds now: some of it may be changed while the node runs.
         self.metrics = Metrics()
+        self.disk_room = DiskRoom(env, lambda: self.settings, self.report)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.request_room, self.reply_room = split_memory(settings.memory_bytes_max)
         self.files = OpenFiles(env.disk, settings.open_files_max)
@@ -118,7 +120,6 @@ class Node:
         self.parked_produces: dict[Produce | SingleProduce, None] = {}
         self.connections: dict[Connection, None] = {}
         self.unpacking = asyncio.Lock()
-        self.disk_is_low = self._disk_was_full = False  # A write found no room, and none has succeeded since.
         self._is_recovered = False
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # Resolves when the node cannot go on.
         self._health = Health(False, "not started")
@@ -159,6 +160,7 @@ class Node:
             follow_settings(self)
             await self.assignments.open_all(is_clean=self._was_clean)
             self.membership.begin()
+            self.spawn(self.membership.tell_of_disk(self.disk_room))
             await self.damaged_copies.tell_controller([partition for partition in self.partitions if partition.is_damaged])
             if self.neighbours is None:
                 await self.submit(UnfenceNode(NodeId(self.settings.node_id), self.membership.node_epoch))
@@ -169,6 +171,7 @@ class Node:
         if not self.is_broker:
             self.membership.ready()
         self.spawn(self._housekeeper.look_after_clients())
+        self.spawn(self._housekeeper.look_after_reserve())
         self.spawn(self._housekeeper.look_after_logs())
         self.spawn(self._housekeeper.look_after_followers())
         self.spawn(self._housekeeper.look_after_known_ends())
@@ -185,6 +188,7 @@ class Node:
             if not self.env.disk.lock(LOCK_PATH):
                 raise WrongDirectory("another process uses this data directory; stop it first, or start this node on another directory")
             self._identity = await load_or_create_identity(self.env, self.settings.node_id, self.settings.cluster_id)
+            await self.disk_room.begin()
             self._was_clean = await take_clean_marker(self.env)
             if not self.partitions.known_ends.load():
                 self.report("node/known-ends cannot be read: whether logs lack records at their ends is not known for this start")
@@ -209,6 +213,7 @@ class Node:
             tell=_nobody_hears if others is None else others.tell_replica,
             on_failed=self.fail,
             report=self.report,
+            make_room=self.disk_room.make_room,
         )  # fmt: skip
         self.controller = Controller.of(self.image, self.settings)
         self.controller.seconds_since_heard = self.membership.controlling.seconds_since_heard
@@ -305,6 +310,11 @@ class Node:
             return Health(False, "the controller has not heard of this node for a while, and others lead in its place")
         return self._health
 
+    def readiness(self) -> Health:
+        """For load balancers: as `health`, but a node that refuses producers is not ready. It goes on serving everybody else."""
+        state = self.health()
+        return Health(False, "the disk has too little room: produce requests are refused") if state.is_ready and self.disk_is_low else state
+
     @property
     def quorum(self) -> Quorum:
         assert self._quorum is not None
@@ -375,11 +385,15 @@ class Node:
 
     async def submit(self, command: Command) -> tuple[Reply, ...]:
         """Has the controller decide, wherever it is, and waits until the decision holds here. Raises Refusal."""
-        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions | MakeCompanion):
+        if self.disk_is_low and isinstance(command, CreateTopics | AddPartitions | MakeCompanion) and not self._others_have_room():
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has no room for new partitions (disk.free.bytes.min)")
         if self.stopped.done():
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"this node cannot go on: {self.stopped.result()}")
         return await self.forwarding.submit(command)
+
+    def _others_have_room(self) -> bool:
+        """Whether the controller can place new partitions on other nodes."""
+        return any(node.may_take_more and node.node_id != self.settings.node_id for node in self.image.nodes.values())
 
     def leading(self, topic: str, index: int) -> Partition:
         """The partition, which this node leads. Raises Refusal."""
@@ -411,9 +425,8 @@ class Node:
 
     def appended(self, partition: Partition) -> None:
         """A batch was appended: flush as the topic promises, and let readers see what needs no flush."""
-        if self._disk_was_full:
-            self._disk_was_full = False
-            self.report("the disk has room again")
+        if self.disk_room.found_no_room:
+            self.disk_room.had_room()
         if partition.followers:
             for follower in list(partition.followers):
                 follower.appended(partition)
@@ -461,21 +474,20 @@ class Node:
     def look_for_old_segments_soon(self) -> None:
         self._housekeeper.look_for_old_segments_soon()
 
+    @property
+    def disk_is_low(self) -> bool:
+        """Producers are refused for want of room."""
+        return self.disk_room.is_low
+
     def look_at_disk_room(self) -> None:
-        """Lets writes be tried again when there seems to be room; that there is, only a write can tell (quotas, inodes)."""
-        was_low, self.disk_is_low = self.disk_is_low, self.env.disk.free_bytes() < self.settings.disk_free_bytes_min
-        if was_low != self.disk_is_low and not self._disk_was_full:
-            self.report("the disk is nearly full: produce requests are refused" if self.disk_is_low else "the disk has room again")
+        self.disk_room.look()
 
     def disk_was_full(self, full: DiskFull) -> None:
-        """A write found no room: nobody else needs to try before the next look."""
+        """A write found no room."""
         if isinstance(full, OutOfHandles):
             self.report(f"a batch was refused: {full}; raise the limit on open files (ulimit -n), or lower connections.max")
-            return
-        self.disk_is_low = True
-        if not self._disk_was_full:
-            self._disk_was_full = True
-            self.report("the disk is full: produce requests are refused")
+        else:
+            self.disk_room.was_full()
 
     # Connections
 

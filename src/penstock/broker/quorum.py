@@ -7,7 +7,8 @@ One node alone is a quorum of one by the same code: it elects itself as soon as 
 Rules:
 - One decision at a time, on an image that has everything before it. It is answered when it is committed, replayed and told here.
 - Whoever leads may decide only when all that leaders before it committed is replayed here (`is_leading`).
-- With less room on the disk than a decision may need nothing is proposed: it is refused, or left to another voter, who shall lead instead.
+- With less room on the disk than a decision may need, and no reserve left to give up, nothing is proposed: it is refused, or left to
+  another voter, who shall lead instead.
 - What was proposed is carried through, whatever becomes of the one who asked. Leadership that goes meanwhile makes it `CommitUnknown`.
 - A disk that fails, a promise that breaks, metadata that this node doesn't understand: `on_failed`, and nothing is stepped any more.
 """
@@ -53,7 +54,7 @@ from penstock.consensus.nouns import Replica, Term
 from penstock.consensus.options import Options
 from penstock.consensus.voters import Voters
 from penstock.env import Env
-from penstock.errors import BrokenPromise, DiskFailed, DiskFull, ErrorCode, Refusal, require
+from penstock.errors import BrokenPromise, DiskFailed, DiskFull, ErrorCode, OutOfHandles, Refusal, require
 from penstock.log.faults import NewerFormat
 from penstock.log.open_files import OpenFiles
 from penstock.settings import KIB
@@ -75,6 +76,11 @@ def _nothing() -> None:
     """Nobody wants to know."""
 
 
+def _no_reserve() -> bool:
+    """There is none to give up."""
+    return False
+
+
 async def _nobody(image: ClusterImage) -> None:
     """Nobody wants to know."""
 
@@ -83,13 +89,14 @@ class Quorum:
     def __init__(
         self, env: Env, me: Replica, opened: Opened, *, contacts: tuple[NodeId, ...], options: Options,
         on_replayed: Callable[[records.Record], Awaitable[None]], tell: Callable[[NodeId, Message], None],
-        on_failed: Callable[[str], None], report: Callable[[str], None],
+        on_failed: Callable[[str], None], report: Callable[[str], None], make_room: Callable[[], bool],
     ) -> None:  # fmt: skip
         """Use `Quorum.open`."""
         self._env = env
         self._tell = tell
         self._on_failed = on_failed
         self._report = report
+        self._make_room = make_room
         self._store = opened.store
         self._core = Core(
             me, opened.store, opened.vote, env.now(),
@@ -128,19 +135,21 @@ class Quorum:
         cls, env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, known_end: Offset = NOTHING, accepts_loss: bool = False,
         first_voters: Voters, contacts: tuple[NodeId, ...] = (),
         options: Options, on_replayed: Callable[[records.Record], Awaitable[None]], tell: Callable[[NodeId, Message], None],
-        on_failed: Callable[[str], None], report: Callable[[str], None] = log.warning,
+        on_failed: Callable[[str], None], report: Callable[[str], None] = log.warning, make_room: Callable[[], bool] = _no_reserve,
     ) -> "Quorum":  # fmt: skip
         """Reads what the directory holds. The image is the snapshot's: whether what the log has after it is committed, is not known yet.
 
+        `make_room` gives up what the disk has in reserve, and tells whether there was anything.
         Waits for room on the disk if it has none and others are to be met. Raises DiskFailed, NewerFormat or UnknownRecord.
         """
         has_others = any(node != me.node for node in contacts)
         opened = await open_replica(
             env, files, me, is_clean=is_clean, known_end=known_end, accepts_loss=accepts_loss, first_voters=first_voters,
-            waits_for_room=has_others, report=report,
+            waits_for_room=has_others, report=report, make_room=make_room,
         )  # fmt: skip
         return cls(
-            env, me, opened, contacts=contacts, options=options, on_replayed=on_replayed, tell=tell, on_failed=on_failed, report=report
+            env, me, opened, contacts=contacts, options=options, on_replayed=on_replayed, tell=tell, on_failed=on_failed, report=report,
+            make_room=make_room,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -294,7 +303,9 @@ class Quorum:
             raise NotLeading(self.leader)
 
     def _check_room(self, size: int) -> None:
-        if not self._persister.is_out_of_room and self._env.disk.free_bytes() >= size + _ENTRY_BYTES + ROOM_KEPT_BYTES:
+        needed = size + _ENTRY_BYTES + ROOM_KEPT_BYTES
+        has_room = self._env.disk.free_bytes() >= needed or (self._make_room() and self._env.disk.free_bytes() >= needed)
+        if has_room and not self._persister.is_out_of_room:
             self._hand_over_pause = HAND_OVER_SECONDS_MIN
             return
         if self._hands_over():
@@ -354,6 +365,8 @@ class Quorum:
         self._stepper.step(Persisted(sequence))
 
     def _found_no_room(self, full: DiskFull) -> None:
+        if not isinstance(full, OutOfHandles) and self._make_room():
+            return  # The write is tried again at once.
         self._report(f"the metadata log waits for room on the disk: {full}")
         for waiting in self._awaiting_office:
             if not waiting.done():

@@ -27,7 +27,7 @@ from penstock.consensus.nouns import DirectoryId, Replica
 from penstock.consensus.options import Options
 from penstock.consensus.voters import Voters
 from penstock.env import Env
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, OutOfHandles
 from penstock.log.open_files import OpenFiles
 from penstock.settings import NodeSettings
 from penstock.vocabulary import NodeId, Offset
@@ -60,13 +60,15 @@ class Opened(NamedTuple):
 
 async def open_replica(
     env: Env, files: OpenFiles, me: Replica, *, is_clean: bool, known_end: Offset, accepts_loss: bool, first_voters: Voters,
-    waits_for_room: bool, report: Callable[[str], None],
+    waits_for_room: bool, report: Callable[[str], None], make_room: Callable[[], bool],
 ) -> Opened:  # fmt: skip
     while True:
         try:
             store = await Store.open(env, files, me, is_clean=is_clean, known_end=known_end, accepts_loss=accepts_loss)
             break
         except DiskFull as full:
+            if not isinstance(full, OutOfHandles) and make_room():
+                continue
             if not waits_for_room:
                 raise
             report(f"this node cannot start before there is room on the disk, and waits for it: {full}")

@@ -59,6 +59,10 @@ class Checks:
         disk = self.disks.told.get(node)
         return None if disk is None or disk.free_bytes < 0 else disk.free_bytes
 
+    def full(self) -> list[int]:
+        """Nodes that should be given no more replicas. One whose disk has filled up counts until it has twice what it needs."""
+        return [node for node, free, least in self._space() if free < 2 * least]
+
     def damaged(self) -> list[DamagedCopy]:
         names = {topic.topic_id.hex(): topic.name for topic in self.picture.topics}
         return [
@@ -83,14 +87,16 @@ class Checks:
 
     def _short_disks(self) -> list[str]:
         return [
-            f"node {node} has {size_text(free)} free, less than {FREE_MIN} ({size_text(least)}): it refuses what producers send; make space"
+            f"node {node} has {size_text(free)} free, less than {FREE_MIN} ({size_text(least)}): it refuses what producers send, and "
+            "others lead in its place where they can; make space"
             for node, free, least in self._space()
             if free < least
         ]
 
     def _nearly_short_disks(self) -> list[str]:
         return [
-            f"node {node} has {size_text(free)} free; it refuses what producers send below {size_text(least)} ({FREE_MIN})"
+            f"node {node} has {size_text(free)} free; below {size_text(least * 3 // 2)} others lead in its place where they can, and below "
+            f"{size_text(least)} ({FREE_MIN}) it refuses what producers send"
             for node, free, least in self._space()
             if least <= free < 2 * least
         ]

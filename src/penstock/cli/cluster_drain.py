@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.cluster_checks import check
 from penstock.cli.cluster_moves import end_throttle, move, print_plan, watch
 from penstock.cli.cluster_picture import take_picture
 from penstock.cli.cluster_places import bootstrap_of, cluster_options
@@ -30,13 +31,16 @@ def drain(number: int, throttle: int | None, execute: bool, directory: Path | No
     \b
       penstock cluster drain 3
       penstock cluster drain 3 --throttle 10000000 --execute
+
+    Nodes whose disks are nearly full get something only where no other node can take it.
     """
 
     async def conversation(client: Client) -> None:
         picture = await take_picture(client)
         if number not in {node.node_id for node in picture.cluster.nodes}:
             raise Fault(f"there is no node {number}")
-        plan = without(number, picture.targets(), picture.live(), {node.node_id: node.rack for node in picture.cluster.nodes})
+        full = (await check(client, picture)).full()
+        plan = without(number, picture.targets(), picture.live(), {node.node_id: node.rack for node in picture.cluster.nodes}, full)
         if plan:
             print_plan(plan, picture)
             if not execute:

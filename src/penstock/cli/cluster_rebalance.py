@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import click
 
+from penstock.cli.cluster_checks import check
 from penstock.cli.cluster_disks import ask_disks
 from penstock.cli.cluster_moves import end_throttle, move, print_plan, watch
 from penstock.cli.cluster_picture import Picture, take_picture
@@ -64,7 +65,14 @@ async def even_out(
     sizes = {each.where: disks.size(each.where, each.state.replicas) or 0 for each in picture.partitions()}
     racks = {node.node_id: node.rack or None for node in picture.cluster.nodes}
     moving = list(picture.moving)
+    full = (await check(client, picture)).full()
     plan = rebalanced(picture.targets(), chosen, racks, sizes=sizes, fixed=frozenset(moving), is_internal_fixed=is_internal_fixed)
+    held = {TopicPartition(topic.name, state.partition): state.replicas for topic in picture.targets() for state in topic.partitions}
+    for node in full:
+        if any(node in replicas and node not in held[where] for where, replicas in plan.items()):
+            leave_out = ",".join(str(each) for each in chosen if each not in full)
+            what = f"the disk of node {node} is nearly full, and evening out would give it more"
+            raise Fault(what, f"make space there, drain it, or leave it out: penstock cluster rebalance --nodes {leave_out}")
     if plan:
         print_plan(plan, picture)
         print_loads(picture, plan, sizes)

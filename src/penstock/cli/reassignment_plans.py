@@ -5,7 +5,7 @@ do, those in racks that the partition has no replica in yet come first, then tho
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -77,8 +77,11 @@ def spread(topic: TopicDescription, nodes: Sequence[int], racks: Racks, factor: 
     return plan
 
 
-def without(node: int, topics: Iterable[TopicDescription], live: Sequence[int], racks: Racks) -> Plan:
-    """Every replica of the node on another node, in its place. Ledgers of queues go with their queues, and are in no plan."""
+def without(node: int, topics: Iterable[TopicDescription], live: Sequence[int], racks: Racks, full: Collection[int] = ()) -> Plan:
+    """Every replica of the node on another node, in its place. Ledgers of queues go with their queues, and are in no plan.
+
+    Nodes whose disks are `full` get something only where no other can.
+    """
     others = [each for each in live if each != node]
     states = [(TopicPartition(topic.name, state.partition), state) for topic in topics for state in topic.partitions]
     loads = dict.fromkeys(others, 0)
@@ -92,7 +95,8 @@ def without(node: int, topics: Iterable[TopicDescription], live: Sequence[int], 
             kept = [replica for replica in state.replicas if replica != node]
             if not set(others) - set(kept):
                 raise _too_few(where, state, node, len(others))
-            heir = _best(others, kept, racks, loads)
+            roomy = [each for each in others if each not in full]
+            heir = _best(roomy if set(roomy) - set(kept) else others, kept, racks, loads)
             loads[heir] += 1
             plan[where] = tuple(heir if replica == node else replica for replica in state.replicas)
     return plan

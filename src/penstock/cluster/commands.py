@@ -110,6 +110,15 @@ class StopNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportDisk:
+    """The node's disk is nearly full, or has room again. Others shall lead what a node with a full disk leads."""
+
+    node_id: NodeId
+    node_epoch: int
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True)
 class UnregisterNode:
     node_id: NodeId
 
@@ -177,7 +186,7 @@ class Settle:
 Command = (
     CreateTopics | AddPartitions | DeleteTopic | ConfigureTopic | ConfigureNode | TakeProducerBlock | RegisterNode | BuryTopic
     | UnfenceNode | FenceNode | StopNode | UnregisterNode | ChangeInSync | ElectLeaders | ReassignPartitions | Settle | MakeCompanion
-    | ConfigureGroup | DistrustCopies
+    | ConfigureGroup | DistrustCopies | ReportDisk
 )  # fmt: skip
 
 # kind number -> (class, newest version this node writes and reads)
@@ -201,6 +210,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     17: (MakeCompanion, 1),
     18: (ConfigureGroup, 1),
     19: (DistrustCopies, 1),
+    20: (ReportDisk, 1),
 }
 _CODEC: Codec[Command] = Codec(KINDS)
 

@@ -24,6 +24,7 @@ from penstock.cluster.commands import (
     MakeCompanion,
     ReassignPartitions,
     RegisterNode,
+    ReportDisk,
     Settle,
     StopNode,
     TakeProducerBlock,
@@ -108,7 +109,7 @@ class Controller:
             case TakeProducerBlock():
                 taken = records.ProducerBlockTaken(command.node_id, self.image.next_producer_id, PRODUCER_BLOCK_SIZE)
                 return agreed((taken,), taken)
-            case RegisterNode() | UnfenceNode() | FenceNode() | StopNode() | UnregisterNode():
+            case RegisterNode() | UnfenceNode() | FenceNode() | StopNode() | ReportDisk() | UnregisterNode():
                 return self._decide_on_node(command)
             case ChangeInSync() | DistrustCopies() | ElectLeaders() | ReassignPartitions() | Settle():
                 return self._decide_on_partitions(command)
@@ -146,7 +147,7 @@ class Controller:
         self._settled_at = at
         return False
 
-    def _decide_on_node(self, command: RegisterNode | UnfenceNode | FenceNode | StopNode | UnregisterNode) -> Decision:
+    def _decide_on_node(self, command: RegisterNode | UnfenceNode | FenceNode | StopNode | ReportDisk | UnregisterNode) -> Decision:
         match command:
             case RegisterNode():
                 return registering.register(self._draft(), command)
@@ -156,6 +157,8 @@ class Controller:
                 return registering.fence(self._draft(), command)
             case StopNode():
                 return registering.stop(self._draft(), command)
+            case ReportDisk():
+                return registering.report_disk(self._draft(), command)
             case UnregisterNode():
                 return registering.unregister(self.image, command)
             case _:

@@ -56,14 +56,14 @@ def _elect_preferred(draft: Draft, topic: Topic, index: int) -> Election:
     may_lead = may_be_preferred(draft.image, preferred, draft.in_sync(topic, index))
     after = draft.move(topic, index, Wish(leader=preferred)) if may_lead else state
     if after.leader != preferred:
-        reason = f"node {preferred} is the preferred leader, but is not in sync, not up, or stopping"
+        reason = f"node {preferred} is the preferred leader, but is not in sync, not up, stopping, or has a full disk"
         return NotElected(topic.name, index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, reason)
     return LeaderElected(topic.name, index, after.leader, after.leader_epoch)
 
 
 def may_be_preferred(image: ClusterImage, preferred: NodeId, in_sync: tuple[NodeId, ...]) -> bool:
     node = image.nodes.get(preferred)
-    return preferred in in_sync and node is not None and node.is_live and not node.is_stopping
+    return preferred in in_sync and node is not None and node.may_take_more
 
 
 def _elect_uncleanly(draft: Draft, topic: Topic, index: int) -> Election:

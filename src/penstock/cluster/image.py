@@ -55,6 +55,7 @@ class NodeState:
     has_new_disk: bool = False
     flush_defaults: dict[str, str] | None = None
     is_stopping: bool = False  # Until it registers again.
+    is_disk_full: bool = False  # It said that its disk is nearly full.
 
     @property
     def is_broker(self) -> bool:
@@ -64,6 +65,11 @@ class NodeState:
     def is_live(self) -> bool:
         """May lead and be in sync."""
         return not self.is_fenced and BROKER in self.roles
+
+    @property
+    def may_take_more(self) -> bool:
+        """Leaderships and replicas go to such nodes as long as there are any."""
+        return self.is_live and not self.is_stopping and not self.is_disk_full
 
     def as_record(self) -> records.NodeRegistered:
         return records.NodeRegistered(
@@ -156,7 +162,7 @@ class ClusterImage:
                 self.cluster_id = record.cluster_id
             case records.NodeRegistered() | records.NodeFenced() | records.NodeUnfenced():
                 self._replay_node(record)
-            case records.NodeStopping() | records.NodeUnregistered():
+            case records.NodeStopping() | records.NodeDiskReported() | records.NodeUnregistered():
                 self._replay_node(record)
             case records.PartitionsChanged():
                 for change in record.changes:
@@ -180,9 +186,11 @@ class ClusterImage:
         match record:
             case records.NodeRegistered():
                 self.retired.pop(record.node_id, None)
+                known = self.nodes.get(record.node_id)
                 self.nodes[record.node_id] = NodeState(
                     record.node_id, record.node_epoch, record.directory_id, record.host, record.port, record.rack,
                     record.peer_host, record.peer_port, record.roles, record.is_fenced, record.has_new_disk, record.flush_defaults,
+                    is_disk_full=known is not None and known.is_disk_full and known.directory_id == record.directory_id,
                 )  # fmt: skip
                 self._forget_lives(record.node_id, before=record.node_epoch)
             case records.NodeFenced():
@@ -191,6 +199,8 @@ class ClusterImage:
                 self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_fenced=False)
             case records.NodeStopping():
                 self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_stopping=True)
+            case records.NodeDiskReported():
+                self.nodes[record.node_id] = replace(self.nodes[record.node_id], is_disk_full=record.is_full)
             case records.NodeUnregistered():
                 self._forget_node(record)
             case _:
@@ -228,6 +238,7 @@ class ClusterImage:
         yield from (node.as_record() for node in self.nodes.values())
         yield from (records.NodeUnregistered(node_id, node_epoch) for node_id, node_epoch in self.retired.items())
         yield from (records.NodeStopping(node.node_id, node.node_epoch) for node in self.nodes.values() if node.is_stopping)
+        yield from (records.NodeDiskReported(node.node_id, node.node_epoch, True) for node in self.nodes.values() if node.is_disk_full)
         yield from (records.NodeConfigured(node_id, dict(overrides)) for node_id, overrides in self.node_overrides.items())
         yield from (records.GroupConfigured(group, dict(overrides)) for group, overrides in self.group_configs.items())
         yield from (topic.as_record(self.companions_of.get(topic.topic_id)) for topic in self.topics.values())

@@ -1,7 +1,8 @@
 """What becomes of one partition: the rules by which its in-sync set, its eligible replicas and its leader change. One state to the next.
 
-1. A leader comes from the in-sync set. Only where nobody there is up, from the eligible. Never a fenced one; one that is stopping only
-   where no other is left. Anyone else only where an unclean election is allowed, and then what others had is gone.
+1. A leader comes from the in-sync set. Only where nobody there is up, from the eligible. Never a fenced one; one whose disk is nearly full
+   only where all others' are, or are stopping; one that is stopping only where no other is left. Anyone else only where an unclean election
+   is allowed, and then what others had is gone.
 2. Whoever leaves the in-sync set while it falls below the effective min.insync.replicas stays eligible: nothing is committed below it, so
    whoever left has all that was (KIP-966). So does who leaves while nobody leads, or while all members of the set have only just come up:
    they may find their copies damaged, and a leader commits nothing while it sees eligible replicas. Otherwise records are committed
@@ -34,6 +35,10 @@ class Circumstances(NamedTuple):
         return node is not None and node.is_live
 
     def may_lead(self, node_id: NodeId) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.may_take_more
+
+    def stays(self, node_id: NodeId) -> bool:
         node = self.nodes.get(node_id)
         return node is not None and node.is_live and not node.is_stopping
 
@@ -173,8 +178,11 @@ def _within(replicas: Sequence[NodeId], nodes: Sequence[NodeId], but: Sequence[N
 
 
 def _best(nodes: Sequence[NodeId], now: Circumstances) -> NodeId | None:
-    found = _first(nodes, now.may_lead)
-    return found if found is not None else _first(nodes, now.is_live)
+    """The best that is up. A full disk may at least be read from; a node that is stopping is gone in a moment."""
+    for is_good in (now.may_lead, now.stays, now.is_live):
+        if (found := _first(nodes, is_good)) is not None:
+            return found
+    return None
 
 
 def _first(nodes: Sequence[NodeId], is_good: Callable[[NodeId], bool]) -> NodeId | None:

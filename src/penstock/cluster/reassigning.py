@@ -60,6 +60,14 @@ def _check_replicas(draft: Draft, state: PartitionState, replicas: Sequence[Node
             raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"node {node_id} is no broker of this cluster")
         if node_id not in state.replicas and (node.is_fenced or node.is_stopping):
             raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"node {node_id} is not up, so it could not catch up: start it first")
+        if node_id not in state.replicas and node.is_disk_full and (better := _with_room(draft, (*replicas, *state.replicas))) is not None:
+            reason = f"the disk of node {node_id} is nearly full: make space on it, or take another node, node {better} for one"
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _with_room(draft: Draft, taken: Sequence[NodeId]) -> NodeId | None:
+    """A node that could take a replica in place of one whose disk is full."""
+    return next((node_id for node_id in sorted(draft.nodes) if draft.nodes[node_id].may_take_more and node_id not in taken), None)
 
 
 def _given_up(draft: Draft, topic: Topic, index: int) -> PartitionState:

@@ -66,6 +66,15 @@ class NodeStopping:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeDiskReported:
+    """The node said whether its disk is nearly full. That holds until it says otherwise, also when it registers again with this disk."""
+
+    node_id: NodeId
+    node_epoch: int
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NodeUnregistered:
     node_id: NodeId
     node_epoch: int  # Its last one: should it come back, it begins above.
@@ -196,7 +205,7 @@ class ProducerBlockTaken:
     size: int
 
 
-OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeUnregistered
+OfNode = NodeRegistered | NodeFenced | NodeUnfenced | NodeStopping | NodeDiskReported | NodeUnregistered
 OfTopic = TopicCreated | CompanionMade | PartitionsAdded | TopicConfigured | TopicDeleted | TopicBuried | FlushPromised
 Record = OfNode | OfTopic | ClusterFormed | PartitionsChanged | LeadershipResumed | ProducerBlockTaken | NodeConfigured | GroupConfigured
 
@@ -220,6 +229,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     16: (FlushPromised, 1),
     17: (CompanionMade, 1),
     18: (GroupConfigured, 1),
+    19: (NodeDiskReported, 1),
 }
 _CODEC: Codec[Record] = Codec(KINDS)
 

@@ -1,4 +1,4 @@
-"""Nodes come, are heard no more, are back, stop, and are taken off the list; and what that means for the partitions they hold.
+"""Nodes come, are heard no more, are back, run out of room, stop, and are taken off the list; and what that means for their partitions.
 
 A node registers fenced: it leads nothing new and joins no in-sync set before it has caught up with the metadata and says so (UnfenceNode).
 Each registration is a new life with a higher node epoch; what an older life asks for is refused (STALE_BROKER_EPOCH).
@@ -8,7 +8,7 @@ All that one of these means for partitions is in the same decision: nobody ever 
 from collections.abc import Iterator
 
 from penstock.cluster import records
-from penstock.cluster.commands import FenceNode, RegisterNode, StopNode, UnfenceNode, UnregisterNode
+from penstock.cluster.commands import FenceNode, RegisterNode, ReportDisk, StopNode, UnfenceNode, UnregisterNode
 from penstock.cluster.deciding import Decision, agreed, refused
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import ClusterImage, NodeState, PartitionState, Topic
@@ -117,6 +117,7 @@ def unfence(draft: Draft, command: UnfenceNode) -> Decision:
         state = topic.partitions[index]
         if command.node_id in state.replicas and not _has_live(draft, (state.leader,)):
             draft.move(topic, index, AS_IT_IS)
+    _relieve_full_leaders(draft, command.node_id)
     return agreed([unfenced, *draft.records()], unfenced)
 
 
@@ -129,6 +130,28 @@ def stop(draft: Draft, command: StopNode) -> Decision:
     draft.change_node(command.node_id, is_stopping=True)
     _leave_in_sync_sets(draft, command.node_id, even_if_last=False)
     return agreed([*([stopping] if is_news else []), *draft.records()], stopping)
+
+
+def report_disk(draft: Draft, command: ReportDisk) -> Decision:
+    """Leaders with a full disk are replaced wherever another replica is in sync and has room, be it the one that reports."""
+    if (refusal := _why_stale(draft.image, command.node_id, command.node_epoch)) is not None:
+        return refusal
+    reported = records.NodeDiskReported(command.node_id, command.node_epoch, command.is_full)
+    if draft.image.nodes[command.node_id].is_disk_full == command.is_full:
+        return agreed((), reported)
+    draft.change_node(command.node_id, is_disk_full=command.is_full)
+    _relieve_full_leaders(draft, command.node_id)
+    return agreed([reported, *draft.records()], reported)
+
+
+def _relieve_full_leaders(draft: Draft, node_id: NodeId) -> None:
+    """Of what this node holds: another leads in place of a node whose disk is full, where there is one with room."""
+    full = [node.node_id for node in draft.nodes.values() if node.is_disk_full]
+    if not full:
+        return
+    for topic, index in _held_by(draft.image, node_id):
+        if draft.state(topic, index).leader in full:
+            draft.move(topic, index, AS_IT_IS)
 
 
 def unregister(image: ClusterImage, command: UnregisterNode) -> Decision:

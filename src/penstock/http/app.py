@@ -56,7 +56,7 @@ def _pages(node: Node, vitals: Callable[[], Iterable[Sample]]) -> App:
         return health()
 
     async def get_ready(request: Request) -> Answer:
-        return ready(node.health())
+        return ready(node.readiness())
 
     async def get_metrics(request: Request) -> Answer:
         refusal = refuse_host(_headers(request), host_names(node))  # It tells names of groups and topics.

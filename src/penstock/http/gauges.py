@@ -21,6 +21,8 @@ def gauges(node: Node) -> Iterator[Sample]:
         ("dirty_ratio_max", node.cleaner.dirty_ratio_max, "The dirtiest compacted log: which part of it compaction has not seen to."),
         ("compaction_bytes_so_far", node.cleaner.bytes_so_far, "Bytes that the compaction under way has read; 0 when none is."),
         ("disk_is_low", node.disk_is_low, "1 while produce requests are refused for want of disk room."),
+        ("disk_is_short", node.disk_room.is_short, "1 while other nodes shall lead instead of this one, for want of disk room."),
+        ("disk_reserve_bytes", node.disk_room.has_reserve * node.disk_room.reserve_bytes, "The disk's reserve; 0 while it is given up."),
         ("disk_free_bytes", node.env.disk.free_bytes(), "Room on the disk of the data directory."),
     ]
     for name, value, reason in values:

@@ -31,6 +31,7 @@ READ_THREADS = 4  # Cold reads at a time. More would queue in the device anyway.
 _CHUNKS_MAX = 1024  # IOV_MAX on Linux and macOS.
 _SCRATCH_BYTES = 32 << 10  # Up to here a second copy costs less than the detour around it.
 _RECENT_BYTES = 16 << 20  # Where the system cannot tell what is in memory: what we wrote this lately is taken to be.
+_ZEROS_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_HANDLES = (errno.EMFILE, errno.ENFILE)
 
@@ -232,6 +233,28 @@ class RealDisk:
             except FileNotFoundError:
                 return
 
+    async def allocate(self, path: str, size: int) -> None:
+        """In a thread: a file system that cannot set room aside has to write it."""
+        allocating = asyncio.get_running_loop().run_in_executor(self._write_back, self._allocate, path, size)
+        self._vigil.threads += 1
+
+        def ended(_: object) -> None:
+            self._vigil.threads -= 1
+
+        allocating.add_done_callback(ended)
+        await asyncio.shield(allocating)
+
+    def _allocate(self, path: str, size: int) -> None:
+        with _translated(path):
+            fd = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                _take_room(fd, size)
+            except OSError:
+                os.unlink(self._at(path))
+                raise
+            finally:
+                os.close(fd)
+
     def lock(self, path: str) -> bool:
         """The kernel lets go when the process ends, however it ends: a lock file that was left behind is harmless."""
         if path in self._lock_fds:
@@ -317,6 +340,16 @@ def _write(fd: int, chunks: Sequence[Buffer]) -> int:
     while written < total:
         written += os.write(fd, rest[written:])
     return total
+
+
+def _take_room(fd: int, size: int) -> None:
+    """Sets room aside for an empty file."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+        return
+    zeros = bytes(min(size, _ZEROS_BYTES))  # macOS.
+    while size:
+        size -= os.write(fd, zeros[:size])
 
 
 def _is_recent(file: RealFile, position: int) -> bool:

@@ -187,5 +187,13 @@ class ServingSettings:
         256 * MIB,
         bounds=(0, 1 << 44),
         dynamic=True,
-        reason="Refuse produce requests while the disk has less room than this. Reading and deleting go on, and writing again needs no restart.",
+        reason="Refuse produce requests while the disk has less room than this. Reading and deleting go on, and writing again needs no restart. "
+        "Below one and a half times as much, other nodes of a cluster lead what this one leads, until it has twice as much again.",
+    )
+    disk_reserve_bytes: int = setting(
+        "disk.reserve.bytes",
+        64 * MIB,
+        bounds=(0, 1 << 40),
+        reason="The size of a file in the data directory that keeps room: on a full disk it is given up, so that the metadata log, checkpoints and ledgers "
+        "can still be written and the node can be drained. It is made again when twice as much is free. At most a sixteenth of the disk. 0: none.",
     )

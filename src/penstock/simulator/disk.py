@@ -143,7 +143,7 @@ class SimDisk:
         return self.read_at(file, position, size)
 
     def size(self, file: File) -> int:
-        return len(self._held(file).inode.current)
+        return self._held(file).inode.size
 
     def truncate(self, file: File, size: int) -> None:
         inode = self._held(file).inode
@@ -226,6 +226,15 @@ class SimDisk:
         self._count("unlink", path, 0)
         self._platter.rename((*holder, None))
         self._forget(node)
+
+    async def allocate(self, path: str, size: int) -> None:
+        self.unlink(path)
+        if size > self.free_bytes():
+            self.fired["disk full"] += 1
+            raise DiskFull(f"{path}: {NO_ROOM} for {size} bytes")
+        self._count("allocate", path, size)
+        self._link(path, Inode(size))
+        self._platter.used_bytes += size
 
     def lock(self, path: str) -> bool:
         self._check_power()

@@ -14,6 +14,12 @@ from penstock.settings import NodeSettings
 from penstock.simulator.knobs import Turned, draw_compaction_knobs, draw_group_knobs, draw_knobs
 
 CODECS = (0, 0, 1, 2, 3, 4)
+# Without a reserve, with one that a few writes use up, and as nodes are started.
+DISK_ROOMS: tuple[Mapping[str, Any], ...] = (
+    {"disk_free_bytes_min": 0, "disk_reserve_bytes": 0},
+    {"disk_free_bytes_min": 0, "disk_reserve_bytes": 4 << 10},
+    {"disk_free_bytes_min": 256 << 20, "disk_reserve_bytes": 64 << 20},
+)
 _COMPACTED = 0.2  # How many seeds have a compacted topic beside the others,
 _GROUPED = 0.25  # and how many a consumer group.
 
@@ -177,7 +183,7 @@ def _draw_settings(rng: Random) -> NodeSettings:
         checkpoint_bytes=rng.choice((64 << 20, 1024, 1024, 4096, 30_000)),
         open_files_max=rng.choice((4_000, 16)),
         retention_check_ms=rng.choice((300, 1_000, 300_000)),
-        disk_free_bytes_min=rng.choice((0, 0, 256 << 20)),
+        **rng.choice(DISK_ROOMS),
         fetch_sessions_max=rng.choice((1_000, 0, 1)),
         requests_in_flight_max=rng.choice((64, 64, 1, 3)),
         fetch_max_bytes=rng.choice((55 << 20, 1024, 20_000)),

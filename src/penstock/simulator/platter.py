@@ -51,14 +51,19 @@ class Change:
 class Inode:
     """The bytes of one file, whatever it is called."""
 
-    __slots__ = ("changes", "current", "flushed", "is_linked", "opens")
+    __slots__ = ("allocated_bytes", "changes", "current", "flushed", "is_linked", "opens")
 
-    def __init__(self) -> None:
+    def __init__(self, allocated_bytes: int = 0) -> None:
+        self.allocated_bytes = allocated_bytes  # Room that it takes without any content. Such a file is not written.
         self.current = bytearray()  # What a read returns.
         self.flushed = bytearray()  # What a power cut cannot take.
         self.changes: list[Change] = []  # Pending, in order.
         self.opens = 0
         self.is_linked = True
+
+    @property
+    def size(self) -> int:
+        return self.allocated_bytes + len(self.current)
 
     def write(self, number: int, content: bytes) -> None:
         self.changes.append(Change(number, len(self.current), content))
@@ -260,7 +265,7 @@ class Platter:
     def release(self, inode: Inode) -> None:
         """Gives back the room of a file that has neither a name nor a reader."""
         if not inode.is_linked and inode.opens == 0:
-            self.used_bytes -= len(inode.current)
+            self.used_bytes -= inode.size
 
     def lose_power(self, rng: Random, choose: Callable[[], Loss]) -> None:
         folders = [node for _, node in self._walk(also_lost_names=True) if isinstance(node, Folder)]
@@ -280,7 +285,7 @@ class Platter:
         for _, inode in self.files():
             inode.opens = 0
             inode.is_linked = True
-            self.used_bytes += len(inode.current)
+            self.used_bytes += inode.size
 
     def files(self) -> list[tuple[str, Inode]]:
         """Every file with its path, in an order that only names decide."""

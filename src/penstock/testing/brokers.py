@@ -50,6 +50,7 @@ TEST_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",  # A production node waits three seconds for more members of a new group.
     "offsets.topic.num.partitions": "1",  # Fifty logs take longer to make than most tests run.
     "transaction.state.log.num.partitions": "1",
+    "disk.reserve.bytes": "0",  # What is written here is needed for a moment only.
 }
 
 

@@ -132,7 +132,7 @@ class BucketFiles:
     def _write(self, place: Place) -> bool:
         assert place.content is not None
         if self._node.disk_is_low:
-            self._stays("less than disk.free.bytes.min is free")
+            self._stays("less is free than disk.free.bytes.min and disk.reserve.bytes ask for")
             return False
         path = self._paths.get(place.name) or f"{self._directory}/{place.name}.{next(self._numbers)}"
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.settings import NodeSettings
 from penstock.simulator.knobs import Turned, draw_compaction_knobs, draw_group_knobs, draw_knobs
-from penstock.simulator.menu import CODECS, ClientPlan, TopicPlan, draw_topic
+from penstock.simulator.menu import CODECS, DISK_ROOMS, ClientPlan, TopicPlan, draw_topic
 
 KAFKA_PORT = 9092
 PEER_PORT = 9093
@@ -131,7 +131,7 @@ def _draw_settings(rng: Random) -> NodeSettings:
         open_files_max=rng.choice((4_000, 4_000, 16)),
         retention_check_ms=rng.choice((300, 1_000, 300_000)),
         cleaner_backoff_ms=rng.choice((50, 500)),
-        disk_free_bytes_min=rng.choice((0, 0, 256 << 20)),
+        **rng.choice(DISK_ROOMS),
         fetch_sessions_max=rng.choice((1_000, 0, 1)),
         requests_in_flight_max=rng.choice((64, 64, 3)),
         fetch_max_bytes=rng.choice((55 << 20, 1024, 20_000)),

@@ -5,18 +5,20 @@ neglects a rule of consensus or of replication in some rare order of events is t
 simulator/replicas), where thousands of stories cost what one costs here; what is here is also wrong with disks, links and clients.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.broker import coordinator_loading, replica_serving
 from penstock.broker.assignments import Assignments
 from penstock.broker.coordinator_loading import Loaded
+from penstock.broker.disk_room import DiskRoom
 from penstock.broker.in_sync_changes import InSyncChanges
 from penstock.broker.patience import Patience
-from penstock.cluster import drafting, moving, registering
+from penstock.cluster import drafting, moving, placement, registering
 from penstock.cluster.commands import RegisterNode
 from penstock.cluster.drafting import Draft
-from penstock.cluster.image import PartitionState
+from penstock.cluster.image import Load, NodeState, PartitionState
 from penstock.cluster.moving import Circumstances
 from penstock.errors import ErrorCode
 from penstock.groups import guards as group_guards
@@ -124,6 +126,33 @@ def trusts_a_disk_that_was_put_in_since() -> Patches:
     return [(registering, "_come_back", come_back_as_ever)]
 
 
+@breaks("replication.full-disk-hands-over")
+def leads_on_with_a_full_disk() -> Patches:
+    """The controller takes no note of what nodes say of their disks."""
+    return [(Circumstances, "may_lead", lambda self, node_id: self.stays(node_id))]
+
+
+@breaks("replication.full-disk-hands-over")
+def places_new_partitions_on_full_disks() -> Patches:
+    make = placement.Placer.__init__
+
+    def make_blind(self: placement.Placer, brokers: Sequence[NodeState], loads: Mapping[NodeId, Load]) -> None:
+        make(self, [replace(broker, is_disk_full=False) for broker in brokers], loads)
+
+    return [(placement.Placer, "__init__", make_blind)]
+
+
+@breaks("node.reserve-for-moves")
+def gives_up_no_reserve() -> Patches:
+    return [(DiskRoom, "make_room", lambda self: False)]
+
+
+@breaks("node.reserve-for-moves")
+def copies_into_the_reserve() -> Patches:
+    """A follower fills with records what was given up for the metadata log."""
+    return [(DiskRoom, "is_in_reserve", property(lambda self: False))]
+
+
 # Logs and groups.
 
 
@@ -184,6 +213,10 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         elects_whoever_is_up,
         takes_everybody_for_eligible,
         trusts_a_disk_that_was_put_in_since,
+        leads_on_with_a_full_disk,
+        places_new_partitions_on_full_disks,
+        gives_up_no_reserve,
+        copies_into_the_reserve,
         truncates_by_its_watermark,
         begins_groups_anew_where_their_partition_is_led,
         appends_though_the_transaction_has_ended_since,
