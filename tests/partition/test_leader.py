@@ -30,7 +30,7 @@ def leader(
     members = in_sync or (1,)
     return Leader(
         1, EPOCH, in_sync=[(node, LIFE) for node in members], replicas=replicas if len(members) > 1 else members, partition_epoch=0,
-        own_end=end if durable is None else durable, high_watermark=watermark, epoch_start=end, min_insync=min_insync,
+        own_end=end if durable is None else durable, high_watermark=watermark, epoch_start=end, log_start=0, min_insync=min_insync,
         lag_max_s=10.0, now=NOW,
     )  # fmt: skip
 
