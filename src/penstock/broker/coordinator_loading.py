@@ -62,7 +62,7 @@ async def _read_stretch(log: Log, offset: int, loaded: Loaded, patience: Patienc
     latest: dict[bytes, bytes | None] = {}
     stretch_bytes = 0
     while offset < log.end_offset and stretch_bytes < STRETCH_BYTES:
-        content = bytes(await log.read_later(Offset(offset), bytes_max=READ_BYTES, end_offset=log.end_offset))
+        content = await log.read_later(Offset(offset), bytes_max=READ_BYTES, end_offset=log.end_offset)
         if not content:
             return latest, log.end_offset  # Compaction took what was left.
         pairs, offset = keyed_records(content, offset)
