@@ -3,7 +3,8 @@
 The load goes through the node's own runtime, in this process: every commit is decided, appended, flushed, replayed and answered, and
 snapshots are written as they fall due; only the sockets are left out. A request commits several partitions of one group, as consumers do.
 Then three starts: after a stop in order, after a crash (the node is dropped as kill -9 would drop it), and without any snapshot.
-Opening the logs is counted apart from loading the coordinators; on a busy machine the seconds of processor say more than those of the clock. A loaded node is asked for offsets, so that a wrong load gives no figure.
+Opening the logs is counted apart from loading the coordinators; on a busy machine seconds of processor say more than those of the clock.
+A loaded node is asked for offsets, so that a wrong load gives no figure.
 """
 
 import argparse

@@ -174,11 +174,20 @@ keyed_batches = st.lists(
 
 
 def pairs_of(loop, batches, at, offset_min):
-    pairs = []
-    try:
-        return loop.take_pairs(batches, at, offset_min, pairs), pairs
-    except MalformedInput as malformed:
-        return type(malformed), pairs
+    pairs, latest = [], {}
+    outcomes = []
+    for take, into in ((loop.take_pairs, pairs), (loop.take_latest, latest)):
+        try:
+            outcomes.append(take(batches, at, offset_min, into))
+        except MalformedInput as malformed:
+            outcomes.append(type(malformed))
+    by_hand = {}
+    for key, value in pairs:
+        by_hand.pop(key, None)
+        by_hand[key] = value
+    assert list(latest.items()) == list(by_hand.items())
+    assert outcomes[0] == outcomes[1]
+    return outcomes[0], pairs
 
 
 @pytest.mark.repeats

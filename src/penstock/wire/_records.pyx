@@ -3,7 +3,7 @@
 
 Bytes here are untrusted and reached through plain pointers, so no check is left to the language: a position moves only after it was compared
 with the end, and a length is compared with what is left before it is added. The tests hold every verdict against the twin's.
-Nothing is allocated per record but what `take_pairs` returns, and the interpreter is not released: a call is shorter than the handing over would be.
+Nothing is allocated per record but what `take_pairs` and `take_latest` hand over, and the interpreter is not released: a call is shorter than the handing over would be.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -219,7 +219,15 @@ def seek_batch(buffer, offset, Py_ssize_t start=0):
         PyBuffer_Release(&view)
 
 
-def take_pairs(batches, Py_ssize_t at, offset_min, list pairs):
+def take_pairs(batches, Py_ssize_t at, offset_min, list pairs not None):
+    return take_keyed(batches, at, offset_min, pairs, None)
+
+
+def take_latest(batches, Py_ssize_t at, offset_min, dict latest not None):
+    return take_keyed(batches, at, offset_min, None, latest)
+
+
+cdef tuple take_keyed(object batches, Py_ssize_t at, object offset_min, list pairs, dict latest):
     cdef Py_buffer view
     cdef int64_t offset = clamp(offset_min)
     cdef int64_t end_offset = offset
@@ -236,7 +244,7 @@ def take_pairs(batches, Py_ssize_t at, offset_min, list pairs):
             if not bytes[at + ATTRIBUTES_AT + 1] & CONTROL_BIT:
                 if bytes[at + ATTRIBUTES_AT + 1] & CODEC_BITS:
                     break
-                take_pairs_of_batch(bytes + at + HEADER_BYTES, bytes + at + front.size, front.base_offset, offset, pairs)
+                take_of_batch(bytes + at + HEADER_BYTES, bytes + at + front.size, front.base_offset, offset, pairs, latest)
             at += front.size
             end_offset = front.end_offset
         return at, end_offset
@@ -244,7 +252,10 @@ def take_pairs(batches, Py_ssize_t at, offset_min, list pairs):
         PyBuffer_Release(&view)
 
 
-cdef int take_pairs_of_batch(const uint8_t *at, const uint8_t *end, int64_t base_offset, int64_t offset_min, list pairs) except -1:
+cdef int take_of_batch(
+    const uint8_t *at, const uint8_t *end, int64_t base_offset, int64_t offset_min, list pairs, dict latest
+) except -1:
+    """Into the list, or into the dictionary if there is no list."""
     cdef int64_t length, skipped, delta, offset, key_length, value_length
     cdef const uint8_t *record_end
     cdef const char *key
@@ -266,8 +277,14 @@ cdef int take_pairs_of_batch(const uint8_t *at, const uint8_t *end, int64_t base
         if not add(base_offset, delta, &offset):
             raise MalformedInput("a record lies past the highest offset")
         if offset >= offset_min:
+            name = PyBytes_FromStringAndSize(key, key_length)
             value = None if value_length < 0 else PyBytes_FromStringAndSize(<const char *>at, value_length)
-            pairs.append((PyBytes_FromStringAndSize(key, key_length), value))
+            if pairs is not None:
+                pairs.append((name, value))
+            else:
+                if name in latest:
+                    del latest[name]  # So that it comes after all that are in the dictionary.
+                latest[name] = value
         at = record_end
     return 0
 

@@ -163,6 +163,16 @@ def take_pairs(batches: Buffer, at: int, offset_min: int, pairs: list[tuple[byte
     return at, end_offset
 
 
+def take_latest(batches: Buffer, at: int, offset_min: int, latest: dict[bytes, bytes | None]) -> tuple[int, int]:
+    pairs: list[tuple[bytes, bytes | None]] = []
+    try:
+        return take_pairs(batches, at, offset_min, pairs)
+    finally:
+        for key, value in pairs:
+            latest.pop(key, None)
+            latest[key] = value
+
+
 def _pairs_of_batch(batches: Buffer, at: int, end: int) -> Iterator[tuple[int, bytes, bytes | None]]:
     """(offset delta, key, value)"""
     while at < end:
