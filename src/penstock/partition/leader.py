@@ -11,7 +11,7 @@ Hot path: `park` and the leader's own `Reached`, once for each batch or flush. W
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar, assert_never
 
 from penstock.partition.in_sync import NO_NODE_EPOCH, InSync, ProposeInSync
@@ -103,8 +103,8 @@ Parked = deque[tuple[Offset, Token]]
 
 class Leader(Generic[Token]):
     __slots__ = (
-        "_min_insync", "_parked_for_all", "_parked_for_self", "_set", "deleted_below", "epoch", "epoch_start", "high_watermark", "in_sync",
-        "is_enough", "node_id", "own_end",
+        "_given_up_count", "_min_insync", "_parked_for_all", "_parked_for_self", "_set", "deleted_below", "epoch", "epoch_start",
+        "high_watermark", "in_sync", "is_enough", "node_id", "own_end",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +142,7 @@ class Leader(Generic[Token]):
         # batch and wait a little longer than it must; it never leaves too early.
         self._parked_for_all: Parked[Token] = deque()
         self._parked_for_self: Parked[Token] = deque()
+        self._given_up_count = 0  # About how many of them were answered otherwise, and are only in the way.
 
     def take_over(self, before: "Leader[Token]") -> list[Effect[Token]]:
         """From the same node in the epoch before, whose log goes on: whoever waits there waits here."""
@@ -167,6 +168,19 @@ class Leader(Generic[Token]):
     def records_deleted(self, start: Offset) -> None:
         """Notes that a client is told so now, as every replica in `may_lead_next` starts here or later."""
         self.deleted_below = max(self.deleted_below, start)
+
+    def given_up(self, is_over: Callable[[Token, Offset], bool]) -> None:
+        """One of those that are parked has been answered otherwise, as its time is up or its client is gone. Drops all that are over when
+        they may be half of all, so that each costs a bounded share of such a round, and no more are kept than twice those that wait."""
+        self._given_up_count += 1
+        if 2 * self._given_up_count < self.parked_count:
+            return
+        self._given_up_count = 0
+        for parked in (self._parked_for_all, self._parked_for_self):
+            waiting = [(end_offset, token) for end_offset, token in parked if not is_over(token, end_offset)]
+            if len(waiting) < len(parked):
+                parked.clear()
+                parked.extend(waiting)
 
     @property
     def parked_count(self) -> int:
