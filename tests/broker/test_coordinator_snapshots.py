@@ -19,7 +19,7 @@ from penstock.simulator.platter import Loss
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch
-from penstock.wire.keyed_records import keyed_records
+from penstock.wire.keyed_records import keyed_records, latest_records
 
 ALL_LOOPS = True
 
@@ -306,3 +306,6 @@ def test_keys_found_in_batches_are_those_that_were_put_in() -> None:
     pairs, end_offset = keyed_records(batches, 45)
     assert pairs == [(record.key, record.value) for record in records[45:]]
     assert end_offset == 300
+    again = {b"k50": b"of an earlier stretch", b"k0": b"below"}
+    assert latest_records(batches, 45, again) == 300
+    assert list(again.items()) == [(b"k0", b"below"), *pairs]

@@ -12,6 +12,7 @@ from penstock.broker.forwarding import Forwarding
 from penstock.cluster.commands import Command, FenceNode, RegisterNode, UnregisterNode
 from penstock.cluster.controller import Controller
 from penstock.cluster.records import NodeFenced
+from penstock.cluster.replies import RegistrationOutdated
 from penstock.links.kinds import Kind
 from penstock.simulator.links import LinkQuality
 from penstock.vocabulary import NO_NODE, Buffer, NodeId
@@ -209,7 +210,29 @@ def test_a_node_ends_when_another_process_has_registered_under_its_id() -> None:
         assert "another process has registered as node" in council.nodes[victim].failures[0]
 
 
-def test_a_registration_of_its_own_that_was_late_does_not_end_a_node() -> None:
+@pytest.mark.invariant("controller.stale-requests-ignored")
+@pytest.mark.parametrize("previous_epoch", [0, 1], ids=["of the process before", "of this process"])
+def test_a_registration_that_comes_late_or_twice_changes_nothing(previous_epoch: int) -> None:
+    with Council() as council:
+        council.start_and_wait()
+        leader = council.leader()
+        assert leader is not None
+        victim = NodeId(council.other_than(leader))
+        council.kill(victim)
+        council.start(victim)
+        council.until(lambda: council.is_let_in(victim))
+        late = RegisterNode(
+            victim, "council", council.directory(victim).hex(), f"node-{victim}", 9092, was_stopped_cleanly=False,
+            previous_epoch=previous_epoch,
+        )  # fmt: skip
+        (reply,) = council.submit(leader, late)
+        assert council.is_let_in(victim)
+        assert reply == RegistrationOutdated(2)
+        council.world.run_for(5)
+        assert council.nodes[victim].membership.node_epoch == 2
+
+
+def test_a_registration_of_its_own_that_names_no_epoch_before_it_does_not_end_a_node() -> None:
     with Council() as council:
         council.start_and_wait()
         leader = council.leader()

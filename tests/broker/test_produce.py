@@ -389,6 +389,34 @@ def test_what_is_not_durable_in_time_is_answered_as_timed_out_and_the_rest_as_it
     virtually(scenario)
 
 
+def test_requests_that_timed_out_or_whose_client_is_gone_are_forgotten_while_nothing_is_committed() -> None:
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env)
+        line = await Line.open(address)
+        await line.create("a")
+        await line.create("b")
+        world.hosts["node"].disk.faults = DiskFaults(sync_seconds_min=500, sync_seconds_max=500)
+        places = [node.partitions.find(topic, 0) for topic in ("a", "b")]
+        for attempt in range(20):
+            one, two, gone = [await Line.open(address) for _ in range(3)]
+            one.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"1")}}, timeout_ms=1_000))
+            two.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"2")}, "b": {0: batch(b"3")}}, timeout_ms=1_000))
+            gone.send(ApiKey.PRODUCE, **produce_body({"a": {0: batch(b"4")}}, timeout_ms=60_000))
+            for each in (one, two):
+                assert {row.error_code for row in rows_of(await each.receive()).values()} == {ErrorCode.REQUEST_TIMED_OUT}
+            for each in (one, two, gone):
+                each.close()
+            await asyncio.sleep(0.1)
+            assert sum(place.leader.parked_count for place in places) <= 4, f"after {attempt + 1} attempts"
+        await asyncio.sleep(1_500)
+        world.hosts["node"].disk.faults = DiskFaults()
+        line = await Line.open(address)
+        assert await line.latest("a") == 60, "it became durable later"
+        await line.produce("a", b"and so does what comes after")
+
+    virtually(scenario)
+
+
 def test_a_disk_that_hangs_does_not_keep_produce_requests_from_timing_out() -> None:
     """Not even while a checkpoint waits for the same disk."""
 

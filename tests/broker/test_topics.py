@@ -332,3 +332,30 @@ def test_a_full_disk_refuses_a_topic_and_nothing_is_changed(monkeypatch: pytest.
             used = disk.capacity_bytes - disk.free_bytes()
 
     virtually(scenario)
+
+
+@pytest.mark.invariant("log.disk-full-undoes-append")
+def test_a_topic_that_was_made_with_the_last_bytes_of_a_disk_is_written_to_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record of the topic found room, and the directories of its partitions did not."""
+    monkeypatch.setattr("penstock.broker.quorum.ROOM_KEPT_BYTES", -1_000)
+
+    async def scenario(world: World, env: SimEnv) -> None:
+        node, address = await started(env, disk_free_bytes_min=0)
+        line = await Line.open(address)
+        disk = world.hosts["node"].disk
+        before = disk.free_bytes()
+        await line.create("a", 2)
+        record_bytes = before - disk.free_bytes()
+        roomy, disk.capacity_bytes = disk.capacity_bytes, disk.capacity_bytes - disk.free_bytes() + record_bytes
+        await line.create("b", 2)
+        assert disk.free_bytes() == 0
+        topic_id = node.image.topics["b"].topic_id
+        assert not disk.exists(f"topics/{topic_id.hex()}")
+        assert (await line.produce("b", b"x")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await line.latest("b") == 0, "it can be read, and is empty"
+        disk.capacity_bytes = roomy
+        await asyncio.sleep(2)  # Until the node has seen that there is room.
+        for partition in range(2):
+            assert (await line.produce("b", b"x", partition=partition)).error_code == ErrorCode.NONE
+
+    virtually(scenario)

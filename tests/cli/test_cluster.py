@@ -327,10 +327,33 @@ def test_a_node_is_added_filled_drained_and_forgotten(cluster: Cluster):
     assert "node 4 is up" in cluster.run("forget-node", "4").err
     cluster.succeed("stop-node", "4")
     assert cluster.succeed("forget-node", "4") == "node 4 is forgotten\n"
+    assert "BROKER_ID_NOT_REGISTERED" in cluster.run("forget-node", "4").err
     assert [row["node"] for row in cluster.become_well()["nodes"]] == [1, 2, 3]
     assert list(cluster.local.nodes) == [1, 2, 3]
     assert read_all(cluster, "wide") == numbers(100).split()
     cluster.penstock("topics", "delete", "wide", "--yes")
+
+
+def test_a_node_that_is_forgotten_by_an_address_leaves_the_file_of_its_cluster(cluster: Cluster):
+    number = str(max(cluster.local.nodes) + 1)
+    bootstrap, file = cluster.local.bootstrap, cluster.directory / "cluster.json"
+    cluster.succeed("add-node")
+    cluster.succeed("stop-node", number)
+    told = cluster.penstock("cluster", "forget-node", number)
+    assert told == f"node {number} is forgotten\nit is taken out of {file}, too; its files stay in {cluster.directory / f'node-{number}'}\n"
+    assert list(cluster.local.nodes) == [1, 2, 3]
+    assert (cluster.directory / f"node-{number}").is_dir()
+
+    cluster.succeed("add-node")
+    cluster.succeed("stop-node", number)
+    elsewhere = file.rename(file.with_suffix(".away"))  # As from another machine.
+    ended = penstock("cluster", "forget-node", number, "--bootstrap", bootstrap)
+    elsewhere.rename(file)
+    assert ended.code == 0, ended.err
+    assert f"still lists node {number}. There, as its owner: penstock cluster forget-node {number} --data-dir DIR\n" in ended.out
+    assert list(cluster.local.nodes) == [1, 2, 3, int(number)]
+    assert cluster.succeed("forget-node", number) == f"node {number} is forgotten\n"
+    assert list(cluster.local.nodes) == [1, 2, 3]
 
 
 def test_votes_are_taken_and_given_one_at_a_time(cluster: Cluster):

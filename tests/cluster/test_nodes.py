@@ -1,5 +1,7 @@
 """Nodes register, are fenced, come back, stop and leave; and what that makes of the partitions they hold."""
 
+from dataclasses import replace
+
 import pytest
 from cluster.scene import Scene, code_of
 
@@ -7,6 +9,7 @@ from penstock.cluster import records
 from penstock.cluster.commands import FenceNode, RegisterNode, StopNode, UnfenceNode, UnregisterNode
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.records import BROKER, CONTROLLER
+from penstock.cluster.replies import RegistrationOutdated
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_NODE, NodeId
 
@@ -35,6 +38,32 @@ def test_each_life_has_a_higher_epoch_also_after_the_node_was_taken_off_the_list
     assert NodeId(2) not in scene.image.nodes
     scene.come_up(2)
     assert scene.epoch(2) == 3
+
+
+@pytest.mark.invariant("controller.stale-requests-ignored", "controller.weak-acks-remembered")
+def test_a_registration_that_comes_twice_or_late_from_an_earlier_life_is_no_unclean_restart() -> None:
+    """On a topic that acknowledges before the flush an unclean restart costs the node its place."""
+    scene = Scene(3)
+    scene.create("t", 1, 2, 3, flush="os")
+    registered = replace(scene.register(1, was_stopped_cleanly=False), previous_epoch=1)
+    assert isinstance(scene.ask(registered), records.NodeRegistered)
+    scene.unfence(1)
+    scene.set_in_sync(2, 3, 1)
+    version, in_sync = scene.image.version, scene.partition().in_sync
+    assert 1 in in_sync
+    for previous_epoch in (0, 1):
+        assert scene.ask(replace(registered, previous_epoch=previous_epoch)) == RegistrationOutdated(2)
+    assert (scene.image.version, scene.partition().in_sync, scene.image.nodes[NodeId(1)].is_fenced) == (version, in_sync, False)
+    assert isinstance(scene.ask(replace(registered, previous_epoch=2)), records.NodeRegistered)
+    assert 1 not in scene.partition().in_sync
+
+
+def test_a_registration_that_is_late_does_not_put_a_node_back_that_was_taken_off_the_list() -> None:
+    scene = Scene(2)
+    scene.fence(2)
+    scene.ask(UnregisterNode(NodeId(2)))
+    assert scene.ask(replace(scene.register(2), previous_epoch=0)) == RegistrationOutdated(1)
+    assert NodeId(2) not in scene.image.nodes
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,23 @@ def test_it_waits_while_too_few_are_in_sync() -> None:
         assert [start_at(scene, node) for node in (1, 2, 3)] == [BEFORE] * 3
 
 
+def test_a_replica_joins_only_when_it_has_deleted_what_clients_know_to_be_deleted() -> None:
+    with Scene(replica_lag_ms=3_000) as scene:
+        written(scene, min_insync_replicas=1)
+        away = scene.followers()[0]
+        scene.kill(away)
+        scene.until(lambda: away not in scene.in_sync())
+        assert delete(scene) == (NONE, BEFORE)
+        scene.slow_disk(away, 0.3)  # It has every record, and needs a flush to move its start.
+        scene.start(away)
+        scene.until(lambda: away in scene.in_sync())
+        assert start_at(scene, away) == BEFORE
+        scene.kill(away, *scene.followers(), scene.leads())
+        scene.start(1, 2, 3)
+        scene.until_available()
+        assert min(scene.read()) == BEFORE
+
+
 def test_a_start_that_was_moved_survives_a_cut_of_the_end() -> None:
     """The cut removes the checkpoints, which alone say where the log begins."""
     with Scene() as scene:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from clusters import test_deleted_records as deleted_records
 from clusters import test_full_disks as full_disks
 from clusters import test_late_writes as late_writes
 from clusters import test_scenarios as scenarios
@@ -26,6 +27,9 @@ CAUGHT_LAST: dict[str, tuple[int, ...]] = {
 
 # What no seed of the suite is sure to meet, and the scenario that does.
 CAUGHT_BY: dict[str, Callable[[], None]] = {
+    "lets-replicas-join-that-still-have-deleted-records": (
+        deleted_records.test_a_replica_joins_only_when_it_has_deleted_what_clients_know_to_be_deleted
+    ),
     "shrinks-the-set-without-the-controller": scenarios.test_a_change_of_the_set_that_is_late_is_not_counted_on,
     "leads-on-when-another-was-chosen": scenarios.test_a_leader_that_sleeps_wakes_as_nobody,
     "elects-whoever-is-up": scenarios.test_nobody_but_an_operator_elects_uncleanly,
@@ -56,7 +60,7 @@ def test_a_broken_cluster_is_caught_by_a_scenario(variant: str) -> None:
 
 
 def test_every_scenario_that_catches_something_is_one_of_the_suite() -> None:
-    modules = {module.__name__: module for module in (scenarios, late_writes, full_disks)}
+    modules = {module.__name__: module for module in (scenarios, late_writes, deleted_records, full_disks)}
     assert all(getattr(modules[scenario.__module__], scenario.__name__) is scenario for scenario in CAUGHT_BY.values())
 
 

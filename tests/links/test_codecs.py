@@ -54,7 +54,7 @@ fetches = st.builds(ReplicaFetch, longs, st.booleans(), sizes, sizes, sizes, wis
 codes = st.integers(-(2**15), 2**15 - 1)
 diverging = st.none() | st.tuples(st.integers(0, 2**31 - 1), longs)
 rows = st.lists(st.builds(Fetched, ids, ints, ints, longs, ints, codes, longs, longs, diverging, st.binary(max_size=50)), max_size=5)
-reached = st.lists(st.tuples(ids, ints, ints, longs), max_size=5)
+reached = st.lists(st.tuples(ids, ints, ints, longs, longs), max_size=5)
 
 
 def written(fetch: ReplicaFetch) -> bytes:

@@ -96,7 +96,7 @@ def test_a_version_that_is_not_known_is_refused_by_either_side() -> None:
 def test_a_caller_that_speaks_more_than_we_do_is_answered_in_what_both_speak() -> None:
     hello = bytearray(caller().hello)
     hello[11:13] = b"\x00\x09"  # It speaks 1 to 9.
-    assert called().greeted(bytes(hello))[1:3] == b"\x00\x01"
+    assert called().greeted(bytes(hello))[1:3] == b"\x00\x02"
 
 
 def test_a_proof_that_was_heard_once_is_worth_nothing_the_next_time() -> None:

@@ -41,6 +41,37 @@ def test_room_that_ends_at_any_byte_of_an_append_undoes_it_whole(config: LogConf
     run(story())
 
 
+@pytest.mark.invariant("log.disk-full-undoes-append", "log.names-durable-first")
+@pytest.mark.parametrize("first", ["an append", "a start elsewhere"])
+def test_a_log_that_was_opened_on_a_full_disk_goes_on_when_there_is_room(first: str) -> None:
+    async def story() -> None:
+        disk = SimDisk(seed=1)
+        disk.capacity_bytes = 0
+        bench = Bench(disk)
+        await bench.open()
+        assert (bench.log.failure, bench.log.end_offset) == (None, 0)
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                bench.append(1)
+            with pytest.raises(DiskFull):
+                await bench.log.start_over(20)
+        assert bench.log.failure is None
+        assert bases_in(await bench.read_all()) == []
+        disk.capacity_bytes = UNLIMITED_BYTES
+        base = 0
+        if first == "a start elsewhere":
+            await bench.log.start_over(20)
+            bench.log.owner_is_rebuilt()
+            base = 20
+        bench.append(3)
+        await bench.log.flush()
+        disk.power_cut()
+        await bench.open()
+        assert (bench.log.failure, bench.log.end_offset) == (None, base + 3)
+
+    run(story())
+
+
 def test_an_append_that_cannot_even_be_undone_takes_the_log_offline() -> None:
     async def story() -> None:
         disk = Stubborn()

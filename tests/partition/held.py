@@ -50,7 +50,7 @@ class Held:
         partition, log = self.partition, self.partition.log
         leader: Leader[ProduceToken] = Leader(
             ME, LeaderEpoch(self.epoch), in_sync=[(node, 0) for node in in_sync], replicas=[ME, OTHER], partition_epoch=self.epoch,
-            own_end=log.flushed_end, high_watermark=partition.high_watermark, epoch_start=log.end_offset,
+            own_end=log.flushed_end, high_watermark=partition.high_watermark, epoch_start=log.end_offset, log_start=log.start_offset,
             min_insync=1, lag_max_s=10, now=self.env.now(),
         )  # fmt: skip
         partition.lead(leader)

@@ -198,15 +198,24 @@ def test_nothing_is_reported_before_the_leader_has_agreed() -> None:
     follower = Follower(EPOCH, log, 0)
     assert follower.report(3) is None
     meet(follower, log, store(1, 1, 3))
-    assert follower.report(2) == 2
+    assert follower.report(2) == (2, 0)
 
 
 def test_a_report_is_news_once_unless_it_may_have_been_lost() -> None:
     follower = Follower(EPOCH, store(1, 1), 0)
     follower.answered(follower.next_fetch(), answer())
-    assert [follower.report(1), follower.report(1), follower.report(2)] == [1, None, 2]
+    assert [follower.report(1), follower.report(1), follower.report(2)] == [(1, 0), None, (2, 0)]
     follower.report_again()
-    assert follower.report(2) == 2
+    assert follower.report(2) == (2, 0)
+
+
+def test_a_start_that_has_moved_is_reported() -> None:
+    log = store(1, 1)
+    follower = Follower(EPOCH, log, 0)
+    follower.answered(follower.next_fetch(), answer())
+    assert follower.report(2) == (2, 0)
+    log.raise_start(1)
+    assert [follower.report(2), follower.report(2)] == [(2, 1), None]
 
 
 def test_a_leader_whose_retention_took_the_followers_epoch_tells_where_its_own_begin() -> None:

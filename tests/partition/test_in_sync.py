@@ -36,6 +36,22 @@ def test_who_has_reached_enough_is_proposed_once_and_bounds_the_watermark_at_onc
     assert bounds(some) == {2: NOTHING, 3: 10}
 
 
+def test_who_still_has_deleted_records_does_not_join() -> None:
+    some = three(1, 2)
+    assert some.note(3, 9, 10, 4)
+    assert some.propose(10, 5) is None
+    assert some.note(3, 9, 10, 5)
+    assert not some.note(3, 9, 10, 4), "an older report that comes late"
+    assert some.propose(10, 5) == ProposeInSync(4, ((1, 7), (2, 7), (3, 9)))
+
+
+def test_a_log_that_began_anew_is_believed_to_start_earlier() -> None:
+    some = three(1, 2)
+    some.note(3, 9, 10, 10)
+    assert some.note(3, 9, 12, 8)
+    assert some.propose(12, 10) is None
+
+
 def test_a_member_is_proposed_with_the_life_that_is_in_the_set() -> None:
     """A later life of it may have less than what made it a member."""
     some = three(1, 2)

@@ -30,7 +30,7 @@ def leader(
     members = in_sync or (1,)
     return Leader(
         1, EPOCH, in_sync=[(node, LIFE) for node in members], replicas=replicas if len(members) > 1 else members, partition_epoch=0,
-        own_end=end if durable is None else durable, high_watermark=watermark, epoch_start=end, min_insync=min_insync,
+        own_end=end if durable is None else durable, high_watermark=watermark, epoch_start=end, log_start=0, min_insync=min_insync,
         lag_max_s=10.0, now=NOW,
     )  # fmt: skip
 
@@ -44,6 +44,21 @@ def test_a_leader_alone_answers_when_it_has_reached_the_batch() -> None:
     assert alone.park(3, "a", needs_all=True)
     assert alone.step(Reached(1, 2), NOW) == [AdvanceWatermark(2)]
     assert alone.step(Reached(1, 3), NOW) == [AdvanceWatermark(3), Answer(("a",))]
+
+
+def test_those_whose_clients_have_given_up_are_dropped_before_they_are_half_of_all() -> None:
+    alone = leader()
+    gone: list[str] = []
+    for number in range(100):
+        alone.park(number + 1, f"gone {number}", needs_all=number % 2 == 0)
+        if number % 10 == 0:
+            alone.park(number + 1, f"waits {number}", needs_all=True)
+        gone.append(f"gone {number}")
+        alone.given_up(lambda token, end_offset: token in gone)
+        assert alone.parked_count <= 2 * 10 + 1
+    effects = alone.step(Reached(1, 100), NOW)
+    answered = [token for effect in effects if isinstance(effect, Answer) for token in effect.tokens if token not in gone]
+    assert answered == [f"waits {number}" for number in range(0, 100, 10)]
 
 
 def test_with_followers_the_slowest_in_sync_replica_holds_the_watermark() -> None:

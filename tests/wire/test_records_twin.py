@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import pick
 
+from penstock.errors import MalformedInput
 from penstock.wire import _records_py
 from penstock.wire.batches import HEADER_BYTES, Record, encode_batch
 from penstock.wire.verdicts import ScanFault
@@ -158,3 +159,61 @@ def test_a_batch_of_nothing_is_not_built(compiled):
     for twin in (compiled, _records_py):
         with pytest.raises(ValueError, match="at least one"):
             twin.build_batch([], 0)
+
+
+keyed = st.builds(
+    Record,
+    key=st.binary(max_size=4) | long_texts,
+    value=st.none() | st.binary(max_size=200),
+    headers=st.lists(st.tuples(st.text(max_size=3), st.none()), max_size=1).map(tuple),
+    timestamp_ms=st.integers(0, 1000),
+)
+keyed_batches = st.lists(
+    st.tuples(st.integers(0, 20), st.lists(keyed, min_size=1, max_size=3), st.sampled_from([0, 0, 0, 4]), st.booleans()), max_size=4
+)
+
+
+def pairs_of(loop, batches, at, offset_min):
+    pairs, latest = [], {}
+    outcomes = []
+    for take, into in ((loop.take_pairs, pairs), (loop.take_latest, latest)):
+        try:
+            outcomes.append(take(batches, at, offset_min, into))
+        except MalformedInput as malformed:
+            outcomes.append(type(malformed))
+    by_hand = {}
+    for key, value in pairs:
+        by_hand.pop(key, None)
+        by_hand[key] = value
+    assert list(latest.items()) == list(by_hand.items())
+    assert outcomes[0] == outcomes[1]
+    return outcomes[0], pairs
+
+
+@pytest.mark.repeats
+@settings(max_examples=pick(test=150, slow=500))
+@given(batches=keyed_batches, changes=mutations, in_header=header_changes, cut=st.integers(0, 100), offset_min=st.integers(-2, 80))
+def test_both_loops_take_the_same_pairs(compiled, *, batches, changes, in_header, cut, offset_min):
+    buffer, base = b"", 0
+    for gap, chosen, codec, is_control in batches:
+        base += gap
+        buffer += encode_batch(chosen, base_offset=base, codec=codec, is_control=is_control)
+        base += len(chosen)
+    for content in (buffer, mutate(buffer, changes), mutate(buffer, in_header), buffer[: max(0, len(buffer) - cut)]):
+        assert pairs_of(compiled, content, 0, offset_min) == pairs_of(_records_py, content, 0, offset_min)
+
+
+def test_both_loops_take_pairs_up_to_a_compressed_batch_and_none_of_control_records(compiled):
+    records = [Record(key=b"k%d" % number, value=b"v" if number % 2 else None, timestamp_ms=1) for number in range(6)]
+    plain = bytes(encode_batch(records[:3], base_offset=10))
+    control = bytes(encode_batch(records[3:4], base_offset=13, is_control=True))
+    packed = bytes(encode_batch(records[4:], base_offset=20, codec=4))
+    for loop in (compiled, _records_py):
+        pairs = []
+        assert loop.take_pairs(plain + control + packed, 0, 11, pairs) == (len(plain + control), 14)
+        assert pairs == [(b"k1", b"v"), (b"k2", None)]
+        assert loop.take_pairs(packed, 0, 11, pairs) == (0, 11)
+        with pytest.raises(MalformedInput):
+            loop.take_pairs(plain[:-1], 0, 11, pairs)
+        with pytest.raises(MalformedInput):
+            loop.take_pairs(bytes(encode_batch([Record(value=b"x", timestamp_ms=1)])), 0, 0, pairs)

@@ -234,6 +234,7 @@ class Assignments:
             own_end=partition.durable_end,
             high_watermark=partition.high_watermark,
             epoch_start=partition.log.end_offset,
+            log_start=partition.log.start_offset,
             min_insync=least_in_sync(partition.config, state),
             lag_max_s=node.settings.replica_lag_ms / 1000,
             now=now,

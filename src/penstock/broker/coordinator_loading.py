@@ -17,11 +17,11 @@ from penstock.errors import DiskFailed
 from penstock.log.log import Log
 from penstock.settings import KIB, MIB
 from penstock.vocabulary import Offset
-from penstock.wire.keyed_records import Pair, keyed_records
+from penstock.wire.keyed_records import Pair, latest_records
 
 S = TypeVar("S")
 
-READ_BYTES = 256 * KIB  # Taken apart in one go: a few milliseconds.
+READ_BYTES = 256 * KIB  # Taken apart in one go: some ten milliseconds without the compiled loop, and a fraction of one with it.
 REPLAYED_AT_ONCE = 500
 STRETCH_BYTES = 8 * MIB  # Of log whose records are held back until the last one of each key is known.
 
@@ -62,13 +62,10 @@ async def _read_stretch(log: Log, offset: int, loaded: Loaded, patience: Patienc
     latest: dict[bytes, bytes | None] = {}
     stretch_bytes = 0
     while offset < log.end_offset and stretch_bytes < STRETCH_BYTES:
-        content = bytes(await log.read_later(Offset(offset), bytes_max=READ_BYTES, end_offset=log.end_offset))
+        content = await log.read_later(Offset(offset), bytes_max=READ_BYTES, end_offset=log.end_offset)
         if not content:
             return latest, log.end_offset  # Compaction took what was left.
-        pairs, offset = keyed_records(content, offset)
-        for key, value in pairs:
-            latest.pop(key, None)
-            latest[key] = value
+        offset = latest_records(content, offset, latest)
         stretch_bytes += len(content)
         loaded.log_bytes += len(content)
         await patience.pause_if_over()

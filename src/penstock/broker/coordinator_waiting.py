@@ -99,5 +99,9 @@ class _Token:
     def made_durable(self) -> None:
         self._waiting.committed(self._end_offset)
 
+    def is_over(self, end_offset: Offset) -> bool:
+        """It ends that the log is stuck, and while it is, no more are parked."""
+        return False
+
     def refused(self, code: ErrorCode, reason: str) -> None:
         self._waiting.log_failed(reason)

@@ -222,7 +222,7 @@ class Fetcher:
                 is_under_way = partition in self._trimming
                 self._trimming[partition] = offset
                 if not is_under_way:
-                    self._node.spawn(self._raise_start(partition))
+                    self._node.spawn(self._raise_start(key, partition))
             case Truncate() | StartOver():
                 self._node.replica_fetching.cut_later(partition, step)
             case Wait(reason):
@@ -231,15 +231,23 @@ class Fetcher:
             case _:
                 assert_never(step)
 
-    async def _raise_start(self, partition: Partition) -> None:
-        """Until it is where the leader's was last: that may move again meanwhile."""
+    async def _raise_start(self, key: Key, partition: Partition) -> None:
+        """Moves the start to where the leader's was last, which may move again meanwhile, and reports it: the replica may join by it."""
         try:
             while partition.log.start_offset < (offset := self._trimming[partition]):
                 await trim(self._node, partition, offset)
         except Refusal as refusal:
             log.debug("the start of %s-%d stays where it is: %s", partition.topic, partition.index, refusal.reason)
+            if self._follows(key, partition):
+                self._hold_back(key)  # The leader tells its start again when it is asked again.
         finally:
             del self._trimming[partition]
+        if self._follows(key, partition):
+            self._report(key)
+
+    def _follows(self, key: Key, partition: Partition) -> bool:
+        followed = self._followed.get(key)
+        return followed is not None and followed.partition is partition
 
     def _throttle(self, key: Key, size: int) -> None:
         node = self._node
@@ -312,13 +320,13 @@ class Fetcher:
         rows = []
         for key in keys:
             followed = self._followed.get(key)
-            end_offset = None if followed is None else followed.follower.report(followed.partition.durable_end)
-            if followed is not None and end_offset is not None:
-                rows.append((*key, followed.partition.epoch, end_offset))
+            report = None if followed is None else followed.follower.report(followed.partition.durable_end)
+            if followed is not None and report is not None:
+                rows.append((*key, followed.partition.epoch, *report))
         links = self._node.links
         if rows and links is not None:
             links.tell(self._leader, Kind.REACHED, write_reached(self._node.membership.node_epoch, rows))
-        return [(topic_id, index) for topic_id, index, _, _ in rows]
+        return [(topic_id, index) for topic_id, index, *_ in rows]
 
 
 def _key(partition: Partition) -> Key:

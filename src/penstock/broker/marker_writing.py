@@ -18,7 +18,7 @@ from penstock.groups.replies import PendingEnded
 from penstock.links.door import Asked
 from penstock.links.transaction_calls import Ended, Place, read_ended, write_codes
 from penstock.partition.partition import Partition
-from penstock.vocabulary import TopicId
+from penstock.vocabulary import Offset, TopicId
 
 if TYPE_CHECKING:
     from penstock.broker.node import Node
@@ -92,13 +92,14 @@ class MarkerWriting:
         except DiskFailed as failed:
             self._node.settle(partition)
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log went offline for writes: {failed}") from None
-        if appended is None:  # It has ended before: how durable that is, the log's end knows.
-            if not leader.park(partition.log.end_offset, waiting, needs_all=True):
-                waiting.made_durable()
-            return
-        if not leader.park(appended.end_offset, waiting, needs_all=True):
+        # If it has ended before, the log's end knows how durable that is.
+        end_offset = partition.log.end_offset if appended is None else appended.end_offset
+        if leader.park(end_offset, waiting, needs_all=True):
+            waiting.heard.add_done_callback(lambda heard: partition.given_up() if heard.cancelled() else None)
+        else:
             waiting.made_durable()
-        self._node.appended(partition)
+        if appended is not None:
+            self._node.appended(partition)
 
     def _end_offsets(self, end: Ended, index: int, waiting: "_Waiting") -> None:
         """Offsets of a group: they are committed with the transaction, or dropped with it."""
@@ -115,6 +116,7 @@ class MarkerWriting:
             async with asyncio.timeout(max(0.001, deadline - self._node.env.now())):
                 return await asyncio.shield(heard)
         except TimeoutError:
+            heard.cancel()
             return ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -128,6 +130,9 @@ class _Waiting:
 
     def made_durable(self) -> None:
         self._hear(ErrorCode.NONE)
+
+    def is_over(self, end_offset: Offset) -> bool:
+        return self.heard.done()
 
     def refused(self, code: ErrorCode, reason: str) -> None:
         self._hear(code)

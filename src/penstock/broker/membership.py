@@ -5,8 +5,8 @@ ready (its logs are open and it listens) and the controller has let it in; then 
 quorum, at once when that changes. Nothing here stops the node from serving what it leads while no controller answers: only the image does.
 
 A node epoch that is no longer the newest means that somebody else has registered under this node's id. From another data directory: two
-processes have one id, and this one ends. From this one, which no other process can have open: it was an older registration of our own
-that was late on the way, and registering once more puts that right.
+processes have one id, and this one ends. From this one, which no other process can have open: it was an older registration of our own that
+did not name the epoch that it follows, and registering once more puts that right. Those that name it change nothing when they are late.
 Whatever else fails is told and tried again: a node that had quietly stopped giving signs of life would be fenced for ever.
 """
 
@@ -20,6 +20,7 @@ from penstock.broker.controlling import Controlling
 from penstock.broker.disk_room import DiskRoom
 from penstock.cluster.commands import RegisterNode, ReportDisk, StopNode
 from penstock.cluster.records import NodeRegistered
+from penstock.cluster.replies import RegistrationOutdated
 from penstock.errors import ErrorCode, MalformedInput, Refusal
 from penstock.links.calls import Heard, Heartbeat, Standing, read_heard, write_heartbeat
 from penstock.links.failures import LinkFailure
@@ -67,11 +68,16 @@ class Membership:
     async def register(self, command: RegisterNode) -> None:
         """Until it is accepted. Raises Refusal for what trying again would not mend."""
         self._registration = command
+        state = self._node.image.nodes.get(command.node_id)
+        previous_epoch = 0 if state is None else state.node_epoch  # As far as this node knows; the controller tells of a later one.
         while True:
             try:
-                (reply,) = await self._node.submit(command)
+                (reply,) = await self._node.submit(replace(command, previous_epoch=previous_epoch))
             except Refusal as refusal:
                 reply = refusal
+            if isinstance(reply, RegistrationOutdated):
+                previous_epoch = reply.node_epoch
+                continue
             if isinstance(reply, NodeRegistered):
                 self.node_epoch, self.is_fenced = reply.node_epoch, True
                 return

@@ -57,10 +57,10 @@ class ReplicaServing:
         node_epoch, rows = read_reached(body)
         known = self._node.image.nodes.get(follower)
         may_join = known is not None and known.node_epoch == node_epoch and known.is_live and not known.is_stopping
-        for topic_id, index, leader_epoch, end_offset in rows:
+        for topic_id, index, leader_epoch, end_offset, start in rows:
             partition = self._node.partitions.find_by_id(TopicId(topic_id), index)
             if partition is not None and partition.leader is not None and (may_join or follower in partition.leader.in_sync):
-                reached = Reached(follower, Offset(end_offset), node_epoch, LeaderEpoch(leader_epoch))
+                reached = Reached(follower, Offset(end_offset), node_epoch, LeaderEpoch(leader_epoch), Offset(start))
                 self._node.carry_out(partition, partition.leader.step(reached, now))
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 Durable before it is seen: the checkpoint that knows the new start is written first, so nobody is told of a start that could move back.
 A client is answered when every replica that may lead next has moved its start too, or what was deleted would be back after a failover.
+From then on a replica joins the in-sync set only when its log starts there too (partition/in_sync.py).
 Space comes back when whole segments fall below the start, with the next round of retention.
 """
 
@@ -40,6 +41,7 @@ async def trim_everywhere(node: "Node", partition: Partition, offset: Offset, de
         epoch = leader.epoch
         waiting = [replica for replica in leader.may_lead_next if (replica, epoch) not in moved]
         if not waiting and leader.is_enough:  # Else one that has left the set may lead.
+            leader.records_deleted(start)
             return start
         wish = TrimWish(partition.topic_id, partition.index, epoch, start)
         timeout_s = min(max(deadline - node.env.now(), PAUSE_SECONDS_MIN), ASKED_SECONDS)

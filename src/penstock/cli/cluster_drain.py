@@ -6,15 +6,18 @@ from pathlib import Path
 import click
 
 from penstock.cli.cluster_checks import check
+from penstock.cli.cluster_disks import ask_disks
 from penstock.cli.cluster_moves import end_throttle, move, print_plan, watch
-from penstock.cli.cluster_picture import take_picture
+from penstock.cli.cluster_picture import Picture, take_picture
 from penstock.cli.cluster_places import bootstrap_of, cluster_options
 from penstock.cli.faults import Fault
 from penstock.cli.local_cluster import LocalCluster
 from penstock.cli.reassignment_plans import without
 from penstock.cli.talking import talk
+from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.cluster_changes import forget_node as forget
+from penstock.peers.failures import Refused
 
 STOPPED_SECONDS = 30.0
 LOOK_SECONDS = 0.3
@@ -69,30 +72,53 @@ async def _is_gone(client: Client, number: int, seconds: float) -> bool:
     return True
 
 
-def _may_have_stopped(directory: Path | None, number: int) -> bool:
-    local = None if directory is None else LocalCluster.load(directory)
+def _may_have_stopped(local: LocalCluster | None, number: int) -> bool:
     return local is None or number not in local.nodes or not local.is_running(number)
+
+
+async def _find_local(client: Client, picture: Picture) -> LocalCluster | None:
+    """The cluster's own directory, if it was started on this machine: its nodes know where their data are."""
+    disks = await ask_disks(client, dict.fromkeys(picture.live(), ()))
+    paths = dict.fromkeys(path for disk in disks.told.values() for path in disk.well)
+    found = (LocalCluster.of_node(Path(path), picture.cluster.cluster_id) for path in paths)
+    return next((local for local in found if local is not None), None)
 
 
 @click.command("forget-node")
 @click.argument("number", type=int, metavar="N")
 @cluster_options
 def forget_node(number: int, directory: Path | None, bootstrap: str | None) -> None:
-    """Forget node N, which is stopped and will not come back."""
+    """Forget node N, which is stopped and will not come back.
 
-    async def conversation(client: Client) -> None:
+    Where the cluster was started on this machine with `penstock cluster start`, the node is taken out of DIR/cluster.json, too. Its files
+    stay.
+    """
+
+    async def conversation(client: Client) -> LocalCluster | None:
         picture = await take_picture(client)
         held = [each.where for each in picture.partitions() if number in each.state.replicas]
         if held:
             what = f"node {number} still holds {len(held)} partitions, {held[0]} for one"
             raise Fault(what, f"move them first: penstock cluster drain {number} --execute")
-        if not await _is_gone(client, number, STOPPED_SECONDS if _may_have_stopped(directory, number) else 0.0):
+        local = await _find_local(client, picture) if directory is None else LocalCluster.load(directory)
+        if not await _is_gone(client, number, STOPPED_SECONDS if _may_have_stopped(local, number) else 0.0):
             raise Fault(f"node {number} is up", "stop it first")
-        await forget(client.router, number, client.router.deadline(None))
+        try:
+            await forget(client.router, number, client.router.deadline(None))
+        except Refused as refused:
+            is_left_here = local is not None and number in local.nodes and not local.is_running(number)
+            if refused.code != ErrorCode.BROKER_ID_NOT_REGISTERED or not is_left_here:
+                raise  # Otherwise it was forgotten by an address, from where this file could not be reached.
+        return local
 
-    talk(bootstrap_of(directory, bootstrap), conversation)
-    if directory is not None:
-        LocalCluster.load(directory).drop(number)
+    local = talk(bootstrap_of(directory, bootstrap), conversation)
     click.echo(f"node {number} is forgotten")
-    if directory is None:
-        click.echo(f"if it was started on this machine, say so with --data-dir, too: penstock cluster forget-node {number} --data-dir DIR")
+    if local is None:
+        click.echo(
+            "no file on this machine lists the nodes of this cluster; if it was started with `penstock cluster start`, its directory still "
+            f"lists node {number}. There, as its owner: penstock cluster forget-node {number} --data-dir DIR"
+        )
+    elif number in local.nodes:
+        local.drop(number)
+        if directory is None:
+            click.echo(f"it is taken out of {local.directory / 'cluster.json'}, too; its files stay in {local.data_of(number).parent}")

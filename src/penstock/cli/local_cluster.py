@@ -84,6 +84,17 @@ class LocalCluster:
         except (OSError, ValueError, KeyError, TypeError) as wrong:
             raise Fault(f"{path} cannot be read: {wrong}", "restore it, or start a cluster in another directory") from None
 
+    @classmethod
+    def of_node(cls, data_directory: Path, cluster_id: str) -> "LocalCluster | None":
+        """The cluster with this id of which a node has its data there; None where this machine has no directory of such a cluster, or
+        not one that may be read."""
+        directory = data_directory.parent.parent
+        try:
+            found = cls.load(directory) if cls.is_in(directory) else None
+        except (OSError, Fault):
+            return None
+        return found if found is not None and found.cluster_id == cluster_id else None
+
     @staticmethod
     def is_in(directory: Path) -> bool:
         return (directory / "cluster.json").exists()

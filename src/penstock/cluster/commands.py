@@ -87,6 +87,9 @@ class RegisterNode:
     roles: tuple[str, ...] = (BROKER, CONTROLLER)
     rack: str | None = None
     flush_defaults: dict[str, str] | None = None  # See promises.py. Before version 2 nobody said so.
+    # The node epoch that this registration follows. A registration follows each epoch once, so one that comes twice or late is recognised.
+    # None: any, as before version 3.
+    previous_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     4: (ConfigureTopic, 2),
     5: (ConfigureNode, 1),
     6: (TakeProducerBlock, 1),
-    7: (RegisterNode, 2),
+    7: (RegisterNode, 3),
     8: (BuryTopic, 1),
     9: (UnfenceNode, 1),
     10: (FenceNode, 1),

@@ -1,7 +1,8 @@
 """Nodes come, are heard no more, are back, run out of room, stop, and are taken off the list; and what that means for their partitions.
 
 A node registers fenced: it leads nothing new and joins no in-sync set before it has caught up with the metadata and says so (UnfenceNode).
-Each registration is a new life with a higher node epoch; what an older life asks for is refused (STALE_BROKER_EPOCH).
+Each registration is a new life with a higher node epoch; what an older life asks for is refused (STALE_BROKER_EPOCH). It names the epoch
+that it follows, and is taken only while that is the node's last: one that comes twice, or late from an earlier process, changes nothing.
 All that one of these means for partitions is in the same decision: nobody ever reads of a fenced node that still leads where another could.
 """
 
@@ -15,6 +16,7 @@ from penstock.cluster.image import ClusterImage, NodeState, PartitionState, Topi
 from penstock.cluster.moving import AS_IT_IS, Wish
 from penstock.cluster.promises import may_have_acknowledged_early
 from penstock.cluster.records import BROKER, CONTROLLER
+from penstock.cluster.replies import RegistrationOutdated
 from penstock.errors import ErrorCode, Refusal
 from penstock.vocabulary import NO_NODE, NodeId
 
@@ -25,10 +27,13 @@ def register(draft: Draft, command: RegisterNode) -> Decision:
     image, known = draft.image, draft.image.nodes.get(command.node_id)
     if (refusal := _why_not_registered(image, known, command)) is not None:
         return Decision((), (refusal,))
+    last_epoch = _last_epoch(image, command.node_id)
+    if command.previous_epoch not in (None, last_epoch):
+        return agreed((), RegistrationOutdated(last_epoch))
     made: list[records.Record] = [] if image.cluster_id else [records.ClusterFormed(command.cluster_id)]
     has_other_disk = known is not None and known.directory_id != command.directory_id
     registered = records.NodeRegistered(
-        command.node_id, _next_epoch(image, command.node_id), command.directory_id, command.host, command.port, command.rack,
+        command.node_id, last_epoch + 1, command.directory_id, command.host, command.port, command.rack,
         command.peer_host, command.peer_port, command.roles, is_fenced=True,
         has_new_disk=has_other_disk or (known is not None and known.has_new_disk), flush_defaults=command.flush_defaults,
     )  # fmt: skip
@@ -54,9 +59,9 @@ def _why_not_registered(image: ClusterImage, known: NodeState | None, command: R
     return None
 
 
-def _next_epoch(image: ClusterImage, node_id: NodeId) -> int:
+def _last_epoch(image: ClusterImage, node_id: NodeId) -> int:
     known = image.nodes.get(node_id)
-    return 1 + (known.node_epoch if known is not None else image.retired.get(node_id, 0))
+    return known.node_epoch if known is not None else image.retired.get(node_id, 0)
 
 
 def _come_back(draft: Draft, command: RegisterNode, *, has_other_disk: bool) -> None:

@@ -51,6 +51,13 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationOutdated:
+    """The node was registered since the epoch that its registration follows. Nothing has changed; one that follows this epoch is taken."""
+
+    node_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """How many partitions were changed, and whether more are waiting."""
 
@@ -58,7 +65,7 @@ class Settled:
     is_done: bool
 
 
-Made = records.Record | PartitionChange | LeaderElected | NotElected | Settled
+Made = records.Record | PartitionChange | LeaderElected | NotElected | Settled | RegistrationOutdated
 Reply = Made | Refusal
 
 # Above the kinds of records, which travel under their own numbers.
@@ -69,6 +76,7 @@ KINDS: dict[int, tuple[type[Any], int]] = {
     1003: (LeaderElected, 1),
     1004: (NotElected, 1),
     1005: (Settled, 1),
+    1006: (RegistrationOutdated, 1),
 }
 _CODEC: Codec[Any] = Codec(KINDS)
 

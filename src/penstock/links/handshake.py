@@ -24,7 +24,7 @@ from penstock.consensus.nouns import DirectoryId
 from penstock.links.kinds import Lane
 from penstock.vocabulary import Buffer, NodeId
 
-VERSION_MIN, VERSION_MAX = 1, 1  # Of everything that is said over a link.
+VERSION_MIN, VERSION_MAX = 2, 2  # Of everything that is said over a link. From 2 on followers report where their logs start.
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 CLUSTER_ID_BYTES_MAX = 128

@@ -31,7 +31,7 @@ _FETCHED = Struct(">q?I")  # session, is_unknown, rows
 _ROW = Struct(">16siiqihqqiqI")
 _NOT_DIVERGING = -1
 _REACHED = Struct(">qI")  # node epoch, rows
-_REACHED_ROW = Struct(">16siiq")
+_REACHED_ROW = Struct(">16siiqq")
 
 
 class Wish(NamedTuple):
@@ -75,7 +75,8 @@ class Answer(NamedTuple):
     rows: list[Fetched]
 
 
-ReachedRow = tuple[TopicId, int, int, Offset]  # Below this end everything is as durable at the follower as the topic promises.
+# Partition, leader epoch, and the end below which everything is as durable at the follower as the topic promises; where its log starts.
+ReachedRow = tuple[TopicId, int, int, Offset, Offset]
 
 
 def write_fetch(

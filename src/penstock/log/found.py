@@ -31,6 +31,7 @@ class Found:
     generation: int = 0  # The highest of any compacted segment in the directory, also of those that are gone now.
     lists_replaced: bool = False  # The checkpoint on the disk lists segments that compaction has replaced.
     is_saved: bool = False  # The checkpoint on the disk says all of this.
+    lacks_directory: bool = False  # A full disk had no room for it.
 
     @property
     def flushed_end(self) -> int:

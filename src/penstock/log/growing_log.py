@@ -43,9 +43,9 @@ EXTRA_PER_APPENDED = 4  # So many bytes of the owner's may be written again, wit
 class GrowingLog:
     __slots__ = (
         "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
-        "_extra_bytes", "_files", "_has_news", "_index", "_next_number", "_on_damage", "_reader", "_rolled_bytes", "_shelf", "_swaps",
-        "_turn", "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure",
-        "flushed_end", "identity", "owner_is_void", "report", "start_offset",
+        "_extra_bytes", "_files", "_has_news", "_index", "_lacks_directory", "_next_number", "_on_damage", "_reader", "_rolled_bytes",
+        "_shelf", "_swaps", "_turn", "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset",
+        "epochs", "failure", "flushed_end", "identity", "owner_is_void", "report", "start_offset",
     )  # fmt: skip
 
     def __init__(self, opening: Opening, found: Found) -> None:
@@ -73,6 +73,7 @@ class GrowingLog:
             self._disk, self._files, self._shelf, self.epochs, identity=self.identity, config=self._config, gaps_below=found.gaps_below
         )
         self._unflushed = Unflushed(self._files)
+        self._lacks_directory = found.lacks_directory  # It is made before the first file.
         self._writing: OpenFile | None = None  # The active segment's file, while it has unflushed bytes.
         self._closed_bytes = self._shelf.size_bytes - self._shelf.active.size
         self._rolled_bytes = 0  # In segments that were closed since this log was opened.
@@ -198,7 +199,15 @@ class GrowingLog:
             raise
         return segment, self._writing
 
+    def _make_directory(self) -> None:
+        """What opening the log had no room for. `DiskFull`: there is still none, and it can be tried again."""
+        if self._lacks_directory:
+            self._disk.mkdir(self.directory)
+            self._lacks_directory = False
+            self._unflushed.add_names(ancestors(self.directory))
+
     def _hold(self, segment: Segment) -> OpenFile:
+        self._make_directory()
         held = self._unflushed.hold(segment)
         if not segment.size:  # Its name is as new as its bytes; and so are, for the first segment, the directories above it.
             self._unflushed.add_names(ancestors(self.directory) if len(self._shelf.segments) == 1 else [self.directory])

@@ -141,6 +141,7 @@ class Log(GrowingLog):
         """
         async with self._taking_turn():
             self._check_alive()
+            self._make_directory()
             self.owner_is_void = True
             kept_end = max(offset, self._shelf.segments[0].base_offset)
             if kept_end < self.end_offset:  # No batch may be left that seems to come after what will be written next.

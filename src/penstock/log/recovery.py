@@ -96,8 +96,7 @@ async def _recover(opening: Opening) -> Found:
         opening.restore(b"")
         return Found(failure=f"the files of the log are missing, {_lost(opening)}")
     if not names:
-        await _make(opening)
-        return Found(is_saved=False)
+        return Found(is_saved=False, lacks_directory=not await _make(opening))
     names = finish_renaming(disk, directory, names)
     stay = await sweep(disk, directory, names, is_clean=opening.is_clean)
     remembered = checkpoint.load(disk, directory, opening.identity, names)
@@ -112,18 +111,22 @@ async def _recover(opening: Opening) -> Found:
     return found
 
 
-async def _make(opening: Opening) -> None:
-    """A log that is new. Its first name is on the disk before anything else: were it lost and a later one kept, the log would seem to begin
-    there. On a full disk it is made when there is something to write."""
+async def _make(opening: Opening) -> bool:
+    """Makes a log that is new; returns whether its directory is there. Its first name is on the disk before anything else: were it lost and
+    a later one kept, the log would seem to begin there. On a full disk the rest is made when there is something to write."""
     disk, directory = opening.env.disk, opening.directory
     opening.restore(b"")
-    disk.mkdir(directory)
+    try:
+        disk.mkdir(directory)
+    except DiskFull:
+        return False
     try:
         disk.close(disk.open(Segment(directory, 0, 0, None).path, create=True))
     except DiskFull:
-        return
+        return True
     if failures := await disk.sync((), ancestors(directory)):
         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+    return True
 
 
 async def _believe(opening: Opening, remembered: Remembered | None, names: list[SegmentName]) -> Found:

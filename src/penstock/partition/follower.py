@@ -58,6 +58,16 @@ class Fetched(NamedTuple):
     records: Buffer
 
 
+class Report(NamedTuple):
+    """Everything below the end is durable here, and the log starts there, also after a crash."""
+
+    durable_end: Offset
+    start: Offset
+
+
+NO_REPORT = Report(NOTHING, NOTHING)
+
+
 class Append(NamedTuple):
     batches: list[Batch]
 
@@ -107,7 +117,7 @@ class Follower:
         self.high_watermark = high_watermark
         self.is_agreed = False  # All that is here came from this leader, or is what it has too.
         self._log = log
-        self._reported = NOTHING
+        self._reported = NO_REPORT
         self._asks_from = NOTHING  # A log that begins with a whole batch begins before the leader's does, which answers from its start on.
 
     def next_fetch(self) -> Fetch:
@@ -128,16 +138,17 @@ class Follower:
         self.is_agreed = True
         return self._take(answer)
 
-    def report(self, durable_end: Offset) -> Offset | None:
-        """What the leader is to be told, when this much is as durable here as the topic promises; None for nothing new."""
-        if not self.is_agreed or durable_end <= self._reported:
+    def report(self, durable_end: Offset) -> Report | None:
+        """Returns what the leader is to be told, when this much is as durable here as the topic promises; None for nothing new."""
+        report = Report(durable_end, self._log.start_offset)
+        if not self.is_agreed or report <= self._reported:
             return None
-        self._reported = durable_end
-        return durable_end
+        self._reported = report
+        return report
 
     def report_again(self) -> None:
         """What was reported may have been lost on the way, or forgotten: the next `report` is news whatever it says."""
-        self._reported = NOTHING
+        self._reported = NO_REPORT
 
     def _cut(self, diverging: Diverging) -> Step:
         """Where both have the epoch, the shorter one tells. Where only the leader has it, ours ends before it, and it is asked again."""

@@ -6,7 +6,8 @@ changes (`partition_epoch`), so any later version ends all doubt about earlier p
 A proposal that was refused or got lost is therefore followed by another, which may ask for nothing new: accepted, it is a later version.
 
 A replica joins when it has *reached* the watermark and the beginning of this leader's epoch. Before that it could lack what an earlier
-leader has acknowledged, since a new leader's watermark lags behind. It leaves when it lacks a record that is older than `lag_max_s`.
+leader has acknowledged, since a new leader's watermark lags behind. Its log must start no earlier than what clients know to be deleted, or
+deleted records would be back when it leads. It leaves when it lacks a record that is older than `lag_max_s`.
 What counts is what it has on its disk, not what it has fetched.
 """
 
@@ -18,7 +19,7 @@ from penstock.vocabulary import Instant, NodeId, Offset
 
 Members = tuple[tuple[NodeId, int], ...]  # Nodes with their node epochs: which life of a node is meant (KIP-903).
 
-NOTHING = Offset(-1)
+NOTHING, FIRST = Offset(-1), Offset(0)
 NO_NODE_EPOCH = -1
 
 # How often a leader looks at its followers in the time after which one leaves. One that was away for half that time judges nobody by
@@ -36,12 +37,13 @@ class ProposeInSync(NamedTuple):
 class Progress:
     """One follower, as far as it has told this leader."""
 
-    __slots__ = ("joined_at", "node", "node_epoch", "reached")
+    __slots__ = ("joined_at", "node", "node_epoch", "reached", "start")
 
     def __init__(self, node: NodeId, node_epoch: int, now: Instant) -> None:
         self.node = node
         self.node_epoch = node_epoch
         self.reached = NOTHING  # It has everything below. Nothing it told an earlier leader counts.
+        self.start = Offset(0)  # Its log starts here, also after a crash; as of the report of `reached`.
         self.joined_at = now  # A member is not judged before it had its time.
 
 
@@ -75,16 +77,19 @@ class InSync:
 
     # What followers tell
 
-    def note(self, node: NodeId, node_epoch: int, end_offset: Offset) -> bool:
-        """A follower has reached the offset; whether that is news. A new life of it may have less than the one before."""
+    def note(self, node: NodeId, node_epoch: int, end_offset: Offset, start: Offset = FIRST) -> bool:
+        """Notes what a follower has reported; returns whether that is news. A new life of it may have less than the one before.
+
+        A log that begins anew starts earlier than it did, and then reports a later end: the start belongs to the end that it came with."""
         follower = self._followers.get(node)
         if follower is None:
             if node not in self.replicas or node == self._me:
                 return False
             follower = self._followers[node] = Progress(node, node_epoch, self._looked_at)
-        if node_epoch < follower.node_epoch or (node_epoch == follower.node_epoch and end_offset <= follower.reached):
+        known = (follower.node_epoch, follower.reached, follower.start)
+        if (node_epoch, end_offset, start) <= known:
             return False
-        follower.node_epoch, follower.reached = node_epoch, end_offset
+        follower.node_epoch, follower.reached, follower.start = node_epoch, end_offset, start
         return True
 
     def look(self, log_end: Offset, now: Instant) -> None:
@@ -101,11 +106,12 @@ class InSync:
 
     # Proposals
 
-    def propose(self, joining_from: Offset) -> ProposeInSync | None:
-        """The change that is due, if any; `joining_from`: who has reached this may join. One at a time."""
+    def propose(self, joining_from: Offset, deleted_below: Offset = FIRST) -> ProposeInSync | None:
+        """Returns the change that is due, if any. A replica may join that has reached `joining_from` and starts no earlier than
+        `deleted_below`. One proposal at a time."""
         if self._proposal is not None or self._rests:
             return None
-        wanted = self._wanted(joining_from)
+        wanted = self._wanted(joining_from, deleted_below)
         if wanted == self.members and not self._doubtful:
             return None
         self._proposal = ProposeInSync(self.partition_epoch, tuple((node, self._epoch_of(node)) for node in wanted))
@@ -139,12 +145,13 @@ class InSync:
         self._note_bounds()
         return True
 
-    def _wanted(self, joining_from: Offset) -> tuple[NodeId, ...]:
+    def _wanted(self, joining_from: Offset, deleted_below: Offset) -> tuple[NodeId, ...]:
         staying = tuple(node for node in self.members if node == self._me or not self._is_late(self._followers[node]))
         if self.leader_leaves and len(staying) > 1:
             return tuple(node for node in staying if node != self._me)
         for node in self.replicas:
-            if node not in self.members and node in self._followers and self._followers[node].reached >= joining_from:
+            follower = self._followers.get(node) if node not in self.members else None
+            if follower is not None and follower.reached >= joining_from and follower.start >= deleted_below:
                 return (*staying, node)  # One at a time: whoever is refused spoils nobody else's proposal.
         return staying
 

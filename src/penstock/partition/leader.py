@@ -11,7 +11,7 @@ Hot path: `park` and the leader's own `Reached`, once for each batch or flush. W
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar, assert_never
 
 from penstock.partition.in_sync import NO_NODE_EPOCH, InSync, ProposeInSync
@@ -27,12 +27,14 @@ NO_EPOCH = LeaderEpoch(-1)
 
 
 class Reached(NamedTuple):
-    """A replica has everything below this offset. A follower says in which of its lives, and under which leader's epoch it follows."""
+    """A replica has everything below this offset. A follower says in which of its lives, under which leader's epoch, and where its log
+    starts."""
 
     replica: NodeId
     end_offset: Offset
     node_epoch: int = NO_NODE_EPOCH
     epoch: LeaderEpoch = NO_EPOCH
+    start: Offset = Offset(0)
 
 
 class InSyncChanged(NamedTuple):
@@ -101,8 +103,8 @@ Parked = deque[tuple[Offset, Token]]
 
 class Leader(Generic[Token]):
     __slots__ = (
-        "_min_insync", "_parked_for_all", "_parked_for_self", "_set", "epoch", "epoch_start", "high_watermark", "in_sync", "is_enough",
-        "node_id", "own_end",
+        "_given_up_count", "_min_insync", "_parked_for_all", "_parked_for_self", "_set", "deleted_below", "epoch", "epoch_start",
+        "high_watermark", "in_sync", "is_enough", "node_id", "own_end",
     )  # fmt: skip
 
     def __init__(
@@ -116,17 +118,21 @@ class Leader(Generic[Token]):
         own_end: Offset,
         high_watermark: Offset,
         epoch_start: Offset,
+        log_start: Offset,
         min_insync: int,
         lag_max_s: float,
         now: Instant,
     ) -> None:
         """`epoch_start` is where this leader's log ends when it begins to lead; `own_end` what of it is as durable as promised.
-        `high_watermark` is what it knew as a follower. A leader that is alone in its set knows better at once."""
+        `high_watermark` is what it knew as a follower. A leader that is alone in its set knows better at once.
+        `log_start` is where its log starts: no earlier leader has told a client that records after it are deleted."""
         self.node_id = node_id
         self.epoch = epoch
         self.epoch_start = epoch_start
         self._set = InSync(node_id, in_sync, replicas, partition_epoch, lag_max_s=lag_max_s, now=now)
         self._min_insync = min_insync
+        # Clients may know that every record below this is deleted: no replica joins the set that still has one.
+        self.deleted_below = log_start
         # Every offset below this is durable here.
         self.own_end = own_end
         self._note_set()
@@ -136,6 +142,7 @@ class Leader(Generic[Token]):
         # batch and wait a little longer than it must; it never leaves too early.
         self._parked_for_all: Parked[Token] = deque()
         self._parked_for_self: Parked[Token] = deque()
+        self._given_up_count = 0  # About how many of them were answered otherwise, and are only in the way.
 
     def take_over(self, before: "Leader[Token]") -> list[Effect[Token]]:
         """From the same node in the epoch before, whose log goes on: whoever waits there waits here."""
@@ -157,6 +164,23 @@ class Leader(Generic[Token]):
             return False
         self._parked_for_self.append((end_offset, token))
         return True
+
+    def records_deleted(self, start: Offset) -> None:
+        """Notes that a client is told so now, as every replica in `may_lead_next` starts here or later."""
+        self.deleted_below = max(self.deleted_below, start)
+
+    def given_up(self, is_over: Callable[[Token, Offset], bool]) -> None:
+        """One of those that are parked has been answered otherwise, as its time is up or its client is gone. Drops all that are over when
+        they may be half of all, so that each costs a bounded share of such a round, and no more are kept than twice those that wait."""
+        self._given_up_count += 1
+        if 2 * self._given_up_count < self.parked_count:
+            return
+        self._given_up_count = 0
+        for parked in (self._parked_for_all, self._parked_for_self):
+            waiting = [(end_offset, token) for end_offset, token in parked if not is_over(token, end_offset)]
+            if len(waiting) < len(parked):
+                parked.clear()
+                parked.extend(waiting)
 
     @property
     def parked_count(self) -> int:
@@ -215,7 +239,7 @@ class Leader(Generic[Token]):
 
     def _reached_there(self, event: Reached) -> list[Effect[Token]]:
         """What a follower reached under another leader says nothing about this one's log."""
-        if event.epoch != self.epoch or not self._set.note(event.replica, event.node_epoch, event.end_offset):
+        if event.epoch != self.epoch or not self._set.note(event.replica, event.node_epoch, event.end_offset, event.start):
             return []
         return self._advance([]) if event.replica in self.in_sync else [*self._advance([]), *self._propose()]
 
@@ -244,7 +268,7 @@ class Leader(Generic[Token]):
         return lowest
 
     def _propose(self) -> list[Effect[Token]]:
-        proposal = self._set.propose(max(self.high_watermark, self.epoch_start))
+        proposal = self._set.propose(max(self.high_watermark, self.epoch_start), self.deleted_below)
         return [] if proposal is None else [proposal]
 
     def _note_set(self) -> None:

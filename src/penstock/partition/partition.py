@@ -49,6 +49,10 @@ class ProduceToken(Protocol):
 
     def made_durable(self) -> None: ...
 
+    def is_over(self, end_offset: Offset) -> bool:
+        """Whether nobody waits any more for what is durable with this offset: the leader may forget the token."""
+        ...
+
     def refused(self, code: ErrorCode, reason: str) -> None: ...
 
 
@@ -76,6 +80,10 @@ class Appended(NamedTuple):
     end_offset: Offset
     append_time_ms: int  # -1 where the producer's own timestamps hold
     is_duplicate: bool
+
+
+def _is_over(token: ProduceToken, end_offset: Offset) -> bool:
+    return token.is_over(end_offset)
 
 
 class Partition:
@@ -151,6 +159,11 @@ class Partition:
         """Everything below is here as durable as the topic promises. What is readable of a log that opened damaged was on the disk."""
         needs_flush = self._config.acknowledges_after_flush and self.end_is_known
         return self.log.flushed_end if needs_flush else self.log.end_offset
+
+    def given_up(self) -> None:
+        """A producer that waited here for its batches to be durable waits no longer."""
+        if self.leader is not None:
+            self.leader.given_up(_is_over)
 
     # Roles
 

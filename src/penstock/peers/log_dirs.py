@@ -18,6 +18,7 @@ class NodeDisk:
     free_bytes: int  # -1 where the node does not say.
     total_bytes: int
     failed: tuple[str, ...]  # Paths of directories that have failed; at a Penstock each is that of one damaged copy.
+    well: tuple[str, ...] = ()  # Paths of the others; at a Penstock its data directory.
 
 
 async def describe_disk(router: Router, node_id: int, partitions: Sequence[TopicPartition] | None, deadline: Deadline) -> NodeDisk:
@@ -36,7 +37,8 @@ async def describe_disk(router: Router, node_id: int, partitions: Sequence[Topic
     }
     well = [directory for directory in answer.results if directory.error_code == ErrorCode.NONE]
     failed = tuple(str(directory.log_dir) for directory in answer.results if directory.error_code != ErrorCode.NONE)
-    return NodeDisk(sizes, _least(well, "usable_bytes"), _least(well, "total_bytes"), failed)
+    paths = tuple(str(directory.log_dir) for directory in well)
+    return NodeDisk(sizes, _least(well, "usable_bytes"), _least(well, "total_bytes"), failed, paths)
 
 
 def _least(directories: Sequence[Any], field: str) -> int:

@@ -190,6 +190,7 @@ class SimDisk:
             here = "/".join(made)
             if self._platter.find(here) is None:
                 self._count("mkdir", here, 0)
+                self._need_room(here, "a new directory")
                 self._link(here, Folder())
 
     def list(self, path: str) -> list[str]:
@@ -350,12 +351,15 @@ class SimDisk:
 
     def _create(self, path: str) -> Inode:
         self._count("create", path, 0)
-        if self.free_bytes() == 0:
-            self.fired["disk full"] += 1
-            raise DiskFull(f"{path}: {NO_ROOM} for a new file")
+        self._need_room(path, "a new file")
         inode = Inode()
         self._link(path, inode)
         return inode
+
+    def _need_room(self, path: str, what: str) -> None:
+        if self.free_bytes() == 0:
+            self.fired["disk full"] += 1
+            raise DiskFull(f"{path}: {NO_ROOM} for {what}")
 
     def _link(self, path: str, node: Inode | Folder) -> None:
         holder = self._platter.holder(path)

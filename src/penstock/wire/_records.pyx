@@ -3,16 +3,17 @@
 
 Bytes here are untrusted and reached through plain pointers, so no check is left to the language: a position moves only after it was compared
 with the end, and a length is compared with what is left before it is added. The tests hold every verdict against the twin's.
-Nothing is allocated per record, and the interpreter is not released: a call is shorter than the handing over would be.
+Nothing is allocated per record but what `take_pairs` and `take_latest` hand over, and the interpreter is not released: a call is shorter than the handing over would be.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from penstock.errors import MalformedInput
 from penstock.wire.verdicts import RecordsVerdict, Scan
 
 include "_varints.pxi"
@@ -37,6 +38,7 @@ cdef enum:
     MAGIC_AT = 16
     CRC_AT = 17
     CRC_FROM = 21  # What the checksum covers begins here.
+    ATTRIBUTES_AT = 21
     LAST_DELTA_AT = 23
     BASE_TIMESTAMP_AT = 27
     MAX_TIMESTAMP_AT = 35
@@ -45,6 +47,8 @@ cdef enum:
     SEQUENCE_AT = 53
     COUNT_AT = 57
     MAGIC = 2
+    CODEC_BITS = 0x07  # Of the attributes' second byte.
+    CONTROL_BIT = 0x20
     NO_TIMESTAMP = -1
 
 # As in verdicts.RecordFault and verdicts.ScanFault.
@@ -213,6 +217,76 @@ def seek_batch(buffer, offset, Py_ssize_t start=0):
         return -1
     finally:
         PyBuffer_Release(&view)
+
+
+def take_pairs(batches, Py_ssize_t at, offset_min, list pairs not None):
+    return take_keyed(batches, at, offset_min, pairs, None)
+
+
+def take_latest(batches, Py_ssize_t at, offset_min, dict latest not None):
+    return take_keyed(batches, at, offset_min, None, latest)
+
+
+cdef tuple take_keyed(object batches, Py_ssize_t at, object offset_min, list pairs, dict latest):
+    cdef Py_buffer view
+    cdef int64_t offset = clamp(offset_min)
+    cdef int64_t end_offset = offset
+    cdef const uint8_t *bytes
+    cdef Front front
+    PyObject_GetBuffer(batches, &view, PyBUF_SIMPLE)
+    try:
+        bytes = <const uint8_t *>view.buf
+        if at < 0 or at > view.len:
+            raise ValueError("the start is outside the buffer")
+        while at < view.len:
+            if read_front(bytes + at, view.len - at, INT64_MIN, &front) or front.size > view.len - at:
+                raise MalformedInput("a batch is not whole")
+            if not bytes[at + ATTRIBUTES_AT + 1] & CONTROL_BIT:
+                if bytes[at + ATTRIBUTES_AT + 1] & CODEC_BITS:
+                    break
+                take_of_batch(bytes + at + HEADER_BYTES, bytes + at + front.size, front.base_offset, offset, pairs, latest)
+            at += front.size
+            end_offset = front.end_offset
+        return at, end_offset
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int take_of_batch(
+    const uint8_t *at, const uint8_t *end, int64_t base_offset, int64_t offset_min, list pairs, dict latest
+) except -1:
+    """Into the list, or into the dictionary if there is no list."""
+    cdef int64_t length, skipped, delta, offset, key_length, value_length
+    cdef const uint8_t *record_end
+    cdef const char *key
+    while at < end:
+        if not take_varint(&at, end, &length) or length <= 0 or length > end - at:
+            raise MalformedInput("a record reaches past its batch")
+        record_end = at + length
+        at += 1  # Attributes, none of them in use.
+        if not take_varlong(&at, record_end, &skipped) or not take_varint(&at, record_end, &delta):
+            raise MalformedInput("a record is cut off")
+        if not take_varint(&at, record_end, &key_length) or key_length < -1 or key_length > record_end - at:
+            raise MalformedInput("a field reaches past its record")
+        if key_length < 0:
+            raise MalformedInput("a keyed record has no key")
+        key = <const char *>at
+        at += key_length
+        if not take_varint(&at, record_end, &value_length) or value_length < -1 or value_length > record_end - at:
+            raise MalformedInput("a field reaches past its record")
+        if not add(base_offset, delta, &offset):
+            raise MalformedInput("a record lies past the highest offset")
+        if offset >= offset_min:
+            name = PyBytes_FromStringAndSize(key, key_length)
+            value = None if value_length < 0 else PyBytes_FromStringAndSize(<const char *>at, value_length)
+            if pairs is not None:
+                pairs.append((name, value))
+            else:
+                if name in latest:
+                    del latest[name]  # So that it comes after all that are in the dictionary.
+                latest[name] = value
+        at = record_end
+    return 0
 
 
 def build_batch(rows, int64_t timestamp_ms):

@@ -4,7 +4,7 @@ It serves where no C compiler was at hand when Penstock was installed, and as th
 Read `records` for what the functions promise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 import crc32c as crc32c_library
@@ -12,7 +12,7 @@ import crc32c as crc32c_library
 from penstock.errors import MalformedInput
 from penstock.vocabulary import Buffer
 from penstock.wire.record_layout import RecordSpans, read_record
-from penstock.wire.varints import varint
+from penstock.wire.varints import read_varint, read_varlong, varint
 from penstock.wire.verdicts import (
     NO_TIMESTAMP,
     TIMESTAMP_HIGHEST,
@@ -25,6 +25,7 @@ from penstock.wire.verdicts import (
 
 _HEADER_BYTES = 61
 _CRC_FROM = 21  # What the checksum covers begins here.
+_CODEC_BITS, _CONTROL_BIT = 0x07, 0x20  # Of the attributes' second byte.
 _LENGTH_MIN = _HEADER_BYTES - 12  # The length field counts what follows it.
 _HEADER = Struct(">qiibIhiqqqhii")
 _FRONT = Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
@@ -138,6 +139,64 @@ def seek_batch(buffer: Buffer, offset: int, start: int = 0) -> int:
             return at
         at += length
     return -1
+
+
+def take_pairs(batches: Buffer, at: int, offset_min: int, pairs: list[tuple[bytes, bytes | None]]) -> tuple[int, int]:
+    size, end_offset = len(batches), offset_min
+    if not 0 <= at <= size:
+        raise ValueError("the start is outside the buffer")
+    while at < size:
+        fault, length, batch_end_offset = _read_front(batches, at, size, TIMESTAMP_LOWEST)
+        if fault or length > size - at:
+            raise MalformedInput("a batch is not whole")
+        attributes = batches[at + _CRC_FROM + 1]
+        if not attributes & _CONTROL_BIT:
+            if attributes & _CODEC_BITS:
+                break
+            base_offset = int.from_bytes(batches[at : at + 8], "big", signed=True)
+            for delta, key, value in _pairs_of_batch(batches, at + _HEADER_BYTES, at + length):
+                if not TIMESTAMP_LOWEST <= base_offset + delta <= TIMESTAMP_HIGHEST:
+                    raise MalformedInput("a record lies past the highest offset")
+                if base_offset + delta >= offset_min:
+                    pairs.append((key, value))
+        at, end_offset = at + length, batch_end_offset
+    return at, end_offset
+
+
+def take_latest(batches: Buffer, at: int, offset_min: int, latest: dict[bytes, bytes | None]) -> tuple[int, int]:
+    pairs: list[tuple[bytes, bytes | None]] = []
+    try:
+        return take_pairs(batches, at, offset_min, pairs)
+    finally:
+        for key, value in pairs:
+            latest.pop(key, None)
+            latest[key] = value
+
+
+def _pairs_of_batch(batches: Buffer, at: int, end: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """(offset delta, key, value)"""
+    while at < end:
+        length, at = read_varint(batches, at, end)
+        record_end = at + length
+        if not at < record_end <= end:
+            raise MalformedInput("a record reaches past its batch")
+        _, at = read_varlong(batches, at + 1, record_end)  # One byte of attributes, none of them in use.
+        delta, at = read_varint(batches, at, record_end)
+        key, at = _read_field(batches, at, record_end)
+        if key is None:
+            raise MalformedInput("a keyed record has no key")
+        value, at = _read_field(batches, at, record_end)
+        yield delta, key, value
+        at = record_end
+
+
+def _read_field(batches: Buffer, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(batches, at, end)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= end - at:
+        raise MalformedInput("a field reaches past its record")
+    return bytes(batches[at : at + length]), at + length
 
 
 def build_batch(rows: Iterable[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]], timestamp_ms: int) -> bytearray:

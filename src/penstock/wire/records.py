@@ -16,12 +16,20 @@ one, and with `leader_epoch` a batch of another epoch.
 `seek_batch(buffer, offset, start=0)` gives the position of the batch that holds the offset, or of the first one after it; -1 when the
 buffer has neither, or something unreadable first. Checks no checksums; the batch's body may reach past the buffer.
 
+`take_pairs(batches, at, offset_min, pairs)` appends key and value of each record at or above the offset to `pairs`, up to the end or the
+first compressed batch, and returns that position and the offset after what it has passed (`offset_min` if it has passed no batch). Batches
+of control records are left out: their keys mean something else. The batches are whole and their checksums were checked; what does not parse
+raises MalformedInput, after some pairs.
+
+`take_latest(batches, at, offset_min, latest)` does the same with a dictionary: it keeps the last value of each key, in the order of those
+last records.
+
 `crc32c(buffer, start, end)` is the checksum of a range.
 
 `build_batch(rows, timestamp_ms)` is one batch of (key, value, headers) rows that all have the same time, not compressed and of no producer:
 the bytes that `batches.encode_batch` makes of such records. Nearly all that a node writes of its own is of this kind.
 
-The others take any contiguous buffer, copy nothing and never read outside it.
+All but the last take any contiguous buffer and never read outside it. Only `take_pairs` and `take_latest` copy.
 """
 
 from typing import TYPE_CHECKING
@@ -37,16 +45,43 @@ from penstock.wire.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from penstock.wire._records_py import build_batch, check_records, crc32c, is_plain_batch, scan_batches, seek_batch
+    from penstock.wire._records_py import (
+        build_batch,
+        check_records,
+        crc32c,
+        is_plain_batch,
+        scan_batches,
+        seek_batch,
+        take_latest,
+        take_pairs,
+    )
 
     COMPILED: bool
 else:
     try:
-        from penstock.wire._records import build_batch, check_records, crc32c, is_plain_batch, scan_batches, seek_batch
+        from penstock.wire._records import (
+            build_batch,
+            check_records,
+            crc32c,
+            is_plain_batch,
+            scan_batches,
+            seek_batch,
+            take_latest,
+            take_pairs,
+        )
 
         COMPILED = True
     except ImportError:
-        from penstock.wire._records_py import build_batch, check_records, crc32c, is_plain_batch, scan_batches, seek_batch
+        from penstock.wire._records_py import (
+            build_batch,
+            check_records,
+            crc32c,
+            is_plain_batch,
+            scan_batches,
+            seek_batch,
+            take_latest,
+            take_pairs,
+        )
 
         COMPILED = False
 
@@ -65,4 +100,6 @@ __all__ = [
     "is_plain_batch",
     "scan_batches",
     "seek_batch",
+    "take_latest",
+    "take_pairs",
 ]

@@ -20,7 +20,7 @@ from penstock.errors import DiskFailed, DiskFull, ErrorCode, Refusal
 from penstock.partition.admission import InvalidRecord, examine_header, examine_large, examine_records, payload_rules
 from penstock.partition.guards import Guard
 from penstock.partition.partition import NOT_LEADING, Partition
-from penstock.vocabulary import Instant, TopicId
+from penstock.vocabulary import Instant, Offset, TopicId
 from penstock.wire.batches import BatchHeader
 from penstock.wire.produce import Topic, read_produce_request, write_produce_response
 from penstock.wire.records import RecordsVerdict
@@ -67,8 +67,8 @@ class Produce:
     """One produce request, until every batch of it is durable or refused."""
 
     __slots__ = (
-        "_admitted", "_connection", "_correlation_id", "_guards", "_missing", "_request", "_version", "_wall_ms", "deadline", "node",
-        "reply", "rows",
+        "_admitted", "_connection", "_correlation_id", "_guards", "_missing", "_request", "_version", "_waits_in", "_wall_ms", "deadline",
+        "is_over", "node", "reply", "rows",
     )  # fmt: skip
 
     def __init__(self, node: "Node", call: Call, reply_of: "Produce | None" = None) -> None:
@@ -82,6 +82,8 @@ class Produce:
         self._guards: dict[Partition, Guard] = {}  # Of partitions whose transaction was verified for this request.
         self._missing = 1  # Batches that are not settled, and one for the request itself until all of it is appended.
         self.rows: list[tuple[Topic, list[Row]]] = []
+        self._waits_in: list[Partition] = []  # One for each batch whose token a leader keeps.
+        self.is_over = False  # It was answered, or its client is gone.
         self.deadline = Instant(node.env.now() + max(0, self._request.timeout_ms) / 1000)
         self.reply: Reply | None
         if reply_of is not None:
@@ -171,12 +173,20 @@ class Produce:
     def time_out(self) -> None:
         """What isn't durable by now may still become so: the producer must ask again to know."""
         self._answer()
+        self._give_up()
 
     def cancel(self) -> None:
         self.node.parked_produces.pop(self, None)
+        self.is_over = True
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for partition in self._waits_in:
+            partition.given_up()
 
     def _answer(self) -> None:
         self.node.parked_produces.pop(self, None)
+        self.is_over = True
         if self.reply is not None and self.reply.pieces is None:
             self.reply.send([write_produce_response(self._version, self._correlation_id, self.rows)])
 
@@ -251,6 +261,7 @@ class Produce:
         assert leader is not None, "only a leader appends"
         if acks and leader.park(appended.end_offset, _Wait(self, rows, len(rows), row), needs_all=acks == ACKS_ALL):
             self._missing += 1
+            self._waits_in.append(partition)
             rows.append(_failure(index, ErrorCode.REQUEST_TIMED_OUT, "not durable within the request's time-out"))  # Until it is.
         else:
             rows.append(row)
@@ -282,6 +293,9 @@ class _Wait:
         self._rows = rows
         self._at = at
         self._row = row  # What to answer once it is durable.
+
+    def is_over(self, end_offset: Offset) -> bool:
+        return self._produce.is_over
 
     def made_durable(self) -> None:
         self._rows[self._at] = self._row

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.broker.connection import Connection, Reply
 from penstock.errors import DiskFailed, ErrorCode, Refusal
 from penstock.partition.partition import Appended, Partition
-from penstock.vocabulary import Instant, TopicId
+from penstock.vocabulary import Instant, Offset, TopicId
 from penstock.wire.batches import stamp
 from penstock.wire.produce import Single, SingleReply, read_single, write_produce_response
 from penstock.wire.records import is_plain_batch
@@ -61,7 +61,7 @@ def _answer_when_durable(node: "Node", partition: Partition, connection: Connect
     layout = partition.single_replies.get(version)
     if layout is None:
         layout = partition.single_replies[version] = SingleReply(version, single[4], single[5])
-    waiting = SingleProduce(node, connection, single, appended, layout, partition.log.start_offset)
+    waiting = SingleProduce(node, connection, single, appended, layout, partition)
     leader = partition.leader
     assert leader is not None, "only a leader appends"
     if not leader.park(appended.end_offset, waiting, needs_all=acks == ACKS_ALL):
@@ -79,10 +79,10 @@ def _answer_when_durable(node: "Node", partition: Partition, connection: Connect
 class SingleProduce(Reply):
     """The request, appended and not yet durable."""
 
-    __slots__ = ("_append_time_ms", "_base_offset", "_layout", "_log_start", "_node", "_single", "deadline")
+    __slots__ = ("_append_time_ms", "_base_offset", "_layout", "_log_start", "_node", "_partition", "_single", "deadline", "is_cancelled")
 
     def __init__(  # noqa: PLR0917 - called once per request, and keywords cost
-        self, node: "Node", connection: Connection, single: Single, appended: Appended, layout: SingleReply, log_start: int
+        self, node: "Node", connection: Connection, single: Single, appended: Appended, layout: SingleReply, partition: Partition
     ) -> None:
         self.connection = connection
         self.pieces = None
@@ -95,7 +95,9 @@ class SingleProduce(Reply):
         self._base_offset = appended.base_offset
         self._append_time_ms = appended.append_time_ms
         self._layout = layout
-        self._log_start = log_start
+        self._log_start = partition.log.start_offset
+        self._partition = partition
+        self.is_cancelled = False
         connection.take_place(self)
         node.parked_produces[self] = None
 
@@ -114,6 +116,12 @@ class SingleProduce(Reply):
     def time_out(self) -> None:
         """What isn't durable by now may still become so: the producer must ask again to know."""
         self.refused(ErrorCode.REQUEST_TIMED_OUT, "not durable within the request's time-out")
+        self._partition.given_up()
+
+    def is_over(self, end_offset: Offset) -> bool:
+        return self.is_cancelled or self.pieces is not None
 
     def cancel(self) -> None:
         self._node.parked_produces.pop(self, None)
+        self.is_cancelled = True
+        self._partition.given_up()

@@ -57,12 +57,11 @@ class Durable:
         leader = self._partition.leader
         if leader is None:  # Whoever asks has just appended here, or found a copy: it should not be.
             raise QueueRefusal(Code.NOT_AVAILABLE, "another node leads the queue now; what was sent may be there or not")
-        if end_offset > self._parked_end:
-            if not leader.park(Offset(end_offset), self, needs_all=True):
-                return False
-            self._parked_end = Offset(end_offset)
-        elif end_offset <= leader.high_watermark:
+        if end_offset <= leader.high_watermark:
             return False
+        if end_offset > self._parked_end or not self._waiting:  # While nobody waits the leader may forget what is parked.
+            self._parked_end = Offset(end_offset)
+            leader.park(self._parked_end, self, needs_all=True)
         deadline = Instant(self._env.now() + DURABLE_SECONDS)
         self._waiting.append(_Waiting(self._parked_end, deadline, heard))
         if self._timer is None:
@@ -75,6 +74,9 @@ class Durable:
             heard = waiting.popleft().heard
             if not heard.done():
                 heard.set_result(None)
+
+    def is_over(self, end_offset: Offset) -> bool:
+        return not self._waiting or self._waiting[0].end_offset > end_offset
 
     def refused(self, code: ErrorCode, reason: str) -> None:
         """The log has failed, or another node leads: of none of them anybody knows."""
@@ -90,6 +92,7 @@ class Durable:
             _refuse(
                 waiting.popleft(), "the messages were not durable in time, and may or may not be sent; too few replicas, or a slow disk"
             )
+            self._partition.given_up()
         if waiting:
             self._timer = asyncio.get_running_loop().call_at(max(waiting[0].deadline, now + TIMER_SECONDS_MIN), self._time_came)
 

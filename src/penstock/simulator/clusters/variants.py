@@ -64,6 +64,11 @@ def tells_its_end_before_it_knows_it() -> Patches:
 # The in-sync set.
 
 
+@breaks("replication.deleted-stays-deleted")
+def lets_replicas_join_that_still_have_deleted_records() -> Patches:
+    return [(Leader, "records_deleted", lambda self, start: None)]
+
+
 @breaks("replication.in-sync-has-committed")
 def shrinks_the_set_without_the_controller() -> Patches:
     def help_yourself(self: InSyncChanges, partition: Partition, proposal: ProposeInSync) -> None:
@@ -208,6 +213,7 @@ VARIANTS: dict[str, Callable[[], Patches]] = {
         acknowledges_before_its_followers_have_it,
         reports_before_its_flush,
         tells_its_end_before_it_knows_it,
+        lets_replicas_join_that_still_have_deleted_records,
         shrinks_the_set_without_the_controller,
         leads_on_when_another_was_chosen,
         elects_whoever_is_up,

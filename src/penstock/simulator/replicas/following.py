@@ -115,18 +115,18 @@ class Following:
         node = self._node
         if self._is_over or node.store.failure is not None:
             return
-        end_offset = self.core.report(node.durable_end)
-        if end_offset is None:
+        report = self.core.report(node.durable_end)
+        if report is None:
             return
         node.world.moment("before report", node)
         if self._is_over:
             return
-        self._has_reported = end_offset
+        self._has_reported = report.durable_end
         epoch, node_epoch, leader = self.core.epoch, node.node_epoch, self._world.nodes[self.leader]
 
         def arrive() -> None:
             if leader.leading is not None:
-                leader.leading.follower_reached(Reached(node.node_id, end_offset, node_epoch, epoch))
+                leader.leading.follower_reached(Reached(node.node_id, report.durable_end, node_epoch, epoch, report.start))
 
         self._world.send(node.node_id, self.leader, arrive)
         node.world.moment("after report", node)

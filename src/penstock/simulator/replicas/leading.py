@@ -57,6 +57,7 @@ class Leading:
             own_end=node.durable_end,
             high_watermark=node.watermark,
             epoch_start=node.store.end_offset,
+            log_start=node.store.start_offset,
             min_insync=node.min_insync,
             lag_max_s=node.world.plan.lag_max_s,
             now=node.world.now,

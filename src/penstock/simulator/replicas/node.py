@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.cluster import records
 from penstock.cluster.commands import ChangeInSync, Command, RegisterNode, StopNode
 from penstock.cluster.image import ClusterImage, PartitionState
-from penstock.cluster.replies import Reply
+from penstock.cluster.replies import RegistrationOutdated, Reply
 from penstock.errors import Refusal
 from penstock.simulator.replicas.controller import CLUSTER, CONTROLLER, TOPIC_ID
 from penstock.simulator.replicas.following import Following
@@ -45,6 +45,7 @@ class SimNode:
         self._known = 0  # How much of it is on this node's disk: a later life begins with that.
         self.min_insync = world.plan.min_insync
         self.node_epoch = UNREGISTERED
+        self._told_epoch = 0  # Of the last registration that the controller knows of.
         self._acts = False
         self.epoch = LeaderEpoch(-1)
         self.watermark = Offset(0)  # What readers of this replica may have seen in this life.
@@ -167,7 +168,7 @@ class SimNode:
             self.began_clean, self.was_clean, self._acts = self.was_clean, False, True
             self.adopt()
         elif self.node_epoch != UNREGISTERED and node_epoch > self.node_epoch:
-            # Its own question came twice, so that it does not know which life it is in: it begins one more.
+            # It asked again before it had the first answer, and does not know which life it is in: it begins one more.
             if self.leading is not None:
                 self.leading.resign()
             self.role, self.epoch, self.node_epoch, self._acts = None, LeaderEpoch(-1), UNREGISTERED, False
@@ -175,12 +176,20 @@ class SimNode:
     def _register(self) -> None:
         """Until it is accepted; each try that is begins a life of its own in the controller's eyes."""
         if self.node_epoch == UNREGISTERED:
-            self.ask(RegisterNode(self.node_id, CLUSTER, self.directory, "h", 1, was_stopped_cleanly=self.was_clean), self._registered)
+            state = self.image.nodes.get(self.node_id)
+            previous_epoch = max(self._told_epoch, 0 if state is None else state.node_epoch)
+            command = RegisterNode(
+                self.node_id, CLUSTER, self.directory, "h", 1, was_stopped_cleanly=self.was_clean, previous_epoch=previous_epoch
+            )
+            self.ask(command, self._registered)
             self.world.moment("while restarting", self)
 
     def _registered(self, replies: tuple[Reply, ...]) -> None:
         (reply,) = replies
-        if isinstance(reply, records.NodeRegistered) and self.node_epoch == UNREGISTERED:
+        if isinstance(reply, RegistrationOutdated):
+            self._told_epoch = max(self._told_epoch, reply.node_epoch)
+            self._register()
+        elif isinstance(reply, records.NodeRegistered) and self.node_epoch == UNREGISTERED:
             self.node_epoch = reply.node_epoch
             self._read_of_registration(self.image.nodes[self.node_id].node_epoch)
             self._send_heartbeat()
@@ -206,9 +215,7 @@ class SimNode:
                 self._replay_until(end)
                 answered(replies)
 
-        # To register is asked again only where no answer came: one that came late would be taken for another end of this node's life.
-        may_double = not isinstance(command, RegisterNode)
-        self.world.send(self.node_id, CONTROLLER, lambda: self.world.controller.asked(command, reply), may_double=may_double)
+        self.world.send(self.node_id, CONTROLLER, lambda: self.world.controller.asked(command, reply))
 
     # Roles
 

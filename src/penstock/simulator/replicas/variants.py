@@ -12,7 +12,7 @@ from penstock.cluster import moving
 from penstock.cluster.image import PartitionState
 from penstock.log.epochs import NO_EPOCH
 from penstock.partition import joining
-from penstock.partition.follower import Diverging, Fetch, Fetched, Follower, Truncate
+from penstock.partition.follower import Diverging, Fetch, Fetched, Follower, Report, Truncate
 from penstock.partition.in_sync import NOTHING, InSync
 from penstock.partition.leader import Leader, Reached
 from penstock.simulator.defects import breaks
@@ -36,11 +36,12 @@ def counts_what_is_not_flushed() -> Patches:
 
 @breaks("replication.logs-agree", "replication.in-sync-has-committed")
 def reports_before_it_agrees() -> Patches:
-    def report(self: Follower, durable_end: Offset) -> Offset | None:
-        if durable_end <= self._reported:
+    def report(self: Follower, durable_end: Offset) -> Report | None:
+        report = Report(durable_end, self._log.start_offset)
+        if report <= self._reported:
             return None
-        self._reported = durable_end
-        return durable_end
+        self._reported = report
+        return report
 
     return [(Follower, "report", report)]
 
@@ -105,18 +106,18 @@ def never_cuts() -> Patches:
 @breaks("replication.truncate-by-epoch", "replication.logs-agree")
 def cuts_once_and_by_the_leaders_word_alone() -> Patches:
     """As KIP-101 before KIP-279: where the leader's epoch is one that the follower never had, it keeps too much."""
-    cut, next_fetch = Follower._cut, Follower.next_fetch
+    cut, next_fetch, asks_no_more = Follower._cut, Follower.next_fetch, Report(Offset(-2), Offset(-2))
 
     def cut_once(self: Follower, diverging: Diverging) -> Any:
         offset = Offset(min(diverging.end_offset, self._log.end_offset))
         if offset >= self._log.end_offset:
             return cut(self, diverging)
-        self._reported = Offset(-2)
+        self._reported = asks_no_more
         return Truncate(offset, is_loss=offset < self.high_watermark)
 
     def ask_no_more(self: Follower) -> Fetch:
         asked = next_fetch(self)
-        return asked._replace(last_epoch=NO_EPOCH) if self._reported == -2 else asked
+        return asked._replace(last_epoch=NO_EPOCH) if self._reported == asks_no_more else asked
 
     return [(Follower, "_cut", cut_once), (Follower, "next_fetch", ask_no_more)]
 
@@ -126,7 +127,7 @@ def hears_followers_of_other_leaders() -> Patches:
     """As before KIP-320: whose epoch it was does not matter."""
 
     def reached_there(self: Leader[Any], event: Reached) -> Any:
-        if not self._set.note(event.replica, event.node_epoch, event.end_offset):
+        if not self._set.note(event.replica, event.node_epoch, event.end_offset, event.start):
             return []
         return [*self._advance([]), *self._propose()]
 

@@ -63,13 +63,13 @@ class World:
     def is_cut(self, source: NodeId, target: NodeId) -> bool:
         return (source, target) in self.cuts
 
-    def send(self, source: NodeId, target: NodeId, deliver: Callable[[], None], *, may_double: bool = True) -> None:
+    def send(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> None:
         """Perhaps not at all, perhaps twice."""
         rng = self.rng
         if self.is_cut(source, target) or rng.random() < self.loss:
             return
         self.after(self._delay(), lambda: self._deliver(target, deliver))
-        if may_double and self.plan.doubling and rng.random() < self.plan.doubling:
+        if self.plan.doubling and rng.random() < self.plan.doubling:
             self.after(self._delay() * rng.choice((1, 3, 30)), lambda: self._deliver(target, deliver))
 
     def _deliver(self, target: NodeId, deliver: Callable[[], None]) -> None:
