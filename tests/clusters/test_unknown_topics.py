@@ -56,10 +56,10 @@ def joined(scene: Scene, coordinator: int, *topics: str) -> None:
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
-def share_fetched(scene: Scene, leader: int, topic_id: TopicId) -> int:
+def share_fetched(scene: Scene, leader: int, topic_id: TopicId, wait_ms: int = 100) -> int:
     """The error code."""
     body = MEMBER | {
-        "share_session_epoch": 0, "max_wait_ms": 100, "min_bytes": 0, "max_bytes": 1 << 20, "max_records": 10, "batch_size": 10,
+        "share_session_epoch": 0, "max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10, "batch_size": 10,
         "topics": [{"topic_id": topic_id, "partitions": [{"partition_index": 0, "acknowledgement_batches": []}]}],
     }  # fmt: skip
     answer = scene.ask_at(leader, ApiKey.SHARE_FETCH, 1, body)
@@ -101,7 +101,8 @@ def test_a_member_may_fetch_from_a_leader_that_has_not_heard_of_the_first_group(
         assert scene.leads(CONSUMER_OFFSETS) != leader
         joined(scene, scene.leads(CONSUMER_OFFSETS), f"of-{leader}")
         assert CONSUMER_OFFSETS not in scene.node(leader).image.topics
-        assert share_fetched(scene, leader, topic_id) == ErrorCode.NONE
+        assert share_fetched(scene, leader, topic_id, wait_ms=8_000) == ErrorCode.NONE
+        assert ledger_of(scene, f"of-{leader}").state.has(GROUP)
 
 
 @pytest.mark.invariant("queues.message-moved-once")
