@@ -15,7 +15,7 @@ from penstock.simulator.menu import ClientPlan, TopicPlan
 REMADE, LAGGED_IF_REMADE, LAGGED = 0.3, 0.75, 0.15
 REMADE_KINDS = ("remake transact", "remake commit", "remake share", "remake queue")
 _LONGEST_SECONDS = 6.0
-_OFTEN = 0.7  # Mean seconds between two lags, where they come most often.
+_OFTEN = 1.5  # Mean seconds between two lags, where they come most often.
 
 
 def with_lag(menu: ClusterMenu) -> ClusterMenu:
@@ -30,7 +30,7 @@ def with_lag(menu: ClusterMenu) -> ClusterMenu:
 
 
 def _draw_lags(rng: Random, seconds: float) -> tuple[Lag, ...]:
-    pause, lasting, at = _between(rng, _OFTEN, 3.0), _between(rng, 0.3, 3.0), rng.random()
+    pause, lasting, at = _between(rng, _OFTEN, 6.0), _between(rng, 0.3, 2.0), rng.random()
     lags = []
     while at < seconds:
         lags.append(Lag(at, min(_LONGEST_SECONDS, rng.expovariate(1 / lasting))))

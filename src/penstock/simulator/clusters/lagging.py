@@ -17,6 +17,8 @@ from penstock.simulator.clusters.menu import Lag
 from penstock.simulator.faults import Field
 from penstock.simulator.process import CURRENT
 
+_PROVOKED = 0.5  # How many tender moments are answered with a lag.
+_PROVOKED_SECONDS = (0.3, 2.0)
 _SPARES_THE_CONTROLLER = 0.8  # While it lags nothing is decided: other trouble than the one that is wanted here.
 
 
@@ -48,6 +50,15 @@ class Lagging:
         for lag in self._lags:
             self._cluster.world.at(lag.at, lambda lag=lag: self._begin(lag))  # type: ignore[misc]
 
+    def provoke(self, topic: str) -> None:
+        """A workload says that it would hurt now if whoever leads this topic learned late."""
+        now = self._cluster.world.now()
+        if not self._lags or self._field.is_calm or any(until > now for until in self._until.values()):
+            return
+        led = [state.leader for name, _, state in self._cluster.states() if name == topic and state.leader >= 0]
+        if led and self._rng.random() < _PROVOKED:
+            self._lag(self._cluster.host_of(self._rng.choice(led)), self._rng.uniform(*_PROVOKED_SECONDS))
+
     def _left_s(self, host: str) -> float:
         return max(0.0, self._until.get(host, 0.0) - self._cluster.world.now())
 
@@ -57,9 +68,11 @@ class Lagging:
         decides = self._cluster.controller()
         spares = self._rng.random() < _SPARES_THE_CONTROLLER
         hosts = [host for host in self._cluster.brokers if not spares or host != decides]
-        if not hosts:
-            return
-        world, host = self._cluster.world, self._rng.choice(hosts)
-        self._until[host] = world.now() + lag.seconds
-        self.intervals.append((world.now(), world.now() + lag.seconds))
+        if hosts:
+            self._lag(self._rng.choice(hosts), lag.seconds)
+
+    def _lag(self, host: str, seconds: float) -> None:
+        world = self._cluster.world
+        self._until[host] = world.now() + seconds
+        self.intervals.append((world.now(), world.now() + seconds))
         world.trace.note(world.now(), 0, "fault metadata lag")

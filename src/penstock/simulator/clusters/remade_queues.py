@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from penstock.broker.queues.calls import Draft, Lent, Order, QueueRefusal, Verb
 from penstock.peers.client import Client
-from penstock.queues.ids import read_id
+from penstock.queues.ids import read_handle, read_id
 from penstock.simulator.clusters.remaking import Remaking
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.env import SimEnv
@@ -29,7 +29,7 @@ class RemadeQueues(Remaking):
         assert stage.desk is not None
         self._desk = stage.desk
         self._sent: dict[str, bytes] = {}  # By id, what was acknowledged.
-        self._taken: dict[str, None] = {}  # Ids of those that came to somebody.
+        self._taken: dict[str, None] = {}  # Ids of those that came to somebody who was then done with them.
         self._receipts: list[str] = []  # Of earlier queues.
 
     async def use(self, client: Client, topic_id: TopicId) -> None:
@@ -37,12 +37,11 @@ class RemadeQueues(Remaking):
             if self.stage.is_over:
                 return
             await self._send()
-            await self._try_old_receipts()
             if self.env.rng.random() < 0.7:
                 lent = await self._take(0.2)
-                chosen = lent[: self.env.rng.randint(0, len(lent))]
-                await self._finish([each.handle for each in chosen])
                 self._receipts = [*self._receipts, *(each.handle for each in lent)][-_OLD_RECEIPTS_MAX:]
+                await self._try_old_receipts(topic_id)
+                await self._finish(lent[: self.env.rng.randint(0, len(lent))])
             await self.stage.breathe(self.env, self.plan.options["pause"])
 
     async def _send(self) -> None:
@@ -65,22 +64,26 @@ class RemadeQueues(Remaking):
             self.env, lambda queues: queues.take(self.topic.name, _TAKEN_MAX, lease_ms=_LEASE_MS, wait_s=wait_s, who=self.plan.name)
         )
         for each in lent:
-            self._taken[each.id] = None
             body = self._sent.get(each.id, each.body)
             if body != each.body:
                 self.find("a topic made again is new", f"message {each.id} was sent as {body!r}, and came as {each.body!r}")
         self.stage.operations.complete(operation, self.env.now())
         return lent
 
-    async def _finish(self, handles: Sequence[str]) -> None:
+    async def _finish(self, lent: Sequence[Lent]) -> None:
+        self._taken |= dict.fromkeys(each.id for each in lent)
+        await self._say_done([each.handle for each in lent])
+
+    async def _say_done(self, handles: Sequence[str]) -> None:
         if handles:
             orders = [Order(handle, Verb.DONE) for handle in handles]
             await self._desk.ask(self.env, lambda queues: queues.settle(self.topic.name, orders))
 
-    async def _try_old_receipts(self) -> None:
-        """Of this queue they are done with, or have lapsed; of an earlier one they are none."""
-        if self._receipts and self.env.rng.random() < 0.5:
-            await self._finish(self._receipts)
+    async def _try_old_receipts(self, topic_id: TopicId) -> None:
+        """They settle nothing: what somebody has now comes again, if he does not settle it."""
+        old = [each for each in self._receipts if (handle := read_handle(each)) is not None and not topic_id.startswith(handle.topic)]
+        if old and self.env.rng.random() < 0.7:
+            await self._say_done(old)
 
     # Judging.
 
@@ -88,7 +91,7 @@ class RemadeQueues(Remaking):
         """What was sent and acknowledged, and has not come to anybody, comes."""
         if self._missing(topic_id):
             lent = await self._take(0.3)
-            await self._finish([each.handle for each in lent])
+            await self._finish(lent)
         return [f"message {each} ({self._sent[each]!r}) came to nobody" for each in self._missing(topic_id)[:1]]
 
     def _missing(self, topic_id: TopicId) -> list[str]:

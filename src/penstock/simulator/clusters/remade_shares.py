@@ -87,6 +87,7 @@ class RemadeShares(Remaking):
         self._joined[member_id] = None
         if code := await self._beat(member_id, 0):
             raise Again(f"a member that joins hears {code}")
+        self.stage.delay_metadata(self.COORDINATED_BY)  # The group's coordinator may hear late of the ledgers that begin now.
         try:
             for partition in self.partitions():
                 await self._accept_all(client, topic_id, partition, member_id)

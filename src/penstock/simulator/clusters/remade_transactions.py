@@ -7,6 +7,7 @@ topic of the name. In the protocol's words, so that each batch names the topic b
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from penstock.broker.transactions import TRANSACTION_STATE
 from penstock.errors import ErrorCode
 from penstock.peers.aborted import AbortedRecords, AbortedTransaction
 from penstock.peers.client import Client
@@ -23,7 +24,7 @@ from penstock.wire.batches import Record, decode_records, encode_batch
 
 _INIT, _END, _FETCH_BY_ID = 5, 5, 13
 _ABORTS = 0.2
-_ROUNDS_MAX = 4
+_ROUNDS_MAX = 3
 _STEPS_MAX = 200
 _TRIES = 20
 _PASSES = (
@@ -43,6 +44,7 @@ class Told:
 
 class RemadeTransactions(Remaking):
     RULE = "what was committed is readable"
+    COORDINATED_BY = TRANSACTION_STATE
 
     def __init__(self, plan: ClientPlan, stage: ClusterStage, env: SimEnv) -> None:
         super().__init__(plan, stage, env)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from penstock.broker.groups import CONSUMER_OFFSETS
 from penstock.broker.queues.calls import QueueRefusal
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
@@ -40,6 +41,7 @@ class Again(LineLost):
 
 class Remaking(ABC):
     RULE: str  # What is broken where something is wrong in the end.
+    COORDINATED_BY = CONSUMER_OFFSETS  # Whose leaders should hear late of a topic that is made.
 
     def __init__(self, plan: ClientPlan, stage: ClusterStage, env: SimEnv) -> None:
         self.plan = plan
@@ -100,6 +102,7 @@ class Remaking(ABC):
 
     async def make(self, client: Client) -> TopicId:
         """The topic as it is now, made anew if it is not there."""
+        self.stage.delay_metadata(self.COORDINATED_BY)
         topic_id = await self._created(client)
         if topic_id in self._deleted:  # A node that lags behind may still describe it.
             raise Again("it is deleted")

@@ -186,6 +186,7 @@ class ClusterPlay:
         self.watcher.begin()
         self.nemesis.unleash()
         self.lagging.unleash()
+        self.stage.delay_metadata = self.lagging.provoke
         self.stage.provoke = self.nemesis.provoke
         self.world.run_for(self.menu.seconds)
 
