@@ -13,6 +13,7 @@ from penstock.simulator.menu import ClientPlan, TopicPlan
 
 # How many seeds have topics that are made again, and how many lags: of those, and of the others.
 REMADE, LAGGED_IF_REMADE, LAGGED = 0.3, 0.75, 0.15
+QUIET = 0.6  # How many of those with both have no other trouble: with all of it at once few topics come to be made again.
 REMADE_KINDS = ("remake transact", "remake commit", "remake share", "remake queue")
 _LONGEST_SECONDS = 6.0
 _OFTEN = 1.5  # Mean seconds between two lags, where they come most often.
@@ -25,7 +26,7 @@ def with_lag(menu: ClusterMenu) -> ClusterMenu:
     if is_remade:
         menu = _with_remaking(rng, menu)
     if is_lagged and len(menu.brokers) > 1:
-        menu = replace(menu, lags=_draw_lags(rng, menu.seconds))
+        menu = replace(menu, lags=_draw_lags(rng, menu.seconds), is_quiet=is_remade and rng.random() < QUIET)
     return menu
 
 
@@ -46,15 +47,14 @@ def _with_remaking(rng: Random, menu: ClusterMenu) -> ClusterMenu:
         menu,
         clients=(*menu.clients, *clients),
         nodes=tuple(_made_small(node) for node in menu.nodes),
-        offsets_topic=menu.offsets_topic or offsets_topic,
+        offsets_topic=replace(menu.offsets_topic or offsets_topic, partitions=1),
     )
 
 
 def _made_small(node: NodePlan) -> NodePlan:
-    """Fifty partitions of transactions would take most of a run's time, and what a lost member of a share group holds much of the calm."""
-    few = min(3, node.settings.transaction_partitions)
+    """One coordinator is enough to lag, and what a lost member of a share group holds would take much of the calm."""
     small = replace(
-        node.settings, transaction_partitions=few, group_share_record_lock_ms=1_500, group_share_min_record_lock_ms=1_000
+        node.settings, transaction_partitions=1, group_share_record_lock_ms=1_500, group_share_min_record_lock_ms=1_000
     )  # fmt: skip
     return replace(node, settings=small)
 
@@ -63,7 +63,8 @@ def _draw_client(rng: Random, kind: str, brokers: int) -> ClientPlan:
     replicas = min(brokers, rng.choice((1, 2, 3)))
     name = kind.replace(" ", "-")
     config = {"min.insync.replicas": "1"} | ({"queue.enabled": "true", "queue.retention": "keep"} if kind == "remake queue" else {})
-    topic = TopicPlan(name, rng.choice((1, 2)), config, replication_factor=replicas, is_churned=True)
+    partitions = 1 if kind in ("remake transact", "remake share") else rng.choice((1, 2))
+    topic = TopicPlan(name, partitions, config, replication_factor=replicas, is_churned=True)
     return ClientPlan(name, kind, name, {"plan": topic, "pause": _between(rng, 0.01, 0.1)})
 
 

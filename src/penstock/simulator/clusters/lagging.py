@@ -17,7 +17,7 @@ from penstock.simulator.clusters.menu import Lag
 from penstock.simulator.faults import Field
 from penstock.simulator.process import CURRENT
 
-_PROVOKED = 0.5  # How many tender moments are answered with a lag.
+_PROVOKED = 0.8  # How many tender moments are answered with a lag.
 _PROVOKED_SECONDS = (0.3, 2.0)
 _SPARES_THE_CONTROLLER = 0.8  # While it lags nothing is decided: other trouble than the one that is wanted here.
 

@@ -57,6 +57,7 @@ class ClusterMenu:
     last_ending: str  # How all nodes' last lives before the reckoning end.
     queues: tuple[TopicPlan, ...] = ()
     lags: tuple[Lag, ...] = ()
+    is_quiet: bool = False  # There is no trouble beside the lags.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

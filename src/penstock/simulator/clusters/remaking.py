@@ -63,6 +63,7 @@ class Remaking(ABC):
         operations = self.stage.operations
         async with self.stage.client(self.env, self.plan.name) as client:
             while not self.stage.is_over:
+                await self.stage.breathe(self.env, 2 * self.plan.options["pause"])
                 operation = operations.begin(f"topic made again under a {self.plan.kind.split()[-1]}", self.env.now())
                 try:
                     topic_id = await self.make(client)

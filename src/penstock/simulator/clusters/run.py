@@ -131,7 +131,8 @@ class ClusterPlay:
             start=self._start,
             special=special,
         )
-        self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
+        chances = {} if menu.is_quiet else draw_ambushes(Random(f"{menu.seed}/moments"))
+        self.ambushes = Ambushes(self.cluster, self.nemesis.field, chances)
         self.lagging = Lagging(self.cluster, self.nemesis.field, menu.lags)
 
     def perform(self) -> Report:
@@ -325,6 +326,8 @@ def draw_trouble(menu: ClusterMenu, kinds: list[str]) -> Plan:
     if menu.may_lose_a_disk:
         usual += ["lost disk"] * 4
     plan = draw_plan(menu.seed, menu.seconds, kinds=usual, often_seconds=_OFTEN_SECONDS)
+    if menu.is_quiet:
+        plan = replace(plan, faults=(), provoked=0.0)
     stays = Random(f"{menu.seed}/pages").random() < 0.7
     return replace(plan, disk=replace(plan.disk, failed_pages_stay=stays))
 
