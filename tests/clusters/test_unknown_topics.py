@@ -11,7 +11,7 @@ from clusters.test_letters import DEAD, JOBS, at, cut_after_the_copy, ledger_of
 from clusters.test_moves import reassign
 
 from penstock.broker.groups import CONSUMER_OFFSETS
-from penstock.broker.queues.calls import Draft, Order, Verb
+from penstock.broker.queues.calls import Draft, Order, Redrive, TaskStatus, Verb
 from penstock.errors import ErrorCode
 from penstock.vocabulary import TopicId, TopicPartition
 from penstock.wire.api_keys import ApiKey
@@ -66,7 +66,7 @@ def share_fetched(scene: Scene, leader: int, topic_id: TopicId, wait_ms: int = 1
     return max([int(answer.error_code), *(int(row.error_code) for topic in answer.responses for row in topic.partitions)])
 
 
-@pytest.mark.invariant("share.deletion-forgets-ledgers")
+@pytest.mark.invariant("share.accepted-stays-accepted")
 def test_a_share_group_that_is_deleted_takes_a_ledger_along_that_its_coordinator_has_not_heard_of() -> None:
     with Scene(BROKERS, **SMALL) as scene:
         coordinator = group_coordinator(scene)
@@ -124,6 +124,25 @@ def test_a_move_from_a_queue_that_the_target_has_not_heard_of_is_remembered() ->
         scene.run_for(LAG_S)
         assert JOBS not in scene.node(target).image.topics
         assert len(state.moves) == 1, "its source may make it again"
+
+
+@pytest.mark.invariant("queues.message-moved-once")
+def test_a_redrive_waits_for_its_runner_to_hear_of_the_target() -> None:
+    with Scene(BROKERS, **SMALL) as scene:
+        connected(scene)
+        asked, runner = 2, 3
+        create_at(scene, runner, DEAD, runner, **KEPT)
+        scene.until(lambda: DEAD in scene.node(asked).image.topics)
+        at(scene, runner, lambda queues: queues.send(DEAD, [Draft(b"a")]))
+        scene.slow_link(1, runner, LAG_S)
+        create_at(scene, asked, JOBS, asked, **KEPT)
+        at(scene, asked, lambda queues: queues.redrive(DEAD, Redrive(target=JOBS)))
+        assert JOBS not in scene.node(runner).image.topics
+
+        scene.run_for(2 * LAG_S)
+        (task,) = at(scene, asked, lambda queues: queues.tasks(DEAD))
+        assert task.status is TaskStatus.COMPLETED, task.failure
+        assert [each.body for each in at(scene, asked, lambda queues: queues.peek(JOBS))] == [b"a"]
 
 
 @pytest.mark.invariant("controller.topic-made-again-is-new")
