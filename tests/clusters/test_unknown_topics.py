@@ -66,24 +66,39 @@ def share_fetched(scene: Scene, leader: int, topic_id: TopicId, wait_ms: int = 1
     return max([int(answer.error_code), *(int(row.error_code) for topic in answer.responses for row in topic.partitions)])
 
 
+def begun(scene: Scene) -> int:
+    """A share group has a ledger of which its coordinator has not heard. Returns the coordinator."""
+    coordinator = group_coordinator(scene)
+    leader = 5 - coordinator
+    topic_id = create_at(scene, leader, TOPIC, leader)
+    connected(scene)
+    scene.produce(b"a")
+    scene.until(lambda: TOPIC in scene.node(coordinator).image.topics)
+    joined(scene, coordinator, TOPIC)
+    scene.slow_link(1, coordinator, LAG_S)
+    assert share_fetched(scene, leader, topic_id) == ErrorCode.NONE
+    assert scene.node(coordinator).image.companion_of(topic_id) is None
+    return coordinator
+
+
 @pytest.mark.invariant("share.accepted-stays-accepted")
 def test_a_share_group_that_is_deleted_takes_a_ledger_along_that_its_coordinator_has_not_heard_of() -> None:
     with Scene(BROKERS, **SMALL) as scene:
-        coordinator = group_coordinator(scene)
-        leader = 5 - coordinator
-        topic_id = create_at(scene, leader, TOPIC, leader)
-        connected(scene)
-        scene.produce(b"a")
-        scene.until(lambda: TOPIC in scene.node(coordinator).image.topics)
-        joined(scene, coordinator, TOPIC)
-        scene.slow_link(1, coordinator, LAG_S)
-        assert share_fetched(scene, leader, topic_id) == ErrorCode.NONE
-        assert scene.node(coordinator).image.companion_of(topic_id) is None
+        coordinator = begun(scene)
         scene.ask_at(coordinator, ApiKey.SHARE_GROUP_HEARTBEAT, 1, MEMBER | {"member_epoch": -1})
         answer = scene.ask_at(coordinator, ApiKey.DELETE_GROUPS, 2, {"groups_names": [GROUP]})
         assert answer.results[0].error_code == ErrorCode.NONE
         assert not ledger_of(scene, TOPIC).state.has(GROUP), "whoever makes the group again begins where the setting says"
         scene.promised.clear()
+
+
+def test_a_coordinator_tells_of_a_ledger_that_it_has_not_heard_of() -> None:
+    with Scene(BROKERS, **SMALL) as scene:
+        coordinator = begun(scene)
+        asked = {"groups": [{"group_id": GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}]}
+        group = scene.ask_at(coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, asked).groups[0]
+        row = group.topics[0].partitions[0]
+        assert (group.error_code, row.error_code, row.start_offset) == (ErrorCode.NONE, ErrorCode.NONE, 1)
 
 
 def test_a_member_may_fetch_from_a_leader_that_has_not_heard_of_the_first_group() -> None:
