@@ -118,9 +118,9 @@ class RemadeShares(Remaking):
                 ranges = [(int(each.first_offset), int(each.last_offset)) for each in row.acquired_records] if row else []
                 if not ranges:
                     return
+                self._note(topic_id, row, ranges)  # Before it says so: an acknowledgement whose answer is lost may count.
                 body = self._named(member_id) | {"share_session_epoch": epoch + 1, "topics": [_accepting(topic_id, partition, ranges)]}
                 await line.ask(ApiKey.SHARE_ACKNOWLEDGE, _ACKNOWLEDGE, body)
-                self._note(topic_id, row, ranges)
         finally:
             line.close()
 
