@@ -183,18 +183,20 @@ class Assignments:
             partition = await node.partitions.open(topic, index, is_clean=is_clean, accepts_loss=accepts_loss)
         finally:
             del self._opening[topic.topic_id, index]
+        state = node.image.partition(topic.topic_id, index)
+        if state is None or self._me not in state.replicas:  # Deleted or moved meanwhile. By now another topic may have its name.
+            node.partitions.discard(partition)
+            partition.log.abandon()
+            self._drop_files(topic.topic_id, index)
+            return partition
         for note in partition.log.report.notes:
             node.report(f"{topic.name}-{index}: {note}")
         if partition.log.failure is not None:
             node.report(f"{topic.name}-{index} is offline for writes: {partition.log.failure}")
         node.partitions.serve(partition)
-        state = node.image.partition(topic.topic_id, index)
-        if state is None or self._me not in state.replicas:  # Deleted or moved meanwhile.
-            self._drop_replica(partition, "the partition is gone")
-        else:
-            self.adopt(partition)
-            if partition.is_damaged and self._has_opened_all:
-                node.spawn(node.damaged_copies.tell_controller([partition]))
+        self.adopt(partition)
+        if partition.is_damaged and self._has_opened_all:
+            node.spawn(node.damaged_copies.tell_controller([partition]))
         return partition
 
     # Roles

@@ -5,7 +5,7 @@ Single groups are read the way that clients read them: once everything that the 
 have no groups yet in such a picture.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.broker.group_lag import CommittedOffset
@@ -50,7 +50,7 @@ async def offsets_now(node: "Node", groups: list[str]) -> AsyncIterator[Committe
         except Refusal:
             return
         if state is not None:
-            for view in sorted(state.offsets(group, None)):
+            for view in sorted(_of_topics(node, state.offsets(group, None))):
                 yield CommittedOffset(group, TopicPartition(view.topic, view.partition), view.offset)
                 await patience.pause_if_over()
 
@@ -71,7 +71,12 @@ async def described(node: "Node", group: str) -> GroupView:
 async def committed(node: "Node", group: str) -> list[OffsetView]:
     """By topic and partition."""
     found = await node.groups.find(group).read(lambda state: list(state.offsets(group, None)))
-    return sorted(found)
+    return sorted(_of_topics(node, found))
+
+
+def _of_topics(node: "Node", views: Iterable[OffsetView]) -> Iterator[OffsetView]:
+    """Without what was committed for topics that were deleted."""
+    return (view for view in views if not node.groups.is_deleted(view.topic_id))
 
 
 def no_such(group: str) -> Refusal:

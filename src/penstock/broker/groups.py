@@ -79,6 +79,13 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
             self._deleted[topic_id] = topic
         self.topics_changed()
 
+    def is_deleted(self, topic_id: TopicId) -> bool:
+        """Whether a topic that a coordinator of this node has recorded is gone. It may not have been able to forget it yet.
+
+        Every leader of a coordinator's log had the topic in its image when it wrote the record, and this node's image, by which it leads
+        now, is later: what it lacks was deleted."""
+        return topic_id != NO_TOPIC_ID and topic_id not in self._node.image.topics_by_id
+
     async def flush(self) -> None:
         """Also forgets what was committed for deleted topics, in pieces: there may be many groups that read them."""
         deleted, self._deleted = self._deleted, {}
@@ -125,9 +132,9 @@ class Groups(Coordinators[GroupCoordinator, Command, Record]):
         another of its name."""
         if coordinator.state is not None:
             for topic, topic_id in coordinator.state.committed_topics():
-                if topic not in topics or (topic_id != NO_TOPIC_ID and topic_id not in self._node.image.topics_by_id):
+                if topic not in topics or self.is_deleted(topic_id):
                     coordinator.order(commands.ForgetTopic(token=Nobody(), topic=topic, topic_id=topic_id))
-            gone = [each for each in coordinator.state.ledger_topics() if each not in self._node.image.topics_by_id]
+            gone = list(filter(self.is_deleted, coordinator.state.ledger_topics()))
             if gone:
                 self._node.spawn(self._forget_all_ledgers(coordinator, gone))
             self._node.spawn(self._look_through(coordinator.state.patterns()))

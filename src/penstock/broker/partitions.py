@@ -96,6 +96,10 @@ class Partitions:
         del held[partition.index]
         if not held:
             del self.by_id[partition.topic_id], self.by_name[partition.topic]
+        self.discard(partition)
+
+    def discard(self, partition: Partition) -> None:
+        """The partition is not this node's, and nobody can find it."""
         partition.is_deleted = True
         partition.producers.forget_all()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from penstock.groups.image import Committed
 from penstock.groups.pending_records import OffsetPending
 from penstock.groups.states import GroupState
-from penstock.vocabulary import ProducerId
+from penstock.vocabulary import NO_TOPIC_ID, ProducerId, TopicId
 
 NO_OFFSET = -1
 CLASSIC = "classic"  # The kinds of groups, as Kafka names them.
@@ -53,12 +53,15 @@ class OffsetView(NamedTuple):
     metadata: str = ""
     committed_ms: int = -1
     is_unstable: bool = False  # An open transaction may still change it, and a stable one was asked for: no offset is told.
+    topic_id: TopicId = NO_TOPIC_ID  # Of the topic that had the name when it was committed.
 
     @classmethod
     def of(cls, topic: str, partition: int, committed: Committed | None, unstable: Container[tuple[str, int]] = ()) -> "OffsetView":
         if (topic, partition) in unstable:
             return cls(topic, partition, is_unstable=True)
-        return cls(topic, partition, *(committed or ())[:4])
+        if committed is None:
+            return cls(topic, partition)
+        return cls(topic, partition, *committed[:4], topic_id=committed[5])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.calls import Call
 from penstock.broker.long_answers import written
+from penstock.broker.queues.asking import Place
 from penstock.broker.together import together
 from penstock.errors import ErrorCode, Refusal
 from penstock.groups.share.views import ShareGroupView
@@ -32,9 +33,10 @@ async def _describe(node: "Node", group: str, wanted: Any) -> dict[str, Any]:
         view = await node.groups.find(group).read(lambda state: state.describe_share(group))
         if view is None:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no share group {group!r}")
+        topics = _all_of(node, view) if wanted is None else [_named(node, topic.topic_name, topic.partitions) for topic in wanted]
+        await node.shares.learn_of_ledgers([Place(topic_id, index) for _, topic_id, indexes in topics for index in indexes])
     except Refusal as refusal:
         return {"group_id": group, "topics": [], "error_code": refusal.code, "error_message": refusal.reason}
-    topics = _all_of(node, view) if wanted is None else [_named(node, topic.topic_name, topic.partitions) for topic in wanted]
     rows = [
         {
             "topic_name": name,

@@ -1,6 +1,7 @@
 """OffsetFetch, versions 1 to 10 (KIP-447 stable offsets from 7, KIP-709 several groups from 8, KIP-848 from 9, KIP-516 topic ids in 10).
 
 Without a list of topics all of a group's offsets are told. A group or partition that nothing was committed for has offset -1 and no error.
+An offset is told only of the topic that it was committed for: one that was made again under the name begins without.
 What is told is durable: the reply waits for commits that are still on their way to the disk. With `require_stable` a partition whose offset
 an open transaction may still change is UNSTABLE_OFFSET_COMMIT: the client comes again. Without, it is as if the transaction weren't there.
 Errors of the whole group stand with the group, in versions 2 to 7 at the top, and in version 1 with each partition.
@@ -86,7 +87,7 @@ async def _fetch(node: "Node", version: int, group: str, topics: Sequence[Any] |
     except Refusal as refusal:
         code = ErrorCode.NOT_COORDINATOR if refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE else refusal.code
         return _Found(code, _refused(wishes, code) if version < _ERRORS_FROM else [])
-    return _Found(ErrorCode.NONE, _asked(wishes or (), views))
+    return _Found(ErrorCode.NONE, _asked(node, wishes or (), views))
 
 
 def _wish(node: "Node", version: int, topic: Any) -> _Wish:
@@ -97,11 +98,14 @@ def _wish(node: "Node", version: int, topic: Any) -> _Wish:
     return _Wish({"topic_id": topic_id}, None if known is None else known.name, topic.partition_indexes)
 
 
-def _asked(wishes: Sequence[_Wish], views: Iterable[OffsetView]) -> list[dict[str, Any]]:
+def _asked(node: "Node", wishes: Sequence[_Wish], views: Iterable[OffsetView]) -> list[dict[str, Any]]:
     told = iter(views)
 
     def row(wish: _Wish, index: int) -> dict[str, Any]:
-        return _row(next(told)) if wish.topic is not None else _nothing(index, ErrorCode.UNKNOWN_TOPIC_ID)
+        if wish.topic is None:
+            return _nothing(index, ErrorCode.UNKNOWN_TOPIC_ID)
+        view = next(told)
+        return _nothing(index, ErrorCode.NONE) if node.groups.is_deleted(view.topic_id) else _row(view)
 
     return [{**wish.named, "partitions": [row(wish, index) for index in wish.partitions]} for wish in wishes]
 
@@ -119,8 +123,11 @@ async def _all(
         for partition, committed in partitions.items():
             if patience.is_over():
                 await patience.pause_if_over()
-            rows.append(_row(OffsetView.of(name, partition, committed, unstable)))
-        topics.append({**named, "partitions": rows})
+            view = OffsetView.of(name, partition, committed, unstable)
+            if not node.groups.is_deleted(view.topic_id):
+                rows.append(_row(view))
+        if rows:
+            topics.append({**named, "partitions": rows})
     return topics
 
 

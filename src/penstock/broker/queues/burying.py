@@ -18,7 +18,7 @@ from penstock.broker.queues.calls import QUEUE_GROUP, Code, QueueRefusal
 from penstock.broker.queues.carrying import Carried, bind_all, carry
 from penstock.broker.queues.confirming import tell_over
 from penstock.broker.queues.leading import QueuePartition
-from penstock.broker.queues.refusals import NotHere
+from penstock.broker.queues.refusals import NotHere, caught_up
 from penstock.errors import DiskFailed
 from penstock.queues.commands import Buried, Command, Unbind
 from penstock.queues.state import LedgerState
@@ -55,7 +55,10 @@ class Burying:
 
     async def send_off(self, queue: QueuePartition, offsets: Sequence[int], target: TopicId) -> SentOff:
         """Ready messages to another queue, by somebody's order. Those that are not ready any more are passed over."""
-        topic = self._node.image.topics_by_id.get(target)
+        topics = self._node.image.topics_by_id
+        if target not in topics:
+            await caught_up(self._node)
+        topic = topics.get(target)
         if topic is None:
             raise QueueRefusal(Code.NO_SUCH_QUEUE, "the queue that they are sent off to is not there")
         in_hand = self._in_hand.setdefault(queue, {})

@@ -3,15 +3,19 @@
 A move that its source has recorded as made is not made again, except by calls of it that are still on their way. Where there was one call
 and it was answered, none is, and the source says that the move is over. It need not be heard: other moves are remembered for a while at
 least, and then for as long as their source says that they are owed, or cannot be asked. Where the source was deleted, nobody is left to
-repeat them. What a leader has forgotten is asked about again after its ledger was loaded from before that, which does no harm.
+repeat them; one that is not in this node's image may have been made a moment ago, so it counts as deleted only after this node has caught
+up with the metadata. What a leader has forgotten is asked about again after its ledger was loaded from before that, which does no harm.
 """
 
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.broker.queues.asking import Place, Question
 from penstock.broker.queues.calls import QueueRefusal
 from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.quorum_calls import catch_up
+from penstock.errors import Refusal
 from penstock.queues.moves import Source, read_source
 from penstock.settings import MINUTE_MS
 
@@ -42,13 +46,28 @@ class Confirming:
             places: dict[Place | None, list[tuple[bytes, Source]]] = {}
             for text in sources:
                 source = read_source(text)
-                is_there = source is not None and self._node.image.partition(source.topic_id, source.partition) is not None
-                place = Place(source.topic_id, source.partition) if source is not None and is_there else None
+                place = Place(source.topic_id, source.partition) if source is not None else None
                 places.setdefault(place, []).append((text, source or Source(queue.data.topic_id, 0, 0, 0, 0)))
+            gone = await self._gone([place for place in places if place is not None])
             for place, chosen in places.items():
-                self._note(queue, chosen, [False] * len(chosen) if place is None else await self._owed(place, [each for _, each in chosen]))
+                if place is None or place in gone:
+                    self._note(queue, chosen, [False] * len(chosen))
+                else:
+                    self._note(queue, chosen, await self._owed(place, [each for _, each in chosen]))
         finally:
             del self._at_work[queue]
+
+    async def _gone(self, places: Sequence[Place]) -> Collection[Place]:
+        """Those of them that were deleted for certain."""
+        if any(self._is_unknown(place) for place in places):
+            try:
+                await catch_up(self._node)
+            except Refusal:
+                return ()
+        return [place for place in places if self._is_unknown(place)]
+
+    def _is_unknown(self, place: Place) -> bool:
+        return self._node.image.partition(*place) is None
 
     async def _owed(self, place: Place, sources: list[Source]) -> list[bool]:
         moves = [(each.group_hash, each.offset, each.lease) for each in sources]

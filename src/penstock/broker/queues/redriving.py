@@ -22,6 +22,7 @@ from penstock.broker.queues.calls import (
     Filter,
     Peeked,
     QueueRefusal,
+    QueueView,
     Redrive,
     RedriveTask,
     State,
@@ -41,7 +42,7 @@ from penstock.broker.queues.redrive_notes import (
     unpack_wish,
     with_ids,
 )
-from penstock.broker.queues.refusals import NotHere
+from penstock.broker.queues.refusals import NotHere, caught_up
 from penstock.cluster.image import Topic
 from penstock.links.queue_calls import QueueAnswer, QueueCall
 from penstock.queues import headers
@@ -225,7 +226,8 @@ class Redriving:
         queue.state  # noqa: B018 - who leads no more runs nothing
         refusal, moved = None, task.moved
         for (target, partition), offsets in _by_target(task.wish, letters).items():
-            sent_off = await self._send_off(Place(queue.data.topic_id, partition), self._queues.describe(target).topic_id, offsets)
+            topic_id = (await self._target(target)).topic_id
+            sent_off = await self._send_off(Place(queue.data.topic_id, partition), topic_id, offsets)
             task.moved += sent_off.moved
             task.by_target[target] = task.by_target.get(target, 0) + sent_off.moved
             refusal = refusal or sent_off.refusal
@@ -236,6 +238,14 @@ class Redriving:
             raise refusal
         if task.wish.per_second_max:
             await asyncio.sleep(len(letters) / task.wish.per_second_max)
+
+    async def _target(self, name: str) -> QueueView:
+        """The queue. Whoever ordered the run may have known of it before this node."""
+        try:
+            return self._queues.describe(name)
+        except QueueRefusal:
+            await caught_up(self._node)
+            return self._queues.describe(name)
 
     async def _send_off(self, place: Place, target: TopicId, offsets: list[int]) -> SentOff:
         question = Question("send_off", {"offsets": offsets, "target": target.hex()}, _read_sent_off)

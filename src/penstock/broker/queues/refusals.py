@@ -1,10 +1,14 @@
 """Why a queue's partition does not do what it was asked for, in the words of the queues' doors."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.broker.queues.calls import Code, QueueRefusal
+from penstock.broker.quorum_calls import catch_up
 from penstock.errors import Refusal
 from penstock.queues.replies import Fault
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
 
 
 class NotHere(Exception):
@@ -31,3 +35,11 @@ def refusal_of(fault: Fault) -> QueueRefusal:
 
 def not_available(refusal: Refusal) -> QueueRefusal:
     return QueueRefusal(Code.NOT_AVAILABLE, f"the queue's ledger cannot answer now ({refusal.reason}); ask again")
+
+
+async def caught_up(node: "Node") -> None:
+    """Waits until this node knows every queue that was there before the call. Raises QueueRefusal."""
+    try:
+        await catch_up(node)
+    except Refusal as refusal:
+        raise QueueRefusal(Code.NOT_AVAILABLE, refusal.reason) from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.groups import sweeping_ledger
 from penstock.broker.queues.leading import QueuePartition
+from penstock.broker.quorum_calls import catch_up
 from penstock.broker.shares import ledger_calls
 from penstock.errors import ErrorCode, MalformedInput, Refusal
 from penstock.groups.replies import LedgerWord
@@ -97,10 +98,15 @@ class Beginnings:
     async def ask(self, question: LedgerQuestion) -> LedgerAnswer:
         """The word of the group's coordinator, or why there is none."""
         groups, links = self._node.groups, self._node.links
-        index, topic = groups.partition_of(question.group), self._node.image.topics.get(groups.topic)
-        if index is None or topic is None:
+        if groups.partition_of(question.group) is None:
             if question.sweeps:
                 return LedgerAnswer("", "there is nobody who could say so for certain")
+            try:
+                await catch_up(self._node)  # The group may have been the first of all, a moment ago.
+            except Refusal as refusal:
+                return LedgerAnswer("", refusal.reason)
+        index, topic = groups.partition_of(question.group), self._node.image.topics.get(groups.topic)
+        if index is None or topic is None:
             return LedgerAnswer(LedgerWord.UNKNOWN.value)  # There are no groups at all.
         coordinator = topic.partitions[index].leader
         if coordinator == self._node.settings.node_id:

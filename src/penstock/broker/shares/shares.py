@@ -5,7 +5,7 @@ is asked of their leaders over links, and refused as a whole with COORDINATOR_NO
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from penstock.broker.queues.asking import Place, Question
 from penstock.broker.queues.calls import Code, QueueRefusal
 from penstock.broker.queues.leading import QueuePartition
 from penstock.broker.queues.refusals import NotHere
+from penstock.broker.quorum_calls import catch_up
 from penstock.broker.shares import ledger_calls
 from penstock.broker.shares.acknowledging import Acknowledging, check
 from penstock.broker.shares.beginning import Beginnings
@@ -134,8 +135,22 @@ class Shares:
 
     # Admins
 
+    async def learn_of_ledgers(self, places: Iterable[Place]) -> None:
+        """Catches up with the metadata where this node knows of no ledger at one of these places: the partition's leader may have made one
+        of which this node has not heard yet. Raises Refusal."""
+        if all(map(self._may_have_ledgers, places)):
+            return
+        try:
+            await catch_up(self._node)
+        except Refusal as refusal:
+            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.reason) from None
+
+    def _may_have_ledgers(self, place: Place) -> bool:
+        image = self._node.image
+        return image.partition(*place) is not None and image.companion_of(place.topic_id) is not None
+
     async def standing(self, topic_id: TopicId, index: int, group: str) -> Standing:
-        """Raises Refusal."""
+        """For a node that has learned of ledgers. Raises Refusal."""
         if self._node.image.companion_of(topic_id) is None:
             return Standing()  # Nobody has ever fetched.
         there = Question("share.standing", {"group": group}, lambda answer: Standing(*answer.fields["standing"]))
@@ -158,11 +173,13 @@ class Shares:
         places = [Place(topic_id, index) for topic_id, each in ledgers.items() for index in each.partitions]
         await self.forget(group, places)
 
-    async def forget(self, group: str, places: Iterable[Place]) -> None:
+    async def forget(self, group: str, places: Sequence[Place]) -> None:
+        """Raises Refusal where one of them may still be there."""
+        await self.learn_of_ledgers(places)
         await together(partial(self._forget, group, place) for place in places)
 
     async def _forget(self, group: str, place: Place) -> None:
-        if self._node.image.partition(*place) is None or self._node.image.companion_of(place.topic_id) is None:
+        if not self._may_have_ledgers(place):
             return  # It went with its topic, or was never made.
         there = Question("share.forget", {"group": group}, lambda answer: None)
         try:

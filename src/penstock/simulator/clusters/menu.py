@@ -37,6 +37,14 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """A time in which some node replays no metadata."""
+
+    at: float  # Seconds after the trouble begins.
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterMenu:
     seed: int
     seconds: float
@@ -48,6 +56,8 @@ class ClusterMenu:
     may_lose_a_disk: bool
     last_ending: str  # How all nodes' last lives before the reckoning end.
     queues: tuple[TopicPlan, ...] = ()
+    lags: tuple[Lag, ...] = ()
+    is_quiet: bool = False  # There is no trouble beside the lags.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

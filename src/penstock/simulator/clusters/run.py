@@ -28,11 +28,18 @@ from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.fetching import ClusterFetching
 from penstock.simulator.clusters.joining import ClusterJoining
 from penstock.simulator.clusters.keeping import ClusterKeeping
+from penstock.simulator.clusters.lag_menu import with_lag
+from penstock.simulator.clusters.lag_variants import LAG_VARIANTS
+from penstock.simulator.clusters.lagging import Lagging
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
 from penstock.simulator.clusters.pipelining import ClusterPipelining
 from penstock.simulator.clusters.reckoning import ClusterReckoning
 from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
+from penstock.simulator.clusters.remade_offsets import RemadeOffsets
+from penstock.simulator.clusters.remade_queues import RemadeQueues
+from penstock.simulator.clusters.remade_shares import RemadeShares
+from penstock.simulator.clusters.remade_transactions import RemadeTransactions
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.clusters.watching import Watcher
@@ -74,11 +81,16 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "belong": Belonging,
     "transact": Transacting,
     "transact as member": TransactingMember,
+    "remake transact": RemadeTransactions,
+    "remake commit": RemadeOffsets,
+    "remake share": RemadeShares,
+    "remake queue": RemadeQueues,
     "queue send": Sending,
     "queue work": Working,
     "queue decree": Decreeing,
     "share": Sharing,
 }
+ALL_VARIANTS = VARIANTS | LAG_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -88,8 +100,8 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
-    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_deliveries(draw_cluster(seed))
-    with replaced((VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_lag(with_deliveries(draw_cluster(seed)))
+    with replaced(ALL_VARIANTS[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
 
 
@@ -119,10 +131,12 @@ class ClusterPlay:
             start=self._start,
             special=special,
         )
-        self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
+        chances = {} if menu.is_quiet else draw_ambushes(Random(f"{menu.seed}/moments"))
+        self.ambushes = Ambushes(self.cluster, self.nemesis.field, chances)
+        self.lagging = Lagging(self.cluster, self.nemesis.field, menu.lags)
 
     def perform(self) -> Report:
-        with self.world, self.reports, replaced(self.ambushes.patches()):
+        with self.world, self.reports, replaced([*self.ambushes.patches(), *self.lagging.patches()]):
             try:
                 if self._make_topics():
                     self._work_in_trouble()
@@ -172,6 +186,8 @@ class ClusterPlay:
             self.world.start(client.name, lambda env, client=client: ACTORS[client.kind](client, self.stage, env).run())  # type: ignore[misc]
         self.watcher.begin()
         self.nemesis.unleash()
+        self.lagging.unleash()
+        self.stage.delay_metadata = self.lagging.provoke
         self.stage.provoke = self.nemesis.provoke
         self.world.run_for(self.menu.seconds)
 
@@ -281,7 +297,8 @@ class ClusterPlay:
         numbers["leader epochs"] = len(self.watcher.epochs)
         numbers["faults"] = len(self.nemesis.struck) + sum(self.ambushes.struck.values())
         numbers.update({f"ambush {moment}": times for moment, times in self.ambushes.struck.items()})
-        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck] + self.ambushes.intervals
+        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck] + self.ambushes.intervals + self.lagging.intervals
+        numbers["metadata lags"] = len(self.lagging.intervals)
         numbers.update(self.stage.operations.statistics(struck))
         numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)
         numbers["deliveries"] = self.world.network.deliveries
@@ -309,6 +326,8 @@ def draw_trouble(menu: ClusterMenu, kinds: list[str]) -> Plan:
     if menu.may_lose_a_disk:
         usual += ["lost disk"] * 4
     plan = draw_plan(menu.seed, menu.seconds, kinds=usual, often_seconds=_OFTEN_SECONDS)
+    if menu.is_quiet:
+        plan = replace(plan, faults=(), provoked=0.0)
     stays = Random(f"{menu.seed}/pages").random() < 0.7
     return replace(plan, disk=replace(plan.disk, failed_pages_stay=stays))
 

@@ -1,5 +1,6 @@
 """What all clients of a run share, for a cluster: any node may be asked first, and only what all in-sync replicas have is a promise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -22,6 +23,7 @@ ACKS_ALL = -1
 class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
     operations: Operations = field(default_factory=Operations)
+    delay_metadata: Callable[[str], None] = lambda topic: None  # It would hurt now if whoever leads this topic learned late.
 
     @property
     def patience(self) -> ClientSettings:
