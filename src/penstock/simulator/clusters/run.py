@@ -24,14 +24,19 @@ from penstock.simulator.checkers import check
 from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.ambushes import Ambushes, draw_ambushes
 from penstock.simulator.clusters.churning import ClusterChurning
+from penstock.simulator.clusters.data_menu import with_data
+from penstock.simulator.clusters.data_variants import DATA_VARIANTS
+from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.fetching import ClusterFetching
 from penstock.simulator.clusters.joining import ClusterJoining
 from penstock.simulator.clusters.keeping import ClusterKeeping
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
+from penstock.simulator.clusters.near_reading import NearReading
 from penstock.simulator.clusters.pipelining import ClusterPipelining
 from penstock.simulator.clusters.reckoning import ClusterReckoning
+from penstock.simulator.clusters.record_deleting import RecordDeleting
 from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
@@ -69,6 +74,8 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "fetch": ClusterFetching,
     "ask": AskingForEnds,
     "churn": ClusterChurning,
+    "read near": NearReading,
+    "delete records": RecordDeleting,
     "keep": ClusterKeeping,
     "join": ClusterJoining,
     "belong": Belonging,
@@ -88,9 +95,14 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
-    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_deliveries(draw_cluster(seed))
-    with replaced((VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else draw_menu(seed)
+    with replaced((VARIANTS | DATA_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
+
+
+def draw_menu(seed: int) -> ClusterMenu:
+    """All that is played in a cluster, but queues."""
+    return with_data(with_deliveries(draw_cluster(seed)))
 
 
 class ClusterPlay:
@@ -107,6 +119,8 @@ class ClusterPlay:
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
         self.watcher = Watcher(self.cluster, self.notebook)
+        self.stage.watch = DataWatch(self.cluster, self.notebook)
+        self.watcher.also(self.stage.watch.look)
         self.reports = Reports()
         self._is_night = False  # Nobody is started before everybody has stopped.
         special = {**damage.strikes(self.notebook), **faults.strikes(self.cluster), **aiming.strikes(self.cluster)}
@@ -199,6 +213,9 @@ class ClusterPlay:
             await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run(self.menu.clients)
 
         self._run_to_its_end("reckoning", reckon)
+        for check_at_the_end in self.stage.last_checks:
+            for rule, where, story in check_at_the_end():
+                self.notebook.find(rule, where, story)
         self._wait_until_available("in the calm everything is available")
         self.watcher.look()
         self.watcher.compare_logs()

@@ -1,5 +1,6 @@
 """What all clients of a run share, for a cluster: any node may be asked first, and only what all in-sync replicas have is a promise."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -7,6 +8,7 @@ from penstock.peers.client import Client
 from penstock.peers.connection import Address, Limits
 from penstock.peers.failures import PeerFailure
 from penstock.peers.routing import ClientSettings
+from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.operations import Operations
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
@@ -16,12 +18,20 @@ from penstock.vocabulary import TopicPartition
 PATIENCE = ClientSettings(request_timeout_s=2.0, deadline_s=30.0, backoff_first_s=0.02, backoff_longest_s=0.5, limits=Limits(connect_s=1.0))
 _ASKED_SECONDS = 3.0
 ACKS_ALL = -1
+Findings = Iterator[tuple[str, TopicPartition, str]]  # Rule, place, story.
 
 
 @dataclass(slots=True)
 class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
     operations: Operations = field(default_factory=Operations)
+    watch: DataWatch | None = None
+    last_checks: list[Callable[[], Findings]] = field(default_factory=list)  # Of workloads, when everything has been read back.
+
+    @property
+    def data(self) -> DataWatch:
+        assert self.watch is not None, "this world is not looked at from outside"
+        return self.watch
 
     @property
     def patience(self) -> ClientSettings:

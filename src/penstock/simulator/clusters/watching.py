@@ -9,7 +9,7 @@
 A look costs time, so it is taken now and then; what is remembered of earlier looks makes up for the moments in between.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from itertools import chain
 
@@ -36,6 +36,11 @@ class Watcher:
         self._seen: dict[str, tuple[Node, int]] = {}  # Each node's life, and how far it had applied.
         self._marks: dict[Partition, int] = {}  # Not by name: a replica that leaves and comes back begins a new copy.
         self._is_over = False
+        self._also: list[Callable[[], None]] = []
+
+    def also(self, look: Callable[[], None]) -> None:
+        """Lets somebody else look whenever this watcher does."""
+        self._also.append(look)
 
     def begin(self) -> None:
         self._look_again()
@@ -53,6 +58,8 @@ class Watcher:
         for host, node in self._cluster.living():
             self._look_at_quorum(host, node)
             self._look_at_partitions(host, node)
+        for look in self._also:
+            look()
         if self.looks % LOGS_EVERY_LOOKS == 0:
             self.compare_logs()
 

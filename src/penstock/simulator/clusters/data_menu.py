@@ -1,0 +1,90 @@
+"""What users do with the data of a cluster beside writing and reading it, drawn for a run: each operation by chance of its own.
+
+Each comes with a topic of its own, whose promises are strong, so that whatever is missed at the end was lost by the nodes. Worlds that draw
+none of them stay what they were.
+"""
+
+import math
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from penstock.simulator.clusters import delivery_menu
+from penstock.simulator.clusters.menu import ClusterMenu
+from penstock.simulator.delivery_menu import SINK, draw_transactions
+from penstock.simulator.menu import CODECS, ClientPlan, TopicPlan
+
+# In how many worlds consumers read from followers, and in how many records are deleted by request.
+NEAR, TRIMMED = 0.3, 0.3
+NEAR_TOPIC, TRIMMED_TOPIC = "near", "trimmed"
+KINDS = ("read near", "delete records")  # Of clients that only these worlds have.
+
+_TRANSACTED = 0.6  # How many of the worlds with reads from followers have transactions.
+
+
+def with_data(menu: ClusterMenu) -> ClusterMenu:
+    if len(menu.brokers) < 2:
+        return menu  # There is no follower, and no replica that could miss anything.
+    for chance, draw, name in ((NEAR, draw_near, "near"), (TRIMMED, draw_trimmed, "trimmed")):
+        rng = Random(f"{menu.seed}/cluster {name}")
+        if rng.random() < chance:
+            menu = draw(menu, rng)
+    return menu
+
+
+def draw_near(menu: ClusterMenu, rng: Random) -> ClusterMenu:
+    """Consumers that name a rack, and read from any replica."""
+    racks, selector = rng.choice((2, 3)), rng.choice(("rack", "rack", ""))
+    menu = replace(
+        menu,
+        nodes=tuple(
+            replace(node, settings=replace(node.settings, rack=f"r{node.node_id % racks}", replica_selector=selector))
+            for node in menu.nodes
+        ),
+    )  # fmt: skip
+    topic = strong_topic(rng, NEAR_TOPIC, len(menu.brokers))
+    clients = [ClientPlan("near-producer", "produce", topic.name, _producing(rng))]
+    clients += [ClientPlan(f"near-{number}", "read near", topic.name, _reading_near(rng, racks)) for number in range(rng.choice((1, 2)))]
+    menu = replace(menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients))
+    if rng.random() < _TRANSACTED:
+        if all(other.name != SINK for other in menu.topics):
+            menu = delivery_menu.add(menu, draw_transactions(rng, brokers=len(menu.brokers)), rng)
+        committed = _reading_near(rng, racks) | {"is_committed_only": True}
+        menu = replace(menu, clients=(*menu.clients, ClientPlan("near-committed", "read near", SINK, committed)))
+    return menu
+
+
+def draw_trimmed(menu: ClusterMenu, rng: Random) -> ClusterMenu:
+    """A topic whose oldest records are deleted while others write and read it."""
+    topic = replace(strong_topic(rng, TRIMMED_TOPIC, len(menu.brokers)), is_trimmed=True)
+    reading = {"pause": between(rng, 0.02, 0.2), "uses_sessions": rng.random() < 0.5, "version": 12}
+    clients = (
+        ClientPlan("trimmed-producer", "produce", topic.name, _producing(rng)),
+        ClientPlan("trimmed-reader", rng.choice(("follow", "reread", "fetch", "fetch")), topic.name, reading),
+        ClientPlan("trimmer", "delete records", topic.name, {"pause": between(rng, 0.05, 0.6)}),
+    )
+    return replace(menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients))
+
+
+def strong_topic(rng: Random, name: str, brokers: int) -> TopicPlan:
+    """Its acknowledgements survive whatever a world does; small segments, so that there are several."""
+    replicas = min(brokers, rng.choice((2, 3, 3)))
+    config = {"segment.bytes": str(rng.choice((1024, 2048, 8192))), "min.insync.replicas": str(min(replicas, rng.choice((1, 2, 2))))}
+    return TopicPlan(name, rng.choice((1, 1, 2)), config, replication_factor=replicas)
+
+
+def _producing(rng: Random) -> dict[str, Any]:
+    return {
+        "pause": between(rng, 0.02, 0.15), "codec": rng.choice(CODECS), "size": rng.choice((40, 200)), "acks": -1,
+        "is_idempotent": rng.random() < 0.7, "keys": 0, "linger": rng.choice((0.0, 0.005)), "batch_bytes": rng.choice((200, 1_000)),
+        "burst": rng.choice((1, 1, 4)),
+    }  # fmt: skip
+
+
+def _reading_near(rng: Random, racks: int) -> dict[str, Any]:
+    return {"pause": between(rng, 0.01, 0.1), "rack": f"r{rng.randrange(racks)}", "is_committed_only": False}
+
+
+def between(rng: Random, low: float, high: float) -> float:
+    """Evenly over the orders of magnitude."""
+    return math.exp(rng.uniform(math.log(low), math.log(high)))

@@ -1,0 +1,92 @@
+"""Clusters that neglect one thing about data on purpose: what a follower shows, what was deleted.
+
+As with variants.py: a handful of attributes of the product, replaced on every node while one world runs.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.broker.handlers import delete_records
+from penstock.broker.trimming import trim
+from penstock.partition.partition import Partition
+from penstock.simulator.clusters.variants import Patches
+from penstock.simulator.defects import breaks
+from penstock.vocabulary import Instant, Offset
+
+if TYPE_CHECKING:
+    from penstock.broker.node import Node
+
+
+# Reads from followers.
+
+
+@breaks("log.reads-below-watermark")
+def shows_what_a_follower_has_fetched() -> Patches:
+    """A follower lets consumers read to the end of its log, committed or not."""
+    readable_end = Partition.readable_end
+
+    def to_the_end(self: Partition, *, reads_committed: bool) -> Offset:
+        if self.leader is None and not reads_committed:
+            return self.log.end_offset
+        return readable_end(self, reads_committed=reads_committed)
+
+    return [(Partition, "readable_end", to_the_end)]
+
+
+@breaks("log.reads-below-watermark")
+def takes_the_end_of_a_fetch_for_the_watermark() -> Patches:
+    """A follower believes that what it has fetched is committed."""
+
+    def learn(self: Partition, offset: Offset) -> bool:
+        known = self.log.end_offset
+        if self.leader is not None or known <= self._watermark:
+            return False
+        self._watermark = known
+        return True
+
+    return [(Partition, "learn_watermark", learn)]
+
+
+@breaks("transactions.all-or-nothing")
+def shows_open_transactions_on_followers() -> Patches:
+    stable = Partition.last_stable_offset
+
+    def unstable(self: Partition) -> Offset:
+        return self.high_watermark if self.leader is None else stable.__get__(self)
+
+    return [(Partition, "last_stable_offset", property(unstable))]
+
+
+@breaks("transactions.all-or-nothing")
+def forgets_aborted_transactions_on_followers() -> Patches:
+    """A follower tells readers of committed records of no aborted transaction."""
+    aborted = Partition.aborted
+
+    def none_as_follower(self: Partition, from_offset: int, end_offset: int) -> list[object]:
+        return [] if self.leader is None else list(aborted(self, from_offset, end_offset))
+
+    return [(Partition, "aborted", none_as_follower)]
+
+
+# Deleted records.
+
+
+@breaks("replication.deleted-stays-deleted")
+def answers_when_only_the_leader_has_deleted() -> Patches:
+    async def trim_here(node: "Node", partition: Partition, offset: Offset, deadline: Instant) -> Offset:
+        await trim(node, partition, offset)
+        return partition.log.start_offset
+
+    return [(delete_records, "trim_everywhere", trim_here)]
+
+
+DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
+    make.__name__.replace("_", "-"): make
+    for make in (
+        shows_what_a_follower_has_fetched,
+        takes_the_end_of_a_fetch_for_the_watermark,
+        shows_open_transactions_on_followers,
+        forgets_aborted_transactions_on_followers,
+        answers_when_only_the_leader_has_deleted,
+    )
+}
