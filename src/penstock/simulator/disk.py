@@ -339,6 +339,13 @@ class SimDisk:
         self.fired["bit rot"] += len(positions)
         return positions
 
+    def put_right(self, path: str, position: int, byte: int) -> None:
+        """Puts one byte back that has rotted."""
+        inode = self._inode(path)
+        inode.flushed[position] = byte
+        if position < len(inode.current):
+            inode.current[position] = byte
+
     def _create(self, path: str) -> Inode:
         self._count("create", path, 0)
         if self.free_bytes() == 0:

@@ -12,11 +12,12 @@ from typing import Any
 from penstock.simulator.clusters import delivery_menu
 from penstock.simulator.clusters.menu import ClusterMenu
 from penstock.simulator.delivery_menu import SINK, draw_transactions
+from penstock.simulator.knobs import draw_data_knobs
 from penstock.simulator.menu import CODECS, ClientPlan, TopicPlan
 
-# In how many worlds consumers read from followers, and in how many records are deleted by request.
-NEAR, TRIMMED = 0.3, 0.3
-NEAR_TOPIC, TRIMMED_TOPIC = "near", "trimmed"
+# In how many worlds consumers read from followers, records are deleted by request, and bytes of replicas change at rest.
+NEAR, TRIMMED, ROTTEN = 0.3, 0.3, 0.3
+NEAR_TOPIC, TRIMMED_TOPIC, ROTTEN_TOPIC = "near", "trimmed", "rotten"
 KINDS = ("read near", "delete records")  # Of clients that only these worlds have.
 
 _TRANSACTED = 0.6  # How many of the worlds with reads from followers have transactions.
@@ -25,7 +26,7 @@ _TRANSACTED = 0.6  # How many of the worlds with reads from followers have trans
 def with_data(menu: ClusterMenu) -> ClusterMenu:
     if len(menu.brokers) < 2:
         return menu  # There is no follower, and no replica that could miss anything.
-    for chance, draw, name in ((NEAR, draw_near, "near"), (TRIMMED, draw_trimmed, "trimmed")):
+    for chance, draw, name in ((NEAR, draw_near, "near"), (TRIMMED, draw_trimmed, "trimmed"), (ROTTEN, draw_rotten, "rot")):
         rng = Random(f"{menu.seed}/cluster {name}")
         if rng.random() < chance:
             menu = draw(menu, rng)
@@ -64,6 +65,22 @@ def draw_trimmed(menu: ClusterMenu, rng: Random) -> ClusterMenu:
         ClientPlan("trimmer", "delete records", topic.name, {"pause": between(rng, 0.05, 0.6)}),
     )
     return replace(menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients))
+
+
+def draw_rotten(menu: ClusterMenu, rng: Random) -> ClusterMenu:
+    """Bytes of any strong topic's replicas change; one of those is there in any case. Now and then nodes look for such bytes by themselves."""
+    topic = strong_topic(rng, ROTTEN_TOPIC, len(menu.brokers))
+    reading = {"pause": between(rng, 0.05, 0.5), "uses_sessions": rng.random() < 0.5, "version": 12}
+    clients = (
+        ClientPlan("rotten-producer", "produce", topic.name, _producing(rng)),
+        ClientPlan("rotten-reader", rng.choice(("follow", "reread", "fetch")), topic.name, reading),
+    )
+    scrubbing = rng.choice((2_000, 86_400_000))
+    nodes = tuple(replace(node, settings=replace(node.settings, scrub_interval_ms=scrubbing)) for node in menu.nodes)
+    return replace(
+        menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), nodes=nodes, rots=True,
+        knobs={**menu.knobs, **draw_data_knobs(rng)},
+    )  # fmt: skip
 
 
 def strong_topic(rng: Random, name: str, brokers: int) -> TopicPlan:

@@ -6,7 +6,10 @@ As with variants.py: a handful of attributes of the product, replaced on every n
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.broker.damaged_copies import DamagedCopies
 from penstock.broker.handlers import delete_records
+from penstock.broker.known_ends import KnownEnds
+from penstock.broker.mending import Mending
 from penstock.broker.trimming import trim
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.variants import Patches
@@ -80,6 +83,30 @@ def answers_when_only_the_leader_has_deleted() -> Patches:
     return [(delete_records, "trim_everywhere", trim_here)]
 
 
+# Bytes that change.
+
+
+@breaks("log.known-end")
+def cuts_off_damage_as_if_it_were_torn() -> Patches:
+    """What was flushed for long is not told from a write that a crash has torn off."""
+    return [(KnownEnds, "of", lambda self, topic_id, partition: Offset(0))]
+
+
+@breaks("replication.damaged-copy-not-trusted")
+def counts_on_damaged_copies() -> Patches:
+    """The controller is never told, so the copy stays in the in-sync set."""
+
+    async def say_nothing(self: DamagedCopies, partitions: list[Partition]) -> None:
+        return
+
+    return [(DamagedCopies, "tell_controller", say_nothing)]
+
+
+@breaks("replication.damage-mended")
+def mends_nothing() -> Patches:
+    return [(Mending, "damaged", lambda self, topic_id, index, offset: None)]
+
+
 DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
     make.__name__.replace("_", "-"): make
     for make in (
@@ -88,5 +115,8 @@ DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
         shows_open_transactions_on_followers,
         forgets_aborted_transactions_on_followers,
         answers_when_only_the_leader_has_deleted,
+        cuts_off_damage_as_if_it_were_torn,
+        counts_on_damaged_copies,
+        mends_nothing,
     )
 }

@@ -48,6 +48,7 @@ class ClusterMenu:
     may_lose_a_disk: bool
     last_ending: str  # How all nodes' last lives before the reckoning end.
     queues: tuple[TopicPlan, ...] = ()
+    rots: bool = False  # Flushed bytes of replicas change at rest.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

@@ -38,6 +38,7 @@ from penstock.simulator.clusters.pipelining import ClusterPipelining
 from penstock.simulator.clusters.reckoning import ClusterReckoning
 from penstock.simulator.clusters.record_deleting import RecordDeleting
 from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
+from penstock.simulator.clusters.rotten_copies import ReadingEveryCopy, RottenCopies
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.clusters.watching import Watcher
@@ -118,7 +119,7 @@ class ClusterPlay:
         )
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
-        self.watcher = Watcher(self.cluster, self.notebook)
+        self.watcher = Watcher(self.cluster, self.notebook, is_rotten=lambda *copy: self.rotten.is_rotten(*copy))
         self.stage.watch = DataWatch(self.cluster, self.notebook)
         self.watcher.also(self.stage.watch.look)
         self.reports = Reports()
@@ -133,6 +134,8 @@ class ClusterPlay:
             start=self._start,
             special=special,
         )
+        self.rotten = RottenCopies(self.cluster, self.notebook, self.nemesis.field, menu.seed)
+        self.cluster.is_sound = lambda: self.rotten.is_over
         self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
 
     def perform(self) -> Report:
@@ -186,6 +189,8 @@ class ClusterPlay:
             self.world.start(client.name, lambda env, client=client: ACTORS[client.kind](client, self.stage, env).run())  # type: ignore[misc]
         self.watcher.begin()
         self.nemesis.unleash()
+        if self.menu.rots:
+            self.rotten.begin(self.menu.seconds)
         self.stage.provoke = self.nemesis.provoke
         self.world.run_for(self.menu.seconds)
 
@@ -209,10 +214,12 @@ class ClusterPlay:
     def _reckon(self) -> None:
         async def reckon(env: SimEnv) -> None:
             await ClusterReckoning(self.stage, env).run()
+            await ReadingEveryCopy(self.stage, self.cluster, self.rotten, env).run()
             await TransactionReckoning(self.stage, env).run()
             await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run(self.menu.clients)
 
         self._run_to_its_end("reckoning", reckon)
+        self.stage.last_checks.append(lambda: self.rotten.what_is_not_whole(self.notebook.diary.finals))
         for check_at_the_end in self.stage.last_checks:
             for rule, where, story in check_at_the_end():
                 self.notebook.find(rule, where, story)
@@ -298,7 +305,7 @@ class ClusterPlay:
         numbers["leader epochs"] = len(self.watcher.epochs)
         numbers["faults"] = len(self.nemesis.struck) + sum(self.ambushes.struck.values())
         numbers.update({f"ambush {moment}": times for moment, times in self.ambushes.struck.items()})
-        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck] + self.ambushes.intervals
+        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck] + self.ambushes.intervals + self.rotten.intervals
         numbers.update(self.stage.operations.statistics(struck))
         numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)
         numbers["deliveries"] = self.world.network.deliveries

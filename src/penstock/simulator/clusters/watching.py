@@ -26,7 +26,11 @@ LOGS_EVERY_LOOKS = 10
 
 
 class Watcher:
-    def __init__(self, cluster: Cluster, notebook: Notebook) -> None:
+    def __init__(
+        self, cluster: Cluster, notebook: Notebook, *, is_rotten: Callable[[str, TopicId, int], bool] = lambda host, topic_id, index: False
+    ) -> None:
+        """`is_rotten`: whether bytes of a host's copy are changed just now, so that it cannot agree with others."""
+        self._is_rotten = is_rotten
         self.looks = 0
         self.terms: dict[int, str] = {}  # Who led the quorum.
         self.epochs: dict[tuple[TopicId, int, int], str] = {}  # Who led the partition.
@@ -138,7 +142,7 @@ class Watcher:
         names: dict[tuple[TopicId, int], TopicPartition] = {}
         for host, node in self._cluster.living():
             for partition in node.partitions:
-                if partition.log.failure is not None:
+                if partition.log.failure is not None or self._is_rotten(host, partition.topic_id, partition.index):
                     continue
                 key = (partition.topic_id, partition.index)
                 names[key] = TopicPartition(partition.topic, partition.index)
