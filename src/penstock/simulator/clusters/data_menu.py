@@ -15,10 +15,12 @@ from penstock.simulator.delivery_menu import SINK, draw_transactions
 from penstock.simulator.knobs import draw_data_knobs
 from penstock.simulator.menu import CODECS, ClientPlan, TopicPlan
 
-# In how many worlds consumers read from followers, records are deleted by request, and bytes of replicas change at rest.
-NEAR, TRIMMED, ROTTEN = 0.3, 0.3, 0.3
+# In how many worlds consumers read from followers, records are deleted by request, bytes of replicas change at rest, and
+# settings are changed.
+NEAR, TRIMMED, ROTTEN, TUNED = 0.3, 0.3, 0.3, 0.3
 NEAR_TOPIC, TRIMMED_TOPIC, ROTTEN_TOPIC = "near", "trimmed", "rotten"
-KINDS = ("read near", "delete records")  # Of clients that only these worlds have.
+TUNED_TOPIC = "tuned"
+KINDS = ("read near", "delete records", "change settings", "produce as told")  # Of clients that only these worlds have.
 
 _TRANSACTED = 0.6  # How many of the worlds with reads from followers have transactions.
 
@@ -26,7 +28,12 @@ _TRANSACTED = 0.6  # How many of the worlds with reads from followers have trans
 def with_data(menu: ClusterMenu) -> ClusterMenu:
     if len(menu.brokers) < 2:
         return menu  # There is no follower, and no replica that could miss anything.
-    for chance, draw, name in ((NEAR, draw_near, "near"), (TRIMMED, draw_trimmed, "trimmed"), (ROTTEN, draw_rotten, "rot")):
+    for chance, draw, name in (
+        (NEAR, draw_near, "near"),
+        (TRIMMED, draw_trimmed, "trimmed"),
+        (ROTTEN, draw_rotten, "rot"),
+        (TUNED, draw_tuned, "tuned"),
+    ):
         rng = Random(f"{menu.seed}/cluster {name}")
         if rng.random() < chance:
             menu = draw(menu, rng)
@@ -80,6 +87,43 @@ def draw_rotten(menu: ClusterMenu, rng: Random) -> ClusterMenu:
     return replace(
         menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), nodes=nodes, rots=True,
         knobs={**menu.knobs, **draw_data_knobs(rng)},
+    )  # fmt: skip
+
+
+def draw_tuned(menu: ClusterMenu, rng: Random) -> ClusterMenu:
+    """An operator changes settings of a topic and of nodes. Metadata is soon kept in snapshots, and all nodes die at the end.
+
+    What is acknowledged stays as strong as it was: `flush` is weakened only together with `flush.messages` 1.
+    """
+    topic = strong_topic(rng, TUNED_TOPIC, len(menu.brokers))
+    values: list[dict[str, str | None]] = [{"min.insync.replicas": str(least)} for least in (1, 2, topic.replication_factor)]
+    values += [{"segment.bytes": str(size)} for size in (1024, 4096, 65536)] + [{"segment.ms": "500"}, {"segment.ms": None}]
+    values += [
+        {"flush": "interval", "flush.messages": "1"},
+        {"flush": "ack", "flush.messages": None},
+        {"flush.ms": "50"},
+        {"flush.ms": None},
+    ]
+    if rng.random() < 0.4:
+        topic = replace(topic, config={**topic.config, "cleanup.policy": "compact", "delete.retention.ms": "60000"})
+        values += [{"cleanup.policy": policy} for policy in ("compact", "compact,delete")] + [{"min.cleanable.dirty.ratio": "0.1"}]
+    else:
+        topic = replace(topic, is_trimmed=True)
+        values += [{"retention.ms": age} for age in ("400", "86400000", None)] + [{"retention.bytes": size} for size in ("2000", None)]
+    options = {
+        "pause": between(rng, 0.05, 0.5), "on_topic": rng.choice((0.5, 0.8)), "topic_values": values,
+        "node_values": [{"replica.fetch.wait.max.ms": "20"}, {"replica.fetch.wait.max.ms": None}, {"log.retention.check.interval.ms": "300"}],
+        "every_node_values": [{"fetch.max.bytes": "20000"}, {"fetch.max.bytes": None}, {"topic.segment.ms": "700000"}],
+    }  # fmt: skip
+    reading = {"pause": between(rng, 0.05, 0.5), "uses_sessions": rng.random() < 0.5, "version": 12}
+    clients = (
+        ClientPlan("operator", "change settings", topic.name, options),
+        ClientPlan("tuned-producer", "produce as told", topic.name, {"pause": between(rng, 0.02, 0.2)}),
+        ClientPlan("tuned-reader", rng.choice(("follow", "fetch")), topic.name, reading),
+    )
+    return replace(
+        menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), last_ending=rng.choice(("kill", "power cut", "power cut")),
+        knobs={**menu.knobs, "snapshots of metadata": rng.choice((0, 1))},
     )  # fmt: skip
 
 

@@ -3,14 +3,18 @@
 As with variants.py: a handful of attributes of the product, replaced on every node while one world runs.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from penstock.broker import assignments
 from penstock.broker.damaged_copies import DamagedCopies
 from penstock.broker.handlers import delete_records
 from penstock.broker.known_ends import KnownEnds
 from penstock.broker.mending import Mending
 from penstock.broker.trimming import trim
+from penstock.cluster import records
+from penstock.cluster.image import ClusterImage, Topic
+from penstock.partition.leader import Leader, MinInSyncChanged
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.variants import Patches
 from penstock.simulator.defects import breaks
@@ -107,6 +111,42 @@ def mends_nothing() -> Patches:
     return [(Mending, "damaged", lambda self, topic_id, index, offset: None)]
 
 
+# Settings.
+
+
+@breaks("node.admin-changes-durable")
+def leaves_settings_of_nodes_out_of_snapshots() -> Patches:
+    snapshot = ClusterImage.snapshot
+
+    def without(self: ClusterImage) -> Iterator[records.Record]:
+        return (record for record in snapshot(self) if not isinstance(record, records.NodeConfigured))
+
+    return [(ClusterImage, "snapshot", without)]
+
+
+@breaks("node.admin-changes-durable")
+def goes_by_the_old_settings_of_a_topic_on_one_node() -> Patches:
+    """What it describes is right; its open partitions do not follow."""
+    adopt = assignments.adopt_topic_config
+
+    def adopt_elsewhere(node: "Node", topic: Topic) -> None:
+        if node.settings.node_id != 1:
+            adopt(node, topic)
+
+    return [(assignments, "adopt_topic_config", adopt_elsewhere)]
+
+
+@breaks("node.admin-changes-durable")
+def acknowledges_by_the_old_min_insync_replicas() -> Patches:
+    """A leader goes by the number that held when it began to lead."""
+
+    def stay(self: Leader[Any], event: Any, now: Instant) -> Any:
+        return [] if isinstance(event, MinInSyncChanged) else step(self, event, now)
+
+    step = Leader.step
+    return [(Leader, "step", stay)]
+
+
 DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
     make.__name__.replace("_", "-"): make
     for make in (
@@ -118,5 +158,8 @@ DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
         cuts_off_damage_as_if_it_were_torn,
         counts_on_damaged_copies,
         mends_nothing,
+        leaves_settings_of_nodes_out_of_snapshots,
+        goes_by_the_old_settings_of_a_topic_on_one_node,
+        acknowledges_by_the_old_min_insync_replicas,
     )
 }

@@ -80,7 +80,9 @@ class DataWatch:
             if partition is None or partition.is_damaged:
                 continue
             for other in self._lacking(where, state, partition.high_watermark):
-                self._find(MARK_IS_COMMITTED, where, f"{host} has the watermark {partition.high_watermark}, and {other} lacks records below it")
+                self._find(
+                    MARK_IS_COMMITTED, where, f"{host} has the watermark {partition.high_watermark}, and {other} lacks records below it"
+                )
 
     def _look_at_starts(self, states: dict[TopicPartition, PartitionState | None] | dict[TopicPartition, PartitionState]) -> None:
         for where, start in self._deleted.items():

@@ -127,7 +127,9 @@ class NearReading:
     def _take(self, where: TopicPartition, row: Any, who: str) -> None:
         notebook, offset, name = self._stage.notebook, self._next[where], self._names[where]
         end = int(row.last_stable_offset if self._is_committed_only else row.high_watermark)
-        aborted = AbortedRecords([AbortedTransaction(int(one.producer_id), int(one.first_offset)) for one in row.aborted_transactions or ()])
+        aborted = AbortedRecords(
+            [AbortedTransaction(int(one.producer_id), int(one.first_offset)) for one in row.aborted_transactions or ()]
+        )
         try:
             for header, batch in whole_batches(row.records or b""):
                 if header.end_offset > end:

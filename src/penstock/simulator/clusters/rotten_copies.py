@@ -234,7 +234,9 @@ class ReadingEveryCopy:
         line = await Line.open(self._stage.notebook, _READER, address=Address(host, KAFKA_PORT))
         try:
             body = fetch_body(where.topic, self._stage.topic_ids[where.topic], {where.partition: offset})
-            (row,) = rows_of(await line.ask(ApiKey.FETCH, _FETCH_VERSION, body | {"rack_id": self._cluster.processes[host].settings.rack or "any"}))
+            (row,) = rows_of(
+                await line.ask(ApiKey.FETCH, _FETCH_VERSION, body | {"rack_id": self._cluster.processes[host].settings.rack or "any"})
+            )
             return row
         finally:
             line.close()
@@ -245,7 +247,12 @@ def _batches(content: bytes) -> Iterator[tuple[int, int, int]]:
     at = 0
     while at + HEADER_BYTES <= len(content):
         header = read_header(content, at)
-        if header.magic != MAGIC or header.size < HEADER_BYTES or at + header.size > len(content) or not crc_is_right(content, at, header.size):
+        if (
+            header.magic != MAGIC
+            or header.size < HEADER_BYTES
+            or at + header.size > len(content)
+            or not crc_is_right(content, at, header.size)
+        ):
             return
         yield at, at + header.size, header.end_offset
         at += header.size

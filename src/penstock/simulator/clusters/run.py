@@ -39,6 +39,7 @@ from penstock.simulator.clusters.reckoning import ClusterReckoning
 from penstock.simulator.clusters.record_deleting import RecordDeleting
 from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
 from penstock.simulator.clusters.rotten_copies import ReadingEveryCopy, RottenCopies
+from penstock.simulator.clusters.setting_changes import DescribingEverywhere, ProducingAsTold, SettingChanges
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.clusters.watching import Watcher
@@ -77,6 +78,8 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "churn": ClusterChurning,
     "read near": NearReading,
     "delete records": RecordDeleting,
+    "change settings": SettingChanges,
+    "produce as told": ProducingAsTold,
     "keep": ClusterKeeping,
     "join": ClusterJoining,
     "belong": Belonging,
@@ -97,7 +100,10 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
     menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else draw_menu(seed)
-    with replaced((VARIANTS | DATA_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+    with (
+        replaced((VARIANTS | DATA_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(),
+        turned(menu.knobs),
+    ):
         return ClusterPlay(menu, record=record).perform()
 
 
@@ -214,6 +220,7 @@ class ClusterPlay:
     def _reckon(self) -> None:
         async def reckon(env: SimEnv) -> None:
             await ClusterReckoning(self.stage, env).run()
+            await DescribingEverywhere(self.stage, env).run()
             await ReadingEveryCopy(self.stage, self.cluster, self.rotten, env).run()
             await TransactionReckoning(self.stage, env).run()
             await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run(self.menu.clients)

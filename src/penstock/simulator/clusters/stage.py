@@ -10,6 +10,7 @@ from penstock.peers.failures import PeerFailure
 from penstock.peers.routing import ClientSettings
 from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.operations import Operations
+from penstock.simulator.clusters.told_settings import ToldSettings
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
 from penstock.simulator.workloads.stage import Stage
@@ -26,6 +27,7 @@ class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
     operations: Operations = field(default_factory=Operations)
     watch: DataWatch | None = None
+    told_settings: ToldSettings = field(default_factory=ToldSettings)
     last_checks: list[Callable[[], Findings]] = field(default_factory=list)  # Of workloads, when everything has been read back.
 
     @property
