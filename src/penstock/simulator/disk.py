@@ -302,6 +302,12 @@ class SimDisk:
         """What of the file no power cut can take."""
         return bytes(self._inode(path).flushed)
 
+    def durable(self, path: str) -> bytes:
+        """What a power cut leaves under this name if it takes all that it may."""
+        holder = self._platter.holder(path)
+        node = None if holder is None else holder[0].flushed.get(holder[1])
+        return bytes(node.flushed) if isinstance(node, Inode) else b""
+
     def restore(self, path: str, content: bytes) -> None:
         """Puts old (or foreign, or no) bytes where the file's own were: a stale, swapped or shortened file."""
         inode = self._inode(path)

@@ -75,7 +75,7 @@ def draw_trimmed(menu: ClusterMenu, rng: Random) -> ClusterMenu:
 
 
 def draw_rotten(menu: ClusterMenu, rng: Random) -> ClusterMenu:
-    """Bytes of any strong topic's replicas change; one of those is there in any case. Now and then nodes look for such bytes by themselves."""
+    """Bytes of strong topics' replicas change; one such topic is there in any case. Now and then nodes look for them by themselves."""
     topic = strong_topic(rng, ROTTEN_TOPIC, len(menu.brokers))
     reading = {"pause": between(rng, 0.05, 0.5), "uses_sessions": rng.random() < 0.5, "version": 12}
     clients = (
@@ -112,7 +112,7 @@ def draw_tuned(menu: ClusterMenu, rng: Random) -> ClusterMenu:
         values += [{"retention.ms": age} for age in ("400", "86400000", None)] + [{"retention.bytes": size} for size in ("2000", None)]
     options = {
         "pause": between(rng, 0.05, 0.5), "on_topic": rng.choice((0.5, 0.8)), "topic_values": values,
-        "node_values": [{"replica.fetch.wait.max.ms": "20"}, {"replica.fetch.wait.max.ms": None}, {"log.retention.check.interval.ms": "300"}],
+        "node_values": [{"replica.fetch.wait.max.ms": wait} for wait in ("20", None)] + [{"log.retention.check.interval.ms": "300"}],
         "every_node_values": [{"fetch.max.bytes": "20000"}, {"fetch.max.bytes": None}, {"topic.segment.ms": "700000"}],
     }  # fmt: skip
     reading = {"pause": between(rng, 0.05, 0.5), "uses_sessions": rng.random() < 0.5, "version": 12}

@@ -1,7 +1,7 @@
 """Bytes of one replica's log that change on its disk, whichever batch they are in, while its node runs or before it starts again.
 
-What a configuration is promised to bear is never passed. Bytes change only below the copy's known end, since above it a torn write cannot be
-told from damage; of one copy of a partition at a time; and only while another member of the in-sync set has the same. Should that one leave
+What a configuration is promised to bear is never passed. Bytes change only below the copy's known end, since above it a torn write cannot
+be told from damage; of one copy of a partition at a time; and only while another member of the in-sync set has the same. Should that one leave
 the set before the damage is mended, the world puts the bytes right again, and what has noticed the damage is started anew.
 
 At the end every replica is read whole, as a consumer in its rack reads it: damage that was never met before is met then, and mended.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
+from penstock.broker.known_ends import KNOWN_ENDS_PATH, read_known_ends
 from penstock.broker.partitions import topic_directory
 from penstock.errors import ErrorCode
 from penstock.peers.connection import Address
@@ -120,6 +121,7 @@ class RottenCopies:
         node_id, node = cluster.processes[host].plan.node_id, cluster.node(host)
         if node is None:
             return
+        known_ends = read_known_ends(disk.durable(KNOWN_ENDS_PATH)) or {}
         for life in self._notebook.lives.values():
             plan = life.plan
             if plan.is_weak or plan.forgets or plan.is_compacted or plan.is_churned or plan.replication_factor < 2:
@@ -131,7 +133,7 @@ class RottenCopies:
                     continue
                 if not budget.has_another(state.in_sync, node_id):  # type: ignore[arg-type]
                     continue
-                known_end = node.partitions.known_ends.of(life.topic_id, index)
+                known_end = known_ends.get((life.topic_id, index), 0)
                 folder = topic_directory(life.topic_id, index) + "/"
                 for path in disk.files():
                     if path.startswith(folder) and path.endswith(".log"):

@@ -67,6 +67,7 @@ from penstock.simulator.workloads.sharing import Sharing
 from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.world import World
+from penstock.vocabulary import TopicId
 
 ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "produce": Producing,
@@ -125,7 +126,7 @@ class ClusterPlay:
         )
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
-        self.watcher = Watcher(self.cluster, self.notebook, is_rotten=lambda *copy: self.rotten.is_rotten(*copy))
+        self.watcher = Watcher(self.cluster, self.notebook, is_rotten=self._is_rotten)
         self.stage.watch = DataWatch(self.cluster, self.notebook)
         self.watcher.also(self.stage.watch.look)
         self.reports = Reports()
@@ -168,6 +169,9 @@ class ClusterPlay:
     def _serving(self) -> dict[str, Node]:
         found = {host: self.cluster.processes[host].node for host in self.cluster.brokers if self.world.is_running(host)}
         return {host: node for host, node in found.items() if node is not None}
+
+    def _is_rotten(self, host: str, topic_id: TopicId, index: int) -> bool:
+        return self.rotten.is_rotten(host, topic_id, index)
 
     # The acts.
 

@@ -49,5 +49,6 @@ class ToldSettings:
         return [
             int(change.values[_MIN_IN_SYNC] or 1)
             for change in self.changes
-            if change.resource == (ResourceType.TOPIC, topic) and _MIN_IN_SYNC in change.values and (change.ended is None or change.ended >= since)
+            if change.resource == (ResourceType.TOPIC, topic) and _MIN_IN_SYNC in change.values
+            if change.ended is None or change.ended >= since
         ]  # fmt: skip
