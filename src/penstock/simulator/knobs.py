@@ -144,7 +144,7 @@ def draw_queue_knobs(rng: Random) -> Turned:
 
 def draw_data_knobs(rng: Random) -> Turned:
     """For worlds in which bytes of replicas change at rest."""
-    return _draw(rng, DATA_KNOBS, 0.8)
+    return _draw(rng, DATA_KNOBS, 1.0)
 
 
 def draw_rounds(rng: Random) -> Turned:

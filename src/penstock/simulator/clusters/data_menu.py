@@ -5,6 +5,7 @@ none of them stay what they were.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.simulator.menu import CODECS, ClientPlan, TopicPlan
 # In how many worlds consumers read from followers, records are deleted by request, bytes of replicas change at rest, and
 # settings are changed.
 NEAR, TRIMMED, ROTTEN, TUNED = 0.3, 0.3, 0.3, 0.3
+SKEWED = 0.25  # In how many the nodes' clocks differ from the beginning.
 NEAR_TOPIC, TRIMMED_TOPIC, ROTTEN_TOPIC = "near", "trimmed", "rotten"
 TUNED_TOPIC = "tuned"
 KINDS = ("read near", "delete records", "change settings", "produce as told")  # Of clients that only these worlds have.
@@ -38,6 +40,15 @@ def with_data(menu: ClusterMenu) -> ClusterMenu:
         if rng.random() < chance:
             menu = draw(menu, rng)
     return menu
+
+
+def with_clocks(menu: ClusterMenu) -> ClusterMenu:
+    """In some worlds, with queues or without, no two nodes have the same time, from the beginning and beside all that clocks do later."""
+    rng = Random(f"{menu.seed}/cluster clocks")
+    if rng.random() >= SKEWED:
+        return menu
+    most = rng.choice((0.5, 30.0, 1_500.0))  # Less than an hour: records from further in the future are refused.
+    return replace(menu, clocks=tuple((node.host, rng.uniform(-most, most)) for node in menu.nodes))
 
 
 def draw_near(menu: ClusterMenu, rng: Random) -> ClusterMenu:
@@ -96,8 +107,9 @@ def draw_tuned(menu: ClusterMenu, rng: Random) -> ClusterMenu:
     What is acknowledged stays as strong as it was: `flush` is weakened only together with `flush.messages` 1.
     """
     topic = strong_topic(rng, TUNED_TOPIC, len(menu.brokers))
-    values: list[dict[str, str | None]] = [{"min.insync.replicas": str(least)} for least in (1, 2, topic.replication_factor)]
-    values += [{"segment.bytes": str(size)} for size in (1024, 4096, 65536)] + [{"segment.ms": "500"}, {"segment.ms": None}]
+    values: list[Mapping[str, str | None]] = [{"min.insync.replicas": str(least)} for least in (1, 2, topic.replication_factor)]
+    values += [{"segment.bytes": str(size)} for size in (1024, 4096, 65536)]
+    values += [{"segment.ms": "500"}, {"segment.ms": None}]
     values += [
         {"flush": "interval", "flush.messages": "1"},
         {"flush": "ack", "flush.messages": None},
@@ -106,10 +118,11 @@ def draw_tuned(menu: ClusterMenu, rng: Random) -> ClusterMenu:
     ]
     if rng.random() < 0.4:
         topic = replace(topic, config={**topic.config, "cleanup.policy": "compact", "delete.retention.ms": "60000"})
-        values += [{"cleanup.policy": policy} for policy in ("compact", "compact,delete")] + [{"min.cleanable.dirty.ratio": "0.1"}]
+        values += [{"cleanup.policy": "compact"}, {"cleanup.policy": "compact,delete"}, {"min.cleanable.dirty.ratio": "0.1"}]
     else:
         topic = replace(topic, is_trimmed=True)
-        values += [{"retention.ms": age} for age in ("400", "86400000", None)] + [{"retention.bytes": size} for size in ("2000", None)]
+        values += [{"retention.ms": "400"}, {"retention.ms": "86400000"}, {"retention.ms": None}]
+        values += [{"retention.bytes": "2000"}, {"retention.bytes": None}]
     options = {
         "pause": between(rng, 0.05, 0.5), "on_topic": rng.choice((0.5, 0.8)), "topic_values": values,
         "node_values": [{"replica.fetch.wait.max.ms": wait} for wait in ("20", None)] + [{"log.retention.check.interval.ms": "300"}],

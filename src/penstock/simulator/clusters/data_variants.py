@@ -6,7 +6,7 @@ As with variants.py: a handful of attributes of the product, replaced on every n
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.broker import assignments
+from penstock.broker import assignments, configuring
 from penstock.broker.damaged_copies import DamagedCopies
 from penstock.broker.handlers import delete_records
 from penstock.broker.known_ends import KnownEnds
@@ -127,7 +127,7 @@ def leaves_settings_of_nodes_out_of_snapshots() -> Patches:
 @breaks("node.admin-changes-durable")
 def goes_by_the_old_settings_of_a_topic_on_one_node() -> Patches:
     """What it describes is right; its open partitions do not follow."""
-    adopt = assignments.adopt_topic_config
+    adopt = configuring.adopt_topic_config
 
     def adopt_elsewhere(node: "Node", topic: Topic) -> None:
         if node.settings.node_id != 1:

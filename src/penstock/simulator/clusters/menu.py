@@ -49,6 +49,7 @@ class ClusterMenu:
     last_ending: str  # How all nodes' last lives before the reckoning end.
     queues: tuple[TopicPlan, ...] = ()
     rots: bool = False  # Flushed bytes of replicas change at rest.
+    clocks: tuple[tuple[str, float], ...] = ()  # By how much the nodes' wall clocks are wrong from the beginning.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

@@ -1,8 +1,8 @@
 """Consumers that name their rack and read from any replica, also from one that lags behind (KIP-392).
 
 The leader may name a replica in the reader's rack, and the reader goes there; now and then it goes straight to any replica. Whoever
-answers, offset follows offset, and no answer holds anything at or past the watermark that stands in it, or past the last stable offset for readers
-of committed records. What was shown must be on every in-sync replica already (data_watch.py).
+answers, offset follows offset, and no answer holds anything at or past the watermark that stands in it, or past the last stable offset for
+readers of committed records. What was shown must be on every in-sync replica already (data_watch.py).
 """
 
 import asyncio

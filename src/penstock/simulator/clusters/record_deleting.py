@@ -7,6 +7,7 @@ What is at or above the offset that anybody asked for stays.
 from collections.abc import Iterator
 
 from penstock.errors import ErrorCode
+from penstock.partition.partition import Partition
 from penstock.peers.client import Client
 from penstock.peers.failures import PeerFailure
 from penstock.peers.offsets import EARLIEST, LATEST
@@ -75,7 +76,7 @@ class RecordDeleting:
         elif code not in _MAY_BE:
             stage.notebook.find("in the calm everything works", where, f"{self._plan.name}: {code.name} for records below {offset}")
 
-    def _acknowledged(self, where: TopicPartition, offset: int, start: int, before: dict[str, object]) -> None:
+    def _acknowledged(self, where: TopicPartition, offset: int, start: int, before: dict[str, Partition]) -> None:
         stage = self._stage
         if start < offset:
             stage.notebook.find(DELETED_STAYS, where, f"{offset} was asked for, and the log begins at {start}")

@@ -1,8 +1,8 @@
 """Bytes of one replica's log that change on its disk, whichever batch they are in, while its node runs or before it starts again.
 
 What a configuration is promised to bear is never passed. Bytes change only below the copy's known end, since above it a torn write cannot
-be told from damage; of one copy of a partition at a time; and only while another member of the in-sync set has the same. Should that one leave
-the set before the damage is mended, the world puts the bytes right again, and what has noticed the damage is started anew.
+be told from damage; of one copy of a partition at a time; and only while another member of the in-sync set has the same. Should that one
+leave the set before the damage is mended, the world puts the bytes right again, and what has noticed the damage is started anew.
 
 At the end every replica is read whole, as a consumer in its rack reads it: damage that was never met before is met then, and mended.
 """
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from penstock.broker.known_ends import KNOWN_ENDS_PATH, read_known_ends
 from penstock.broker.partitions import topic_directory
@@ -36,7 +37,9 @@ MENDED = "damage is mended"
 WHOLE = "at the end every copy is whole"
 
 _LOOK_SECONDS = 0.02  # Shorter than any node is down.
-_LAST, _AT_REST = 0.4, 0.5
+_LAST, _AT_REST, _EVEN = 0.5, 0.5, 0.5
+_AGAIN_SECONDS, _STRIKES_AGAIN = 0.3, 20  # Where nothing may rot yet.
+_PARTITIONS_AT_REST = 3
 _EPOCH_AT, _EPOCH_END = 12, 16  # No checksum covers the leader epoch, here or at Kafka.
 _CRC_FROM = 21  # What stands before it is checked otherwise: by the offsets around it, or by its size.
 _FETCH_VERSION = 12
@@ -58,6 +61,17 @@ class Rot:
     batch_at: int  # Where its batch begins in the file.
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A file of a copy that may rot now, and where the batches lie in it that are known to be whole."""
+
+    host: str
+    where: TopicPartition
+    topic_id: TopicId
+    path: str
+    spans: list[tuple[int, int]]
+
+
 class RottenCopies:
     def __init__(self, cluster: Cluster, notebook: Notebook, field: Field, seed: int) -> None:
         self._cluster = cluster
@@ -65,12 +79,13 @@ class RottenCopies:
         self._field = field
         self._rng = Random(f"{seed}/cluster rot strikes")
         self._left: dict[tuple[TopicId, int], Rot] = {}  # Not yet mended.
+        self._again = 0
         self.seen: dict[TopicPartition, None] = {}
         self.intervals: list[tuple[float, float]] = []
 
     def begin(self, seconds: float) -> None:
         """Strikes now and then in so many seconds."""
-        mean = self._rng.choice((0.5, 1.0, 2.0))
+        mean = self._rng.choice((0.3, 0.6, 1.2))
         at = 0.5 + self._rng.expovariate(1 / mean)
         while at < seconds:
             self._field.strike_later(at, self._strike)
@@ -84,38 +99,58 @@ class RottenCopies:
     @property
     def is_over(self) -> bool:
         """Whether everything is mended that was changed."""
+        self._forget_what_is_mended()
+        return not self._left
+
+    def _forget_what_is_mended(self) -> None:
         for key in [key for key, rot in self._left.items() if self._has_gone(rot)]:
             del self._left[key]
-        return not self._left
 
     # Striking.
 
     def _strike(self) -> None:
-        cluster = self._cluster
-        if not self.is_over or cluster.held_down or not budget.is_made_good(cluster):
-            return
-        spots = [spot for host in cluster.brokers for spot in self._spots(host)]
+        cluster, rng = self._cluster, self._rng
+        spots = self._all_spots()
         if not spots:
+            if self._again < _STRIKES_AGAIN:
+                self._again += 1
+                self._field.strike_later(_AGAIN_SECONDS, self._strike)
             return
-        host, where, topic_id, path, spans = self._rng.choice(spots)
-        start, end = spans[-1] if self._rng.random() < _LAST else self._rng.choice(spans)
-        disk = cluster.world.hosts[host].disk
-        if self._rng.random() < _AT_REST and cluster.world.is_running(host):
-            if self._rng.random() < 0.5:
-                cluster.world.kill(host)
+        spot = rng.choice(spots)
+        if rng.random() < _AT_REST and cluster.world.is_running(spot.host):
+            if rng.random() < _EVEN:
+                cluster.world.kill(spot.host)
             else:
-                cluster.world.power_cut(host)
-        position = self._rng.choice([at for at in range(start, end) if not _EPOCH_AT <= at - start < _EPOCH_END])
-        rot = Rot(host, where, topic_id, path, position, disk.flushed(path)[position], start)
-        disk.rot(path, position)
-        self._left[topic_id, where.partition] = rot
-        self.seen[where] = None
-        now = cluster.world.now()
-        self.intervals.append((now, now + 0.5))
-        cluster.world.trace.note(now, 0, f"{path} of {host} rots")
-        cluster.world.at(_LOOK_SECONDS, lambda: self._guard(rot))
+                cluster.world.power_cut(spot.host)
+        self.change([spot])
 
-    def _spots(self, host: str) -> Iterator[tuple[str, TopicPartition, TopicId, str, list[tuple[int, int]]]]:
+    def choose(self) -> list[Spot]:
+        """One copy of some partitions, to be changed a little later."""
+        by_partition: dict[TopicPartition, list[Spot]] = {}
+        for spot in self._all_spots():
+            by_partition.setdefault(spot.where, []).append(spot)
+        return [self._rng.choice(spots) for spots in list(by_partition.values())[-_PARTITIONS_AT_REST:]]
+
+    def change(self, spots: list[Spot]) -> None:
+        for spot in spots:
+            start, end = spot.spans[-1] if self._rng.random() < _LAST else self._rng.choice(spot.spans)
+            disk, now = self._cluster.world.hosts[spot.host].disk, self._cluster.world.now()
+            position = self._rng.choice([at for at in range(start, end) if not _EPOCH_AT <= at - start < _EPOCH_END])
+            rot = Rot(spot.host, spot.where, spot.topic_id, spot.path, position, disk.flushed(spot.path)[position], start)
+            disk.rot(spot.path, position)
+            self._left[spot.topic_id, spot.where.partition] = rot
+            self.seen[spot.where] = None
+            self.intervals.append((now, now + 0.5))
+            self._cluster.world.trace.note(now, 0, f"{spot.path} of {spot.host} rots")
+            self._cluster.world.at(_LOOK_SECONDS, lambda rot=rot: self._guard(rot))  # type: ignore[misc]
+
+    def _all_spots(self) -> list[Spot]:
+        if self._cluster.held_down or not budget.is_made_good(self._cluster):
+            return []
+        self._forget_what_is_mended()
+        return [spot for host in self._cluster.brokers for spot in self._spots(host) if (spot.topic_id, spot.where.partition) not in self._left]
+
+    def _spots(self, host: str) -> Iterator[Spot]:
         """Files of copies that may rot now, each with the batches that are known to be whole there."""
         cluster, disk = self._cluster, self._cluster.world.hosts[host].disk
         node_id, node = cluster.processes[host].plan.node_id, cluster.node(host)
@@ -137,9 +172,9 @@ class RottenCopies:
                 folder = topic_directory(life.topic_id, index) + "/"
                 for path in disk.files():
                     if path.startswith(folder) and path.endswith(".log"):
-                        spans = [span for *span, end in _batches(disk.flushed(path)) if end <= known_end]
+                        spans = [(start, end) for start, end, offset in _batches(disk.flushed(path)) if offset <= known_end]
                         if spans:
-                            yield host, TopicPartition(plan.name, index), life.topic_id, path, [(one, other) for one, other in spans]
+                            yield Spot(host, TopicPartition(plan.name, index), life.topic_id, path, spans)
 
     # Never more than is promised.
 
@@ -232,7 +267,7 @@ class ReadingEveryCopy:
                 await asyncio.sleep(0.2)
         return found
 
-    async def _fetch(self, host: str, where: TopicPartition, offset: int) -> object:
+    async def _fetch(self, host: str, where: TopicPartition, offset: int) -> Any:
         line = await Line.open(self._stage.notebook, _READER, address=Address(host, KAFKA_PORT))
         try:
             body = fetch_body(where.topic, self._stage.topic_ids[where.topic], {where.partition: offset})

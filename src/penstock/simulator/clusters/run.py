@@ -24,7 +24,7 @@ from penstock.simulator.checkers import check
 from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.ambushes import Ambushes, draw_ambushes
 from penstock.simulator.clusters.churning import ClusterChurning
-from penstock.simulator.clusters.data_menu import with_data
+from penstock.simulator.clusters.data_menu import with_clocks, with_data
 from penstock.simulator.clusters.data_variants import DATA_VARIANTS
 from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.delivery_menu import with_deliveries
@@ -100,7 +100,7 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
-    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else draw_menu(seed)
+    menu = with_clocks(cluster_with_queues_alone(draw_cluster(seed))) if has_queues else draw_menu(seed)
     with (
         replaced((VARIANTS | DATA_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(),
         turned(menu.knobs),
@@ -110,7 +110,7 @@ def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = Fa
 
 def draw_menu(seed: int) -> ClusterMenu:
     """All that is played in a cluster, but queues."""
-    return with_data(with_deliveries(draw_cluster(seed)))
+    return with_clocks(with_data(with_deliveries(draw_cluster(seed))))
 
 
 class ClusterPlay:
@@ -176,6 +176,9 @@ class ClusterPlay:
     # The acts.
 
     def _make_topics(self) -> bool:
+        for host, seconds in self.menu.clocks:
+            self.world.host(host)
+            self.world.jump_clock(host, seconds)
         self.cluster.start_all()
         if not self._wait_until_available("in peace everything comes up"):
             return False
@@ -250,7 +253,8 @@ class ClusterPlay:
         return True
 
     def _end_the_nodes(self) -> None:
-        """All of them at once, in one more way; the nemesis starts them again."""
+        """All of them at once, in one more way; the nemesis starts them again. Where bytes rot, some do before that."""
+        spots = self.rotten.choose() if self.menu.rots else []
         match self.menu.last_ending:
             case "power cut":
                 for host in self.cluster.hosts:
@@ -266,6 +270,7 @@ class ClusterPlay:
                 self._is_night = False
             case _:
                 pass
+        self.rotten.change(spots)
 
     def _run_to_its_end(self, name: str, main: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> bool:
         async def run(env: SimEnv) -> None:
@@ -330,6 +335,7 @@ class ClusterPlay:
             for topic in (*self.menu.topics, *self.menu.queues)
         ]
         lines += [f"client {client.name} on {client.topic}: {dict(client.options)}" for client in self.menu.clients]
+        lines += [f"clock of {host}: {seconds:+.3f} s" for host, seconds in self.menu.clocks]
         lines.append(f"made small: {', '.join(self.menu.knobs) or 'nothing'}")
         lines.append(f"trouble: {', '.join(self.plan.kinds)}; ambushes: {self.ambushes.chances}")
         lines += [f"  {at - FIRST_INSTANT:7.3f} s  {fault.kind}, for {fault.seconds:.3f} s" for at, fault in self.nemesis.struck]
