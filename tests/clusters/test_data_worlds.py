@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.invariant(
         "log.reads-below-watermark", "log.known-end", "replication.deleted-stays-deleted", "replication.damaged-copy-not-trusted",
-        "replication.damage-mended", "node.admin-changes-durable",
+        "replication.damage-mended", "replication.follower-reads", "replication.settings-everywhere", "node.admin-changes-durable",
     ),
 ]  # fmt: skip
 

@@ -156,7 +156,7 @@ def _producing(rng: Random) -> dict[str, Any]:
 
 
 def _reading_near(rng: Random, racks: int) -> dict[str, Any]:
-    return {"pause": between(rng, 0.01, 0.1), "rack": f"r{rng.randrange(racks)}", "is_committed_only": False}
+    return {"pause": between(rng, 0.03, 0.25), "rack": f"r{rng.randrange(racks)}", "is_committed_only": False}
 
 
 def between(rng: Random, low: float, high: float) -> float:

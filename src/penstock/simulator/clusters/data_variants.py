@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Reads from followers.
 
 
-@breaks("log.reads-below-watermark")
+@breaks("replication.follower-reads", "log.reads-below-watermark")
 def shows_what_a_follower_has_fetched() -> Patches:
     """A follower lets consumers read to the end of its log, committed or not."""
     readable_end = Partition.readable_end
@@ -40,7 +40,7 @@ def shows_what_a_follower_has_fetched() -> Patches:
     return [(Partition, "readable_end", to_the_end)]
 
 
-@breaks("log.reads-below-watermark")
+@breaks("replication.follower-reads", "log.reads-below-watermark")
 def takes_the_end_of_a_fetch_for_the_watermark() -> Patches:
     """A follower believes that what it has fetched is committed."""
 
@@ -54,7 +54,7 @@ def takes_the_end_of_a_fetch_for_the_watermark() -> Patches:
     return [(Partition, "learn_watermark", learn)]
 
 
-@breaks("transactions.all-or-nothing")
+@breaks("replication.follower-reads", "transactions.all-or-nothing")
 def shows_open_transactions_on_followers() -> Patches:
     stable = Partition.last_stable_offset
 
@@ -64,7 +64,7 @@ def shows_open_transactions_on_followers() -> Patches:
     return [(Partition, "last_stable_offset", property(unstable))]
 
 
-@breaks("transactions.all-or-nothing")
+@breaks("replication.follower-reads", "transactions.all-or-nothing")
 def forgets_aborted_transactions_on_followers() -> Patches:
     """A follower tells readers of committed records of no aborted transaction."""
     aborted = Partition.aborted
@@ -114,7 +114,7 @@ def mends_nothing() -> Patches:
 # Settings.
 
 
-@breaks("node.admin-changes-durable")
+@breaks("replication.settings-everywhere", "node.admin-changes-durable")
 def leaves_settings_of_nodes_out_of_snapshots() -> Patches:
     snapshot = ClusterImage.snapshot
 
@@ -124,7 +124,7 @@ def leaves_settings_of_nodes_out_of_snapshots() -> Patches:
     return [(ClusterImage, "snapshot", without)]
 
 
-@breaks("node.admin-changes-durable")
+@breaks("replication.settings-everywhere", "node.admin-changes-durable")
 def goes_by_the_old_settings_of_a_topic_on_one_node() -> Patches:
     """What it describes is right; its open partitions do not follow."""
     adopt = configuring.adopt_topic_config
@@ -136,7 +136,7 @@ def goes_by_the_old_settings_of_a_topic_on_one_node() -> Patches:
     return [(assignments, "adopt_topic_config", adopt_elsewhere)]
 
 
-@breaks("node.admin-changes-durable")
+@breaks("replication.settings-everywhere", "node.admin-changes-durable")
 def acknowledges_by_the_old_min_insync_replicas() -> Patches:
     """A leader goes by the number that held when it began to lead."""
 

@@ -148,7 +148,8 @@ class RottenCopies:
         if self._cluster.held_down or not budget.is_made_good(self._cluster):
             return []
         self._forget_what_is_mended()
-        return [spot for host in self._cluster.brokers for spot in self._spots(host) if (spot.topic_id, spot.where.partition) not in self._left]
+        spots = [spot for host in self._cluster.brokers for spot in self._spots(host)]
+        return [spot for spot in spots if (spot.topic_id, spot.where.partition) not in self._left]
 
     def _spots(self, host: str) -> Iterator[Spot]:
         """Files of copies that may rot now, each with the batches that are known to be whole there."""
