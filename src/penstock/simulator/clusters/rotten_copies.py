@@ -9,7 +9,7 @@ At the end every replica is read whole, as a consumer in its rack reads it: dama
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -39,7 +39,7 @@ WHOLE = "at the end every copy is whole"
 _LOOK_SECONDS = 0.02  # Shorter than any node is down.
 _LAST, _AT_REST, _EVEN = 0.5, 0.5, 0.5
 _AGAIN_SECONDS, _STRIKES_AGAIN = 0.3, 20  # Where nothing may rot yet.
-_PARTITIONS_AT_REST = 3
+_PARTITIONS_AT_REST, _AT_THE_END = 3, 0.7
 _EPOCH_AT, _EPOCH_END = 12, 16  # No checksum covers the leader epoch, here or at Kafka.
 _CRC_FROM = 21  # What stands before it is checked otherwise: by the offsets around it, or by its size.
 _FETCH_VERSION = 12
@@ -125,10 +125,15 @@ class RottenCopies:
         self.change([spot])
 
     def choose(self) -> list[Spot]:
-        """One copy of some partitions, to be changed a little later."""
-        by_partition: dict[TopicPartition, list[Spot]] = {}
+        """One copy of some partitions, to be changed a little later: most of them at their end, which the next start reads again."""
+        by_copy: dict[tuple[TopicPartition, str], list[Spot]] = {}
         for spot in self._all_spots():
-            by_partition.setdefault(spot.where, []).append(spot)
+            by_copy.setdefault((spot.where, spot.host), []).append(spot)
+        by_partition: dict[TopicPartition, list[Spot]] = {}
+        for (where, _), spots in by_copy.items():
+            last = max(spots, key=lambda spot: spot.path)
+            chosen = replace(last, spans=last.spans[-1:]) if self._rng.random() < _AT_THE_END else self._rng.choice(spots)
+            by_partition.setdefault(where, []).append(chosen)
         return [self._rng.choice(spots) for spots in list(by_partition.values())[-_PARTITIONS_AT_REST:]]
 
     def change(self, spots: list[Spot]) -> None:
