@@ -97,7 +97,7 @@ def draw_rotten(menu: ClusterMenu, rng: Random) -> ClusterMenu:
     nodes = tuple(replace(node, settings=replace(node.settings, scrub_interval_ms=scrubbing)) for node in menu.nodes)
     return replace(
         menu, topics=(*menu.topics, topic), clients=(*menu.clients, *clients), nodes=nodes, rots=True,
-        last_ending=rng.choice(("kill", "power cut", "power cut", menu.last_ending)),
+        last_ending=rng.choice(("kill", "power cut")),
         knobs={**menu.knobs, **draw_data_knobs(rng)},
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ WHOLE = "at the end every copy is whole"
 _LOOK_SECONDS = 0.02  # Shorter than any node is down.
 _LAST, _AT_REST, _EVEN = 0.5, 0.5, 0.5
 _AGAIN_SECONDS, _STRIKES_AGAIN = 0.3, 20  # Where nothing may rot yet.
-_PARTITIONS_AT_REST, _AT_THE_END = 3, 0.7
+_PARTITIONS_AT_REST, _AT_THE_END, _AT_THE_LEADER = 3, 0.8, 0.7
 _EPOCH_AT, _EPOCH_END = 12, 16  # No checksum covers the leader epoch, here or at Kafka.
 _CRC_FROM = 21  # What stands before it is checked otherwise: by the offsets around it, or by its size.
 _FETCH_VERSION = 12
@@ -116,7 +116,8 @@ class RottenCopies:
                 self._again += 1
                 self._field.strike_later(_AGAIN_SECONDS, self._strike)
             return
-        spot = rng.choice(spots)
+        where = rng.choice(spots).where
+        spot = self._leaders_or_any(where, [spot for spot in spots if spot.where == where])
         if rng.random() < _AT_REST and cluster.world.is_running(spot.host):
             if rng.random() < _EVEN:
                 cluster.world.kill(spot.host)
@@ -134,7 +135,13 @@ class RottenCopies:
             last = max(spots, key=lambda spot: spot.path)
             chosen = replace(last, spans=last.spans[-1:]) if self._rng.random() < _AT_THE_END else self._rng.choice(spots)
             by_partition.setdefault(where, []).append(chosen)
-        return [self._rng.choice(spots) for spots in list(by_partition.values())[-_PARTITIONS_AT_REST:]]
+        return [self._leaders_or_any(where, spots) for where, spots in list(by_partition.items())[-_PARTITIONS_AT_REST:]]
+
+    def _leaders_or_any(self, where: TopicPartition, spots: list[Spot]) -> Spot:
+        """Mostly the leader's: a follower fetches again what it has cut off, and hardly anybody is the wiser."""
+        leader = self._cluster.leader(where.topic, where.partition)
+        led = [spot for spot in spots if spot.host == leader]
+        return self._rng.choice(led if led and self._rng.random() < _AT_THE_LEADER else spots)
 
     def change(self, spots: list[Spot]) -> None:
         for spot in spots:
