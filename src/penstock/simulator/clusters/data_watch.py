@@ -18,6 +18,9 @@ from penstock.vocabulary import TopicPartition
 SEEN_IS_COMMITTED = "what a reader sees is on every in-sync replica"
 MARK_IS_COMMITTED = "what is below a watermark is on every in-sync replica"
 DELETED_STAYS = "what was deleted stays deleted"
+FOLLOWED = "what was told is what nodes go by"
+
+_LOOKS = 5  # A node may take so many looks to go by what it has applied.
 
 
 class DataWatch:
@@ -25,12 +28,17 @@ class DataWatch:
         self.cluster = cluster
         self._notebook = notebook
         self._marked: dict[str, None] = {}  # Topics whose watermarks are watched.
+        self._told: dict[str, None] = {}  # Topics whose settings are changed.
+        self._strays: dict[Partition, int] = {}  # At how many looks in a row a copy did not go by what its node has applied.
         self._deleted: dict[TopicPartition, int] = {}  # Where each partition begins at least, as a client was told.
 
     # What workloads tell.
 
     def watch_marks(self, topic: str) -> None:
         self._marked[topic] = None
+
+    def watch_settings(self, topic: str) -> None:
+        self._told[topic] = None
 
     def saw(self, where: TopicPartition, end_offset: int, reader: str) -> None:
         """A reader was shown everything below the offset."""
@@ -53,6 +61,7 @@ class DataWatch:
         return iter(()) if state is None else self._in_sync(where, state)
 
     def look(self) -> None:
+        self._look_at_settings()
         if not (self._marked or self._deleted):
             return
         states = {TopicPartition(topic, index): state for topic, index, state in self.cluster.states()}
@@ -83,6 +92,20 @@ class DataWatch:
                 self._find(
                     MARK_IS_COMMITTED, where, f"{host} has the watermark {partition.high_watermark}, and {other} lacks records below it"
                 )
+
+    def _look_at_settings(self) -> None:
+        for host, node in self.cluster.living() if self._told else ():
+            process = self.cluster.world.hosts[host].process
+            for name in self._told if process is not None and not process.is_paused else ():
+                topic = node.image.topics.get(name)
+                copies = {} if topic is None else node.partitions.by_id.get(topic.topic_id, {})
+                for partition in copies.values():
+                    assert topic is not None
+                    is_astray = partition.config != node.partitions.config_of(topic)
+                    self._strays[partition] = self._strays.get(partition, 0) + 1 if is_astray else 0
+                    if self._strays[partition] == _LOOKS:
+                        where = TopicPartition(name, partition.index)
+                        self._find(FOLLOWED, where, f"{host} was told {dict(topic.overrides)}, and goes by something else")
 
     def _look_at_starts(self, states: dict[TopicPartition, PartitionState | None] | dict[TopicPartition, PartitionState]) -> None:
         for where, start in self._deleted.items():

@@ -12,6 +12,7 @@ from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.connection import Address
 from penstock.peers.failures import PeerFailure
+from penstock.simulator.clusters.data_watch import FOLLOWED
 from penstock.simulator.clusters.menu import KAFKA_PORT
 from penstock.simulator.clusters.replicas import read_log
 from penstock.simulator.clusters.stage import ACKS_ALL, ClusterStage
@@ -27,7 +28,6 @@ from penstock.wire.batches import encode_batch
 from penstock.wire.configs import Operation, ResourceType, Source
 
 DESCRIBED = "what was told is what is described"
-FOLLOWED = "what was told is what nodes go by"
 ON_ENOUGH_DISKS = "as many replicas as were asked for vouch for a record"
 
 _ALTER, _DESCRIBE, _PRODUCE = 1, 4, 9
@@ -46,6 +46,7 @@ class SettingChanges:
         self._told = stage.told_settings
 
     async def run(self) -> None:
+        self._stage.data.watch_settings(self._topic.name)
         again: tuple[Resource, Values] | None = None
         while not self._stage.is_over:
             resource, values = again or self._draw()
