@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker import assignments, configuring
-from penstock.broker.damaged_copies import DamagedCopies
 from penstock.broker.handlers import delete_records
 from penstock.broker.known_ends import KnownEnds
 from penstock.broker.mending import Mending
+from penstock.broker.partitions import Partitions
 from penstock.broker.trimming import trim
 from penstock.cluster import records
 from penstock.cluster.image import ClusterImage, Topic
-from penstock.partition.leader import Leader, MinInSyncChanged
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.variants import Patches
 from penstock.simulator.defects import breaks
@@ -98,12 +97,13 @@ def cuts_off_damage_as_if_it_were_torn() -> Patches:
 
 @breaks("replication.damaged-copy-not-trusted")
 def counts_on_damaged_copies() -> Patches:
-    """The controller is never told, so the copy stays in the in-sync set."""
+    """A copy that opens damaged goes on with what can be read of it, and stays in the in-sync set."""
+    opened = Partitions.open
 
-    async def say_nothing(self: DamagedCopies, partitions: list[Partition]) -> None:
-        return
+    def open_with_less(self: Partitions, *arguments: Any, **options: Any) -> Any:
+        return opened(self, *arguments, **{**options, "accepts_loss": True})
 
-    return [(DamagedCopies, "tell_controller", say_nothing)]
+    return [(Partitions, "open", open_with_less)]
 
 
 @breaks("replication.damage-mended")
@@ -136,17 +136,6 @@ def goes_by_the_old_settings_of_a_topic_on_one_node() -> Patches:
     return [(assignments, "adopt_topic_config", adopt_elsewhere)]
 
 
-@breaks("replication.settings-everywhere", "node.admin-changes-durable")
-def acknowledges_by_the_old_min_insync_replicas() -> Patches:
-    """A leader goes by the number that held when it began to lead."""
-
-    def stay(self: Leader[Any], event: Any, now: Instant) -> Any:
-        return [] if isinstance(event, MinInSyncChanged) else step(self, event, now)
-
-    step = Leader.step
-    return [(Leader, "step", stay)]
-
-
 DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
     make.__name__.replace("_", "-"): make
     for make in (
@@ -160,6 +149,5 @@ DATA_VARIANTS: dict[str, Callable[[], Patches]] = {
         mends_nothing,
         leaves_settings_of_nodes_out_of_snapshots,
         goes_by_the_old_settings_of_a_topic_on_one_node,
-        acknowledges_by_the_old_min_insync_replicas,
     )
 }
