@@ -7,8 +7,8 @@ import pytest
 from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.lag_menu import REMADE_KINDS, with_lag
 from penstock.simulator.clusters.lag_variants import LAG_VARIANTS
-from penstock.simulator.clusters.menu import ClusterMenu, draw_cluster
-from penstock.simulator.clusters.run import run_cluster_seed
+from penstock.simulator.clusters.menu import draw_cluster
+from penstock.simulator.clusters.run import draw_menu, run_cluster_seed
 
 SEEDS = range(200)
 # Short ones, which together have every kind of user, with lags and without.
@@ -34,18 +34,14 @@ CAUGHT = {
 SEEDS_MAX = 60
 
 
-def drawn(seed: int) -> ClusterMenu:
-    return with_lag(with_deliveries(draw_cluster(seed)))
-
-
 def test_every_kind_of_user_is_drawn_with_lags_and_without() -> None:
-    kinds = Counter((client.kind, bool(menu.lags)) for menu in map(drawn, SEEDS) for client in menu.clients)
+    kinds = Counter((client.kind, bool(menu.lags)) for menu in map(draw_menu, SEEDS) for client in menu.clients)
     assert all(kinds[kind, is_lagged] for kind in REMADE_KINDS for is_lagged in (True, False))
-    assert {menu.is_quiet for menu in map(drawn, SEEDS)} == {True, False}
+    assert {menu.is_quiet for menu in map(draw_menu, SEEDS)} == {True, False}
 
 
 def test_other_seeds_stay_what_they_were() -> None:
-    menus = [(with_deliveries(draw_cluster(seed)), drawn(seed)) for seed in SEEDS]
+    menus = [(before, with_lag(before)) for before in map(with_deliveries, map(draw_cluster, SEEDS))]
     untouched = [(before, after) for before, after in menus if before == after]
     assert len(untouched) > len(SEEDS) // 2
     assert all(after.clients[: len(before.clients)] == before.clients for before, after in menus)
@@ -55,13 +51,13 @@ def test_other_seeds_stay_what_they_were() -> None:
 def test_topics_that_are_made_again_keep_their_promises(seed: int) -> None:
     report = run_cluster_seed(seed)
     assert not report.violations, f"penstock simulate --cluster --seed {seed}: {report.violations[0]}"
-    users = [client.kind.split()[-1] for client in drawn(seed).clients if client.kind in REMADE_KINDS]
+    users = [client.kind.split()[-1] for client in draw_menu(seed).clients if client.kind in REMADE_KINDS]
     assert users
     assert all(report.statistics[f"op topic made again under a {user} begun"] for user in users)
 
 
 def test_short_worlds_have_every_kind_of_user() -> None:
-    assert {client.kind for seed in SHORT for client in drawn(seed).clients} >= set(REMADE_KINDS)
+    assert {client.kind for seed in SHORT for client in draw_menu(seed).clients} >= set(REMADE_KINDS)
 
 
 @pytest.mark.parametrize(("variant", "rule"), CAUGHT)

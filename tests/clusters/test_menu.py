@@ -3,10 +3,9 @@
 from collections import Counter
 
 from penstock.simulator.clusters import aiming, faults
-from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import ClusterMenu, draw_cluster
-from penstock.simulator.clusters.run import ACTORS, draw_trouble
+from penstock.simulator.clusters.run import ACTORS, draw_menu, draw_trouble
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.world import World
 
@@ -14,7 +13,7 @@ SEEDS = range(200)
 
 
 def menus() -> list[ClusterMenu]:
-    return [with_deliveries(draw_cluster(seed)) for seed in SEEDS]
+    return [draw_menu(seed) for seed in SEEDS]
 
 
 def test_a_seed_draws_the_same_cluster_again() -> None:

@@ -1,5 +1,6 @@
 """Bytes that change on a disk while nodes run: they are mended from an in-sync replica, or another replica leads. Readers only wait."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from clusters.test_moves import reassign
 
 from penstock.broker.partitions import topic_directory
 from penstock.errors import ErrorCode
+from penstock.simulator.workloads.line import LineLost
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, encode_batch, read_header
@@ -153,6 +155,29 @@ def fetch_code(scene: Scene, node: int, offset: int) -> int:
         "topics": [{"topic": TOPIC, "partitions": [row]}], "forgotten_topics_data": [], "rack_id": "",
     }  # fmt: skip
     return int(scene.ask_at(node, ApiKey.FETCH, 11, body).responses[0].partitions[0].error_code)
+
+
+def test_damage_that_is_met_while_the_end_is_cut_off_makes_the_copy_begin_anew() -> None:
+    with Scene(**NEVER) as scene:
+        topic_id = scene.create(index_interval_bytes=1 << 20)
+        for value in VALUES:
+            scene.produce(value)
+        first = scene.leads()
+        scene.until(lambda: copy_end(scene, first) == len(VALUES))
+        scene.cut(first)
+        with suppress(LineLost):
+            scene.produce_at(first, b"nobody else has it", acks=LEADER_ONLY)
+        scene.until(lambda: scene.leader() not in (None, first))
+        disk = scene.world.hosts[scene.host(first)].disk
+        (path,) = [path for path in disk.files() if topic_id.hex() in path and path.endswith(".log")]
+        disk.rot(path, read_header(disk.flushed(path)).size + 100)
+        scene.heal()
+        scene.until(lambda: scene.in_sync() == {1, 2, 3}, within=60.0)
+        assert list(scene.read().values()) == VALUES
+        assert says(scene, "is fetched anew")
+        findings = scene.notebook.findings
+        findings[:] = [finding for finding in findings if finding.rule != "logs agree"]
+        scene.check()
 
 
 def test_where_there_is_no_other_copy_readers_are_told_and_can_read_on_after_the_place() -> None:

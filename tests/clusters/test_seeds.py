@@ -7,10 +7,8 @@
 import pytest
 
 from penstock.simulator.clusters import aiming, faults
-from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.members import Cluster
-from penstock.simulator.clusters.menu import draw_cluster
-from penstock.simulator.clusters.run import ACTORS, draw_trouble, run_cluster_seed
+from penstock.simulator.clusters.run import ACTORS, draw_menu, draw_trouble, run_cluster_seed
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.world import World
 
@@ -81,7 +79,7 @@ def test_a_cluster_keeps_its_promises_in_short_worlds(seed: int) -> None:
 
 
 def test_short_worlds_meet_every_kind_of_client_and_of_trouble() -> None:
-    menus = [with_deliveries(draw_cluster(seed)) for seed in SHORT]
+    menus = [draw_menu(seed) for seed in SHORT]
     # Worlds of queues are drawn apart, and test_lag_worlds.py looks at topics that are made again.
     elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith(("queue ", "remake "))}
     assert {client.kind for menu in menus for client in menu.clients} == set(ACTORS) - elsewhere

@@ -24,7 +24,7 @@ from penstock.vocabulary import Offset, TopicId
 KNOWN_ENDS = "known-ends"
 VERSION = 1
 
-_PATH = f"{NODE_DIRECTORY}/{KNOWN_ENDS}"
+KNOWN_ENDS_PATH = f"{NODE_DIRECTORY}/{KNOWN_ENDS}"
 _KIND = b"pnstk-ke"
 _ROW = Struct("<16siq")  # topic id, partition, known end
 
@@ -41,16 +41,12 @@ class KnownEnds:
 
     def load(self) -> bool:
         """Reads the file, before any log is opened. False: there is one, and it cannot be read."""
-        content = read_whole(self._env.disk, _PATH)
+        content = read_whole(self._env.disk, KNOWN_ENDS_PATH)
         if content is None:
             return True
-        body = unseal(content, _KIND, VERSION, _PATH)
-        try:
-            rows = [] if body is None else list(rows_of(_ROW, body))
-        except error:
-            body, rows = None, []
-        self._ends = {(TopicId(topic_id), partition): Offset(end) for topic_id, partition, end in rows}
-        return body is not None
+        ends = read_known_ends(content)
+        self._ends = ends or {}
+        return ends is not None
 
     def of(self, topic_id: TopicId, partition: int) -> Offset:
         """Everything below this offset was on this disk and committed; 0 where nothing is known."""
@@ -99,7 +95,7 @@ class KnownEnds:
                 except DiskFull:
                     if not falling:
                         raise
-                    disk.unlink(_PATH)
+                    disk.unlink(KNOWN_ENDS_PATH)
                     if failures := await disk.sync((), [NODE_DIRECTORY]):
                         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}") from None
                     self._has_news = True
@@ -107,3 +103,13 @@ class KnownEnds:
                 self._has_news = True
                 self._falling = falling | self._falling
                 raise
+
+
+def read_known_ends(content: bytes) -> dict[Key, Offset] | None:
+    """What the file says of each copy; None where it cannot be read."""
+    body = unseal(content, _KIND, VERSION, KNOWN_ENDS_PATH)
+    try:
+        rows = None if body is None else list(rows_of(_ROW, body))
+    except error:
+        rows = None
+    return None if rows is None else {(TopicId(topic_id), partition): Offset(end) for topic_id, partition, end in rows}

@@ -12,7 +12,7 @@ from penstock.broker.fetcher import Fetcher
 from penstock.broker.throttle import Throttle
 from penstock.broker.trimming import trim
 from penstock.errors import DiskFailed, Refusal
-from penstock.log.faults import OffsetOutOfRange
+from penstock.log.faults import LogDamaged, OffsetOutOfRange
 from penstock.partition.follower import Follower, StartOver, Truncate
 from penstock.partition.partition import Partition
 from penstock.vocabulary import NodeId, Offset
@@ -94,6 +94,10 @@ class ReplicaFetching:
                 await partition.log.truncate_to(cut.offset)
             else:
                 await partition.log.start_over(cut.offset)
+        except LogDamaged as damage:
+            if not partition.is_deleted:
+                node.report(f"{name} cannot be cut to offset {cut.offset}: {damage}")
+                node.damaged_copies.found(partition)  # It takes no more writes, so nothing can mend it.
         except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 node.report(f"{name} cannot be cut to offset {cut.offset}: {failure}")

@@ -312,6 +312,12 @@ class SimDisk:
         """What of the file no power cut can take."""
         return bytes(self._inode(path).flushed)
 
+    def durable(self, path: str) -> bytes:
+        """What a power cut leaves under this name if it takes all that it may."""
+        holder = self._platter.holder(path)
+        node = None if holder is None else holder[0].flushed.get(holder[1])
+        return bytes(node.flushed) if isinstance(node, Inode) else b""
+
     def restore(self, path: str, content: bytes) -> None:
         """Puts old (or foreign, or no) bytes where the file's own were: a stale, swapped or shortened file."""
         inode = self._inode(path)
@@ -348,6 +354,13 @@ class SimDisk:
                 inode.current[at] ^= flipped
         self.fired["bit rot"] += len(positions)
         return positions
+
+    def put_right(self, path: str, position: int, byte: int) -> None:
+        """Puts one byte back that has rotted."""
+        inode = self._inode(path)
+        inode.flushed[position] = byte
+        if position < len(inode.current):
+            inode.current[position] = byte
 
     def _create(self, path: str) -> Inode:
         self._count("create", path, 0)

@@ -115,6 +115,10 @@ ROUND_KNOBS: dict[str, tuple[Knob, ...]] = {
     ),
 }
 
+DATA_KNOBS: dict[str, tuple[Knob, ...]] = {
+    "rounds of known ends": ((housekeeping, "KNOWN_ENDS_SECONDS", (0.2, 0.6)),),
+}
+
 Turned = Mapping[str, int]  # For each knob that is turned, which of its choices.
 
 
@@ -138,6 +142,11 @@ def draw_queue_knobs(rng: Random) -> Turned:
     return {**_draw(rng, QUEUE_KNOBS, rng.choice((0.1, 0.3, 0.6))), **_draw(rng, FAR_KNOBS, 0.5)}
 
 
+def draw_data_knobs(rng: Random) -> Turned:
+    """For worlds in which bytes of replicas change at rest."""
+    return _draw(rng, DATA_KNOBS, 1.0)
+
+
 def draw_rounds(rng: Random) -> Turned:
     """For worlds in which callers of queues come together."""
     return _draw(rng, ROUND_KNOBS, 1.0)
@@ -148,7 +157,7 @@ def _draw(rng: Random, knobs: Mapping[str, tuple[Knob, ...]], share: float) -> T
     return {name: choice for name, choice in turned.items() if rng.random() < share}
 
 
-ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS, **FAR_KNOBS, **ROUND_KNOBS}
+ALL_KNOBS = {**KNOBS, **COMPACTION_KNOBS, **GROUP_KNOBS, **QUEUE_KNOBS, **FAR_KNOBS, **ROUND_KNOBS, **DATA_KNOBS}
 
 
 @contextmanager

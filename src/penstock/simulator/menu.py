@@ -32,6 +32,7 @@ class TopicPlan:
     is_churned: bool = False  # Deleted and made again, over and over.
     replication_factor: int = 1
     is_transactional: bool = False  # Written in transactions: markers take offsets of it.
+    is_trimmed: bool = False  # Its oldest records are deleted by request.
 
     @property
     def is_weak(self) -> bool:
@@ -41,7 +42,7 @@ class TopicPlan:
     @property
     def forgets(self) -> bool:
         """Old segments go."""
-        return "retention.ms" in self.config or "retention.bytes" in self.config
+        return self.is_trimmed or "retention.ms" in self.config or "retention.bytes" in self.config
 
     @property
     def is_compacted(self) -> bool:

@@ -28,7 +28,7 @@ def strikes(cluster: Cluster) -> dict[str, Strike]:
         "stalled node": stalled_node,
         "long pause": long_pause,
         "rolling restart": lambda field, fault: RollingRestart(cluster, field, fault).go_on(),
-        "lost disk": lambda field, fault: DiskLoss(cluster, field).begin(),
+        "lost disk": lambda field, fault: DiskLoss(cluster, field).begin() if cluster.is_sound() else None,
     }
 
 

@@ -26,7 +26,8 @@ def with_lag(menu: ClusterMenu) -> ClusterMenu:
     if is_remade:
         menu = _with_remaking(rng, menu)
     if is_lagged and len(menu.brokers) > 1:
-        menu = replace(menu, lags=_draw_lags(rng, menu.seconds), is_quiet=is_remade and rng.random() < QUIET)
+        is_quiet = is_remade and rng.random() < QUIET
+        menu = replace(menu, lags=_draw_lags(rng, menu.seconds), is_quiet=is_quiet, rots=menu.rots and not is_quiet)
     return menu
 
 

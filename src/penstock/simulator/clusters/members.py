@@ -5,7 +5,7 @@ nodes as they are at this instant, the dead ones not at all.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -63,6 +63,7 @@ class Cluster:
         self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in plans}
         self.lost_disks: list[tuple[float, str]] = []
         self.held_down: dict[str, None] = {}  # Nobody starts these for now.
+        self.is_sound: Callable[[], bool] = lambda: True  # Whether no copy has bytes that have changed.
         self.hosts = [plan.host for plan in plans]
         self.brokers = [plan.host for plan in plans if plan.is_broker]
         self.voters = [plan.host for plan in plans if plan.is_voter or len(plans) == 1]

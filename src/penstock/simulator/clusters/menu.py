@@ -58,6 +58,8 @@ class ClusterMenu:
     queues: tuple[TopicPlan, ...] = ()
     lags: tuple[Lag, ...] = ()
     is_quiet: bool = False  # There is no trouble beside the lags.
+    rots: bool = False  # Flushed bytes of replicas change at rest.
+    clocks: tuple[tuple[str, float], ...] = ()  # By how much the nodes' wall clocks are wrong from the beginning.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

@@ -24,6 +24,9 @@ from penstock.simulator.checkers import check
 from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.ambushes import Ambushes, draw_ambushes
 from penstock.simulator.clusters.churning import ClusterChurning
+from penstock.simulator.clusters.data_menu import with_clocks, with_data
+from penstock.simulator.clusters.data_variants import DATA_VARIANTS
+from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.fetching import ClusterFetching
 from penstock.simulator.clusters.joining import ClusterJoining
@@ -33,13 +36,17 @@ from penstock.simulator.clusters.lag_variants import LAG_VARIANTS
 from penstock.simulator.clusters.lagging import Lagging
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
+from penstock.simulator.clusters.near_reading import NearReading
 from penstock.simulator.clusters.pipelining import ClusterPipelining
 from penstock.simulator.clusters.reckoning import ClusterReckoning
+from penstock.simulator.clusters.record_deleting import RecordDeleting
 from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
 from penstock.simulator.clusters.remade_offsets import RemadeOffsets
 from penstock.simulator.clusters.remade_queues import RemadeQueues
 from penstock.simulator.clusters.remade_shares import RemadeShares
 from penstock.simulator.clusters.remade_transactions import RemadeTransactions
+from penstock.simulator.clusters.rotten_copies import ReadingEveryCopy, RottenCopies
+from penstock.simulator.clusters.setting_changes import DescribingEverywhere, ProducingAsTold, SettingChanges
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
 from penstock.simulator.clusters.watching import Watcher
@@ -67,6 +74,7 @@ from penstock.simulator.workloads.sharing import Sharing
 from penstock.simulator.workloads.transacting_members import TransactingMember
 from penstock.simulator.workloads.transactions import Transacting
 from penstock.simulator.world import World
+from penstock.vocabulary import TopicId
 
 ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "produce": Producing,
@@ -76,6 +84,10 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "fetch": ClusterFetching,
     "ask": AskingForEnds,
     "churn": ClusterChurning,
+    "read near": NearReading,
+    "delete records": RecordDeleting,
+    "change settings": SettingChanges,
+    "produce as told": ProducingAsTold,
     "keep": ClusterKeeping,
     "join": ClusterJoining,
     "belong": Belonging,
@@ -90,7 +102,7 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "queue decree": Decreeing,
     "share": Sharing,
 }
-ALL_VARIANTS = VARIANTS | LAG_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS
+ALL_VARIANTS = VARIANTS | DATA_VARIANTS | LAG_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -100,9 +112,14 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
-    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_lag(with_deliveries(draw_cluster(seed)))
+    menu = with_clocks(cluster_with_queues_alone(draw_cluster(seed))) if has_queues else draw_menu(seed)
     with replaced(ALL_VARIANTS[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
+
+
+def draw_menu(seed: int) -> ClusterMenu:
+    """All that is played in a cluster, but queues."""
+    return with_lag(with_clocks(with_data(with_deliveries(draw_cluster(seed)))))
 
 
 class ClusterPlay:
@@ -118,7 +135,9 @@ class ClusterPlay:
         )
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
-        self.watcher = Watcher(self.cluster, self.notebook)
+        self.watcher = Watcher(self.cluster, self.notebook, is_rotten=self._is_rotten)
+        self.stage.watch = DataWatch(self.cluster, self.notebook)
+        self.watcher.also(self.stage.watch.look)
         self.reports = Reports()
         self._is_night = False  # Nobody is started before everybody has stopped.
         special = {**damage.strikes(self.notebook), **faults.strikes(self.cluster), **aiming.strikes(self.cluster)}
@@ -134,6 +153,8 @@ class ClusterPlay:
         chances = {} if menu.is_quiet else draw_ambushes(Random(f"{menu.seed}/moments"))
         self.ambushes = Ambushes(self.cluster, self.nemesis.field, chances)
         self.lagging = Lagging(self.cluster, self.nemesis.field, menu.lags)
+        self.rotten = RottenCopies(self.cluster, self.notebook, self.nemesis.field, menu.seed)
+        self.cluster.is_sound = lambda: self.rotten.is_over
 
     def perform(self) -> Report:
         with self.world, self.reports, replaced([*self.ambushes.patches(), *self.lagging.patches()]):
@@ -160,9 +181,15 @@ class ClusterPlay:
         found = {host: self.cluster.processes[host].node for host in self.cluster.brokers if self.world.is_running(host)}
         return {host: node for host, node in found.items() if node is not None}
 
+    def _is_rotten(self, host: str, topic_id: TopicId, index: int) -> bool:
+        return self.rotten.is_rotten(host, topic_id, index)
+
     # The acts.
 
     def _make_topics(self) -> bool:
+        for host, seconds in self.menu.clocks:
+            self.world.host(host)
+            self.world.jump_clock(host, seconds)
         self.cluster.start_all()
         if not self._wait_until_available("in peace everything comes up"):
             return False
@@ -188,6 +215,8 @@ class ClusterPlay:
         self.nemesis.unleash()
         self.lagging.unleash()
         self.stage.delay_metadata = self.lagging.provoke
+        if self.menu.rots:
+            self.rotten.begin(self.menu.seconds)
         self.stage.provoke = self.nemesis.provoke
         self.world.run_for(self.menu.seconds)
 
@@ -211,10 +240,16 @@ class ClusterPlay:
     def _reckon(self) -> None:
         async def reckon(env: SimEnv) -> None:
             await ClusterReckoning(self.stage, env).run()
+            await DescribingEverywhere(self.stage, env).run()
+            await ReadingEveryCopy(self.stage, self.cluster, self.rotten, env).run()
             await TransactionReckoning(self.stage, env).run()
             await QueueReckoning(self.stage, env, clocks_are_right=self._clocks_are_right()).run(self.menu.clients)
 
         self._run_to_its_end("reckoning", reckon)
+        self.stage.last_checks.append(lambda: self.rotten.what_is_not_whole(self.notebook.diary.finals))
+        for check_at_the_end in self.stage.last_checks:
+            for rule, where, story in check_at_the_end():
+                self.notebook.find(rule, where, story)
         self._wait_until_available("in the calm everything is available")
         self.watcher.look()
         self.watcher.compare_logs()
@@ -231,7 +266,8 @@ class ClusterPlay:
         return True
 
     def _end_the_nodes(self) -> None:
-        """All of them at once, in one more way; the nemesis starts them again."""
+        """All of them at once, in one more way; the nemesis starts them again. Where bytes rot, some do before that."""
+        spots = self.rotten.choose() if self.menu.rots else []
         match self.menu.last_ending:
             case "power cut":
                 for host in self.cluster.hosts:
@@ -247,6 +283,7 @@ class ClusterPlay:
                 self._is_night = False
             case _:
                 pass
+        self.rotten.change(spots)
 
     def _run_to_its_end(self, name: str, main: Callable[[SimEnv], Coroutine[Any, Any, None]]) -> bool:
         async def run(env: SimEnv) -> None:
@@ -297,7 +334,8 @@ class ClusterPlay:
         numbers["leader epochs"] = len(self.watcher.epochs)
         numbers["faults"] = len(self.nemesis.struck) + sum(self.ambushes.struck.values())
         numbers.update({f"ambush {moment}": times for moment, times in self.ambushes.struck.items()})
-        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck] + self.ambushes.intervals + self.lagging.intervals
+        struck = [(at, at + fault.seconds) for at, fault in self.nemesis.struck]
+        struck += self.ambushes.intervals + self.lagging.intervals + self.rotten.intervals
         numbers["metadata lags"] = len(self.lagging.intervals)
         numbers.update(self.stage.operations.statistics(struck))
         numbers["virtual milliseconds"] = int((self.world.now() - FIRST_INSTANT) * 1_000)
@@ -312,6 +350,7 @@ class ClusterPlay:
             for topic in (*self.menu.topics, *self.menu.queues)
         ]
         lines += [f"client {client.name} on {client.topic}: {dict(client.options)}" for client in self.menu.clients]
+        lines += [f"clock of {host}: {seconds:+.3f} s" for host, seconds in self.menu.clocks]
         lines.append(f"made small: {', '.join(self.menu.knobs) or 'nothing'}")
         lines.append(f"trouble: {', '.join(self.plan.kinds)}; ambushes: {self.ambushes.chances}")
         lines += [f"  {at - FIRST_INSTANT:7.3f} s  {fault.kind}, for {fault.seconds:.3f} s" for at, fault in self.nemesis.struck]

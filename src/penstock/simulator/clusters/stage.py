@@ -1,6 +1,6 @@
 """What all clients of a run share, for a cluster: any node may be asked first, and only what all in-sync replicas have is a promise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -8,7 +8,9 @@ from penstock.peers.client import Client
 from penstock.peers.connection import Address, Limits
 from penstock.peers.failures import PeerFailure
 from penstock.peers.routing import ClientSettings
+from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.operations import Operations
+from penstock.simulator.clusters.told_settings import ToldSettings
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
 from penstock.simulator.workloads.stage import Stage
@@ -17,6 +19,7 @@ from penstock.vocabulary import TopicPartition
 PATIENCE = ClientSettings(request_timeout_s=2.0, deadline_s=30.0, backoff_first_s=0.02, backoff_longest_s=0.5, limits=Limits(connect_s=1.0))
 _ASKED_SECONDS = 3.0
 ACKS_ALL = -1
+Findings = Iterator[tuple[str, TopicPartition, str]]  # Rule, place, story.
 
 
 @dataclass(slots=True)
@@ -24,6 +27,14 @@ class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
     operations: Operations = field(default_factory=Operations)
     delay_metadata: Callable[[str], None] = lambda topic: None  # It would hurt now if whoever leads this topic learned late.
+    watch: DataWatch | None = None
+    told_settings: ToldSettings = field(default_factory=ToldSettings)
+    last_checks: list[Callable[[], Findings]] = field(default_factory=list)  # Of workloads, when everything has been read back.
+
+    @property
+    def data(self) -> DataWatch:
+        assert self.watch is not None, "this world is not looked at from outside"
+        return self.watch
 
     @property
     def patience(self) -> ClientSettings:

@@ -9,7 +9,7 @@
 A look costs time, so it is taken now and then; what is remembered of earlier looks makes up for the moments in between.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from itertools import chain
 
@@ -26,7 +26,11 @@ LOGS_EVERY_LOOKS = 10
 
 
 class Watcher:
-    def __init__(self, cluster: Cluster, notebook: Notebook) -> None:
+    def __init__(
+        self, cluster: Cluster, notebook: Notebook, *, is_rotten: Callable[[str, TopicId, int], bool] = lambda host, topic_id, index: False
+    ) -> None:
+        """`is_rotten`: whether bytes of a host's copy are changed just now, so that it cannot agree with others."""
+        self._is_rotten = is_rotten
         self.looks = 0
         self.terms: dict[int, str] = {}  # Who led the quorum.
         self.epochs: dict[tuple[TopicId, int, int], str] = {}  # Who led the partition.
@@ -36,6 +40,11 @@ class Watcher:
         self._seen: dict[str, tuple[Node, int]] = {}  # Each node's life, and how far it had applied.
         self._marks: dict[Partition, int] = {}  # Not by name: a replica that leaves and comes back begins a new copy.
         self._is_over = False
+        self._also: list[Callable[[], None]] = []
+
+    def also(self, look: Callable[[], None]) -> None:
+        """Lets somebody else look whenever this watcher does."""
+        self._also.append(look)
 
     def begin(self) -> None:
         self._look_again()
@@ -53,6 +62,8 @@ class Watcher:
         for host, node in self._cluster.living():
             self._look_at_quorum(host, node)
             self._look_at_partitions(host, node)
+        for look in self._also:
+            look()
         if self.looks % LOGS_EVERY_LOOKS == 0:
             self.compare_logs()
 
@@ -131,7 +142,7 @@ class Watcher:
         names: dict[tuple[TopicId, int], TopicPartition] = {}
         for host, node in self._cluster.living():
             for partition in node.partitions:
-                if partition.log.failure is not None:
+                if partition.log.failure is not None or self._is_rotten(host, partition.topic_id, partition.index):
                     continue
                 key = (partition.topic_id, partition.index)
                 names[key] = TopicPartition(partition.topic, partition.index)

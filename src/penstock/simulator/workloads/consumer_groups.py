@@ -181,9 +181,12 @@ class Belonging:
     # The end.
 
     async def _rest(self, life: _Life) -> None:
-        """Keeps its membership until nothing has moved for so long that nothing can, for anybody."""
+        """Keeps its membership until nothing has moved for so long that nothing can, for anybody.
+
+        Another coordinator may take over meanwhile, and gives a new session to those who are gone.
+        """
         everyone, began = self._stage.at_rest[self._group], self._env.now()
-        still_since, enough_seconds = began, (self._options["session_ms"] + self._options["rebalance_ms"]) / 1_000 + 2.0
+        still_since, enough_seconds = began, (2 * self._options["session_ms"] + self._options["rebalance_ms"]) / 1_000 + 2.0
         while not all(everyone.values()) and self._env.now() - began < _REST_SECONDS_MAX:
             if not await self._beat(life):
                 still_since = self._env.now()
