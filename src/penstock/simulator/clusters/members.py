@@ -57,10 +57,11 @@ class MemberProcess(NodeProcess):
 
 
 class Cluster:
-    def __init__(self, world: World, plans: tuple[NodePlan, ...]) -> None:
+    def __init__(self, world: World, plans: tuple[NodePlan, ...], later: tuple[NodePlan, ...] = ()) -> None:
+        """`later`: nodes that are no part of the cluster before an operator adds them (machines.py)."""
         self.world = world
-        self.plans = {plan.node_id: plan for plan in plans}
-        self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in plans}
+        self.plans = {plan.node_id: plan for plan in (*plans, *later)}
+        self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in self.plans.values()}
         self.lost_disks: list[tuple[float, str]] = []
         self.held_down: dict[str, None] = {}  # Nobody starts these for now.
         self.hosts = [plan.host for plan in plans]

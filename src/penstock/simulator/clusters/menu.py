@@ -48,6 +48,7 @@ class ClusterMenu:
     may_lose_a_disk: bool
     last_ending: str  # How all nodes' last lives before the reckoning end.
     queues: tuple[TopicPlan, ...] = ()
+    later: tuple[NodePlan, ...] = ()  # Nodes that join while the clients work.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

@@ -26,15 +26,23 @@ from penstock.simulator.clusters.ambushes import Ambushes, draw_ambushes
 from penstock.simulator.clusters.churning import ClusterChurning
 from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.fetching import ClusterFetching
+from penstock.simulator.clusters.growing import Growing
 from penstock.simulator.clusters.joining import ClusterJoining
 from penstock.simulator.clusters.keeping import ClusterKeeping
+from penstock.simulator.clusters.machines import Machines
+from penstock.simulator.clusters.machining import ChangingNodes
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
+from penstock.simulator.clusters.move_watching import MoveWatch
+from penstock.simulator.clusters.moves_menu import GROW, JOIN, MOVE, VOTE, with_moves
+from penstock.simulator.clusters.moves_reckoning import reckon_moves
+from penstock.simulator.clusters.moving import MovingPartitions
 from penstock.simulator.clusters.pipelining import ClusterPipelining
 from penstock.simulator.clusters.reckoning import ClusterReckoning
 from penstock.simulator.clusters.recovering import AVAILABLE_WITHIN_SECONDS, is_available, missing
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
+from penstock.simulator.clusters.voting import ChangingVoters
 from penstock.simulator.clusters.watching import Watcher
 from penstock.simulator.clusters.watermarks import AskingForEnds
 from penstock.simulator.env import SimEnv
@@ -74,6 +82,10 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "belong": Belonging,
     "transact": Transacting,
     "transact as member": TransactingMember,
+    MOVE: MovingPartitions,
+    GROW: Growing,
+    JOIN: ChangingNodes,
+    VOTE: ChangingVoters,
     "queue send": Sending,
     "queue work": Working,
     "queue decree": Decreeing,
@@ -88,7 +100,7 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
-    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_deliveries(draw_cluster(seed))
+    menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_moves(with_deliveries(draw_cluster(seed)))
     with replaced((VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
 
@@ -97,7 +109,7 @@ class ClusterPlay:
     def __init__(self, menu: ClusterMenu, *, record: bool = False) -> None:
         self.menu = menu
         self.world = World(menu.seed, record=record)
-        self.cluster = Cluster(self.world, menu.nodes)
+        self.cluster = Cluster(self.world, menu.nodes, menu.later)
         self.notebook = Notebook()
         self.stage = ClusterStage(
             self.notebook,
@@ -119,10 +131,12 @@ class ClusterPlay:
             start=self._start,
             special=special,
         )
+        self.stage.machines = Machines(self.cluster, self.nemesis.field)
+        self.move_watch = MoveWatch(self.notebook)
         self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
 
     def perform(self) -> Report:
-        with self.world, self.reports, replaced(self.ambushes.patches()):
+        with self.world, self.reports, replaced(self.ambushes.patches()), replaced(self.move_watch.patches()):
             try:
                 if self._make_topics():
                     self._work_in_trouble()
@@ -177,6 +191,7 @@ class ClusterPlay:
 
     def _calm_down(self) -> bool:
         self.nemesis.calm()
+        self.stage.is_calm = True
         if not self._wait_until_available("in the calm everything is available"):
             return False
         self.stage.is_over = True
@@ -200,6 +215,7 @@ class ClusterPlay:
 
         self._run_to_its_end("reckoning", reckon)
         self._wait_until_available("in the calm everything is available")
+        reckon_moves(self.cluster, self.stage)
         self.watcher.look()
         self.watcher.compare_logs()
 

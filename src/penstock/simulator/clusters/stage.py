@@ -1,13 +1,15 @@
 """What all clients of a run share, for a cluster: any node may be asked first, and only what all in-sync replicas have is a promise."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from penstock.peers.client import Client
 from penstock.peers.connection import Address, Limits
 from penstock.peers.failures import PeerFailure
 from penstock.peers.routing import ClientSettings
+from penstock.simulator.clusters.machines import Machines
 from penstock.simulator.clusters.operations import Operations
+from penstock.simulator.clusters.wishes import Wishes
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
 from penstock.simulator.workloads.stage import Stage
@@ -22,6 +24,10 @@ ACKS_ALL = -1
 class ClusterStage(Stage):
     addresses: list[Address] = field(default_factory=list)  # Of the brokers.
     operations: Operations = field(default_factory=Operations)
+    machines: Machines | None = None  # What the operators of nodes and voters use.
+    wishes: Wishes = field(default_factory=Wishes)
+    asked_partitions: dict[str, int] = field(default_factory=dict)  # How many an operator has asked for, of topics that grow.
+    is_calm: bool = False  # No more trouble is made; operators leave the cluster so that it can recover.
 
     @property
     def patience(self) -> ClientSettings:
@@ -31,6 +37,11 @@ class ClusterStage(Stage):
         shuffled = list(self.addresses)
         Random(name).shuffle(shuffled)
         return shuffled
+
+    def grown(self, topic: str, partitions: int) -> None:
+        """The topic is known to have so many partitions: clients use them, and the end of the run reads them back."""
+        plan = replace(self.topics[topic], partitions=max(partitions, self.topics[topic].partitions))
+        self.topics[topic] = self.notebook.lives[self.topic_ids[topic]].plan = plan
 
     def is_promise(self, acks: int) -> bool:
         """What only the leader has goes with it."""
