@@ -141,17 +141,27 @@ class ChangingNodes:
         return not held
 
     async def _forget_too_early(self, mover: Mover, node_id: int) -> None:
-        """While it holds replicas. A refusal is right, whatever the reason."""
+        """While it is down, and holds replicas."""
+        operation = self._begin("node forgotten too early")
+        self._machines.stop(node_id)
+        await self._until(lambda: self._is_refused(mover, node_id))
+        self._machines.start(node_id)
+        self._complete(operation)
+
+    async def _is_refused(self, mover: Mover, node_id: int) -> bool:
+        """Whether the node was kept though it was known to be down, or holds nothing; nobody but this operator moves partitions."""
+        if not self._machines.is_down(node_id):
+            self._machines.stop(node_id)
+            return False
+        if not any(node_id in state.replicas for state in (await mover.look()).values()):
+            return True
+        is_known_to_be_down = node_id not in await mover.live_brokers()
         try:
-            holds = any(node_id in state.replicas for state in (await mover.look()).values())
-            if holds:
-                operation = self._begin("node forgotten too early")
-                await forget_node(mover.client.router, node_id, mover.deadline)
-                self._stage.notebook.find(FORGOTTEN_RULE, TopicPartition(f"(node {node_id})", 0), "the controller forgot it")
+            await forget_node(mover.client.router, node_id, mover.deadline)
         except Refused:
-            self._complete(operation)
-        except PeerFailure:
-            pass
+            return is_known_to_be_down
+        self._stage.notebook.find(FORGOTTEN_RULE, TopicPartition(f"(node {node_id})", 0), "the controller forgot it")
+        return True
 
     async def _forget(self, mover: Mover, node_id: int) -> bool:
         if not self._machines.is_down(node_id):

@@ -27,7 +27,7 @@ from penstock.simulator.menu import ClientPlan
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
 
-_CALL_SECONDS = 3.0
+_CALL_SECONDS = 1.5
 _LOOKED_SECONDS = 0.2
 _LED_WITHIN_SECONDS = 20.0
 THROTTLE = "replication.throttled.rate"
@@ -159,6 +159,8 @@ class MovingPartitions:
                 await self._begin(mover, states, under_way, "move begun again")
         elif under_way and rng.random() < 0.3:
             await self._begin(mover, states, under_way, "move begun again")
+        elif rng.random() < 0.35:
+            await self._there_and_back(mover, states)
         elif rng.random() < 0.2:
             await self._elect(mover, rng.sample(list(states), 1), "preferred election")
         elif rng.random() < 0.15:
@@ -167,6 +169,17 @@ class MovingPartitions:
             await self._set_throttle(mover.client, None if self._throttle else str(rng.choice(_RATES)))
         else:
             await self._begin(mover, states, list(states), "move")
+
+    async def _there_and_back(self, mover: Mover, states: States) -> None:
+        """A follower leaves and comes back at once: what was told of its first copy may still be on its way."""
+        able = [where for where, state in states.items() if len(state.replicas) > 1 and where not in mover.moves]
+        if not able:
+            return
+        where = self._env.rng.choice(able)
+        replicas = states[where].replicas
+        leaving = self._env.rng.choice([node for node in replicas if node != states[where].leader])
+        if await mover.begin({where: tuple(node for node in replicas if node != leaving)}, "move"):
+            await mover.begin({where: replicas}, "move begun again")
 
     async def _begin(self, mover: Mover, states: States, among: list[TopicPartition], name: str) -> None:
         rng, live = self._env.rng, await mover.live_brokers()

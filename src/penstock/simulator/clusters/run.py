@@ -33,6 +33,7 @@ from penstock.simulator.clusters.machines import Machines
 from penstock.simulator.clusters.machining import ChangingNodes
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
+from penstock.simulator.clusters.move_variants import MOVE_VARIANTS
 from penstock.simulator.clusters.move_watching import MoveWatch
 from penstock.simulator.clusters.moves_menu import GROW, JOIN, MOVE, VOTE, with_moves
 from penstock.simulator.clusters.moves_reckoning import reckon_moves
@@ -101,7 +102,8 @@ _ENDED_BY_THE_WORLD = ("returned", "closed", "killed", "power cut", "disk lost")
 def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = False, has_queues: bool = False) -> Report:
     """With queues, there is nothing else: see the queues' menu."""
     menu = cluster_with_queues_alone(draw_cluster(seed)) if has_queues else with_moves(with_deliveries(draw_cluster(seed)))
-    with replaced((VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS)[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
+    variants = VARIANTS | MOVE_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS
+    with replaced(variants[variant]()) if variant is not None else nullcontext(), turned(menu.knobs):
         return ClusterPlay(menu, record=record).perform()
 
 
@@ -132,7 +134,7 @@ class ClusterPlay:
             special=special,
         )
         self.stage.machines = Machines(self.cluster, self.nemesis.field)
-        self.move_watch = MoveWatch(self.notebook)
+        self.move_watch = MoveWatch(self.cluster, self.notebook)
         self.ambushes = Ambushes(self.cluster, self.nemesis.field, draw_ambushes(Random(f"{menu.seed}/moments")))
 
     def perform(self) -> Report:
