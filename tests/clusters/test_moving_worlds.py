@@ -1,7 +1,7 @@
 """Operators in simulated cluster worlds: who moves partitions, adds partitions and nodes, and changes the voters, while faults strike.
 
-`make test` runs some short worlds of each, `make test-slow` more; the worlds of test_seeds.py have such operators by chance. Broken clusters
-are caught by worlds that were not made for the defect.
+`make test` runs some short worlds of each, `make test-slow` more; the worlds of test_seeds.py have such operators by chance. Broken
+clusters are caught by worlds that were not made for the defect.
 """
 
 from collections import Counter

@@ -59,10 +59,11 @@ class MoveWatch:
     def _judge(self, where: TopicPartition, before: PartitionState, after: PartitionState) -> None:
         if not set(before.replicas) <= set(after.replicas) and after.leader_epoch <= before.leader_epoch:
             self._notebook.find(EPOCH_RULE, where, f"{before.replicas} became {after.replicas}, both in epoch {after.leader_epoch}")
-        is_end = before.is_reassigning and not after.is_reassigning and set(after.replicas) == set(before.target)
-        if is_end and not set(before.adding) <= set(after.in_sync):
-            story = f"{before.adding} were being added, and only {after.in_sync} are in sync"
-            self._notebook.find(END_RULE, where, story)
+        for node in after.replicas:
+            is_new = node in before.adding or node not in before.replicas
+            if is_new and node not in (*after.adding, *after.removing, *after.in_sync):
+                story = f"{node} came to {before.replicas}, is not being added any more, and in sync are {after.in_sync}"
+                self._notebook.find(END_RULE, where, story)
 
     def _judge_joining(self, where: TopicPartition, after: PartitionState, node: NodeId) -> None:
         cluster = self._cluster

@@ -67,7 +67,7 @@ def _with_moves(menu: ClusterMenu, rng: Random) -> ClusterMenu:
     }  # fmt: skip
     moving = {
         "pause": _between(rng, 0.03, 0.5), "at_once": rng.choice((1, 2, 5)), "returns": rng.choice((0.2, 0.7)),
-        "throttles": rng.random() < 0.5, "leaves_throttle": rng.random() < 0.5, "gives_up": rng.choice((0.1, 0.4)),
+        "throttles": rng.random() < 0.5, "leaves_throttle": rng.random() < 0.5, "gives_up": rng.choice((0.2, 0.5)),
     }  # fmt: skip
     clients = [
         ClientPlan("moved-producer", "produce", topic.name, feeding),

@@ -186,7 +186,9 @@ class MovingPartitions:
         chosen = rng.sample(among, min(len(among), rng.randint(1, self._options["at_once"])))
         plan = {where: replicas for where in chosen if (replicas := self._draw_replicas(where, live))}
         if plan:
-            await mover.begin(plan, name)
+            taken = await mover.begin(plan, name)
+            if taken and rng.random() < self._options["gives_up"]:
+                await mover.give_up(taken)
 
     def _draw_replicas(self, where: TopicPartition, live: list[int]) -> Replicas:
         rng, earlier = self._env.rng, self._stage.wishes.by_partition[where]
