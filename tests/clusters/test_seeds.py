@@ -10,6 +10,7 @@ from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import draw_cluster
+from penstock.simulator.clusters.moves_menu import KINDS
 from penstock.simulator.clusters.run import ACTORS, draw_trouble, run_cluster_seed
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.world import World
@@ -84,6 +85,7 @@ def test_a_cluster_keeps_its_promises_in_short_worlds(seed: int) -> None:
 def test_short_worlds_meet_every_kind_of_client_and_of_trouble() -> None:
     menus = [with_deliveries(draw_cluster(seed)) for seed in SHORT]
     elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith("queue ")}  # Worlds of queues are drawn apart.
+    elsewhere |= set(KINDS)  # test_moving_worlds.py
     assert {client.kind for menu in menus for client in menu.clients} == set(ACTORS) - elsewhere
     with World(0) as world:
         cluster = Cluster(world, menus[0].nodes)

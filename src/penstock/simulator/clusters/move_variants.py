@@ -3,7 +3,7 @@
 As in variants.py: each replaces a few attributes of the product while one world runs, and each must be caught by the worlds.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -94,20 +94,6 @@ def ends_moves_before_the_new_replicas_are_in_sync() -> Patches:
 
 
 @breaks("replication.moves-end-as-asked")
-def forgets_which_replicas_leave_when_a_move_is_begun_again() -> Patches:
-    """Those that a first move was to remove stay for good when another move takes its place."""
-    begun = reassigning._begun
-
-    def begin_without(draft: Draft, topic: Topic, index: int, replicas: Sequence[NodeId]) -> PartitionState:
-        removing = draft.state(topic, index).removing
-        after = begun(draft, topic, index, replicas)
-        left = tuple(node for node in after.removing if node not in removing)
-        return draft.move(topic, index, Wish(removing=left)) if removing and after.is_reassigning else after
-
-    return [(reassigning, "_begun", begin_without)]
-
-
-@breaks("replication.moves-end-as-asked")
 def says_that_it_elected_whom_it_did_not() -> Patches:
     elect = electing._elect_preferred
 
@@ -133,26 +119,6 @@ def adds_partitions_with_one_replica() -> Patches:
         return replace(added, partitions=tuple(thin))
 
     return [(topic_making, "_grown", grow_thin)]
-
-
-@breaks("replication.added-partitions-stay", "controller.snapshot-replays")
-def forgets_added_partitions_in_snapshots() -> Patches:
-    snapshot, add = ClusterImage.snapshot, ClusterImage._replay_topic
-    made: dict[bytes, int] = {}
-
-    def note(self: ClusterImage, record: records.OfTopic) -> None:
-        if isinstance(record, records.TopicCreated):
-            made.setdefault(record.topic_id, len(record.partitions))
-        add(self, record)
-
-    def cut(self: ClusterImage) -> Iterable[records.Record]:
-        for record in snapshot(self):
-            if isinstance(record, records.TopicCreated):
-                yield replace(record, partitions=record.partitions[: made.get(record.topic_id, len(record.partitions))])
-            else:
-                yield record
-
-    return [(ClusterImage, "_replay_topic", note), (ClusterImage, "snapshot", cut)]
 
 
 # Nodes.
@@ -193,10 +159,8 @@ MOVE_VARIANTS: dict[str, Callable[[], Patches]] = {
         counts_what_a_replica_reported_before_it_left,
         drops_a_replica_when_a_move_is_given_up,
         ends_moves_before_the_new_replicas_are_in_sync,
-        forgets_which_replicas_leave_when_a_move_is_begun_again,
         says_that_it_elected_whom_it_did_not,
         adds_partitions_with_one_replica,
-        forgets_added_partitions_in_snapshots,
         forgets_nodes_that_hold_replicas,
         keeps_nodes_that_were_forgotten,
     )

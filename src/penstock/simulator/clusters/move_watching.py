@@ -20,7 +20,6 @@ from penstock.vocabulary import NodeId, TopicId, TopicPartition
 EPOCH_RULE = "an epoch begins when a replica leaves"
 END_RULE = "a move ends when its replicas are in sync"
 JOIN_RULE = "who joins the in-sync set has what is committed"
-MOVE_RULES = (EPOCH_RULE, END_RULE, JOIN_RULE)
 
 
 class MoveWatch:

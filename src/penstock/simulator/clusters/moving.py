@@ -30,6 +30,7 @@ from penstock.wire.api_keys import ApiKey
 _CALL_SECONDS = 1.5
 _LOOKED_SECONDS = 0.2
 _LED_WITHIN_SECONDS = 20.0
+LEAD_RULE = "the preferred replica leads"
 THROTTLE = "replication.throttled.rate"
 _LEFT_RATE = 1_000_000  # Under which every move of a run ends in time.
 _RATES = (1, 2_000, 20_000, _LEFT_RATE)
@@ -257,5 +258,5 @@ class MovingPartitions:
             if self._env.now() - began > _LED_WITHIN_SECONDS:
                 where, state = next(iter(wrong.items()))
                 story = f"{state.leader} leads after preferred elections, and the replicas are {state.replicas}"
-                return self._stage.notebook.find("the preferred replica leads", where, story)
+                return self._stage.notebook.find(LEAD_RULE, where, story)
             await asyncio.sleep(_LOOKED_SECONDS)
