@@ -15,6 +15,7 @@ from penstock.broker.node import Node
 from penstock.cluster.image import ClusterImage, PartitionState
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.menu import KAFKA_PORT, PEER_PORT, NodePlan
+from penstock.simulator.clusters.operations import Operations
 from penstock.simulator.env import SimEnv
 from penstock.simulator.node_process import Interrupted, NodeProcess
 from penstock.simulator.process import Process
@@ -62,6 +63,7 @@ class Cluster:
         self.world = world
         self.plans = {plan.node_id: plan for plan in (*plans, *later)}
         self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in self.plans.values()}
+        self.operations = Operations()  # What operators and users did, and when.
         self.lost_disks: list[tuple[float, str]] = []
         self.held_down: dict[str, None] = {}  # Nobody starts these for now.
         self.hosts = [plan.host for plan in plans]

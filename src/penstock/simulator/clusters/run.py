@@ -117,6 +117,7 @@ class ClusterPlay:
             self.notebook,
             {topic.name: topic for topic in menu.topics},
             addresses=[Address(host, KAFKA_PORT) for host in self.cluster.brokers],
+            operations=self.cluster.operations,
         )
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
