@@ -8,6 +8,7 @@ import pytest
 
 from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.members import Cluster
+from penstock.simulator.clusters.moves_menu import KINDS
 from penstock.simulator.clusters.run import ACTORS, draw_menu, draw_trouble, run_cluster_seed
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.world import World
@@ -82,6 +83,7 @@ def test_short_worlds_meet_every_kind_of_client_and_of_trouble() -> None:
     menus = [draw_menu(seed) for seed in SHORT]
     # Worlds of queues are drawn apart, and test_lag_worlds.py looks at topics that are made again.
     elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith(("queue ", "remake "))}
+    elsewhere |= set(KINDS)  # test_moving_worlds.py
     assert {client.kind for menu in menus for client in menu.clients} == set(ACTORS) - elsewhere
     with World(0) as world:
         cluster = Cluster(world, menus[0].nodes)

@@ -8,9 +8,7 @@ from collections import Counter
 import click
 
 from penstock.cli.faults import DID_NOT_WORK
-from penstock.simulator.clusters.lag_variants import LAG_VARIANTS
-from penstock.simulator.clusters.run import run_cluster_seed
-from penstock.simulator.clusters.variants import VARIANTS as CLUSTER_VARIANTS
+from penstock.simulator.clusters.run import CLUSTER_VARIANTS, run_cluster_seed
 from penstock.simulator.many import run_many
 from penstock.simulator.queue_variants import QUEUE_VARIANTS
 from penstock.simulator.run import Report, run_seed
@@ -47,7 +45,7 @@ def simulate(
       penstock simulate --cluster --seeds 30
       penstock simulate --queues --seeds 200
     """
-    variants = QUEUE_VARIANTS | SHARE_VARIANTS if has_queues else CLUSTER_VARIANTS | LAG_VARIANTS if is_cluster else VARIANTS
+    variants = QUEUE_VARIANTS | SHARE_VARIANTS if has_queues else CLUSTER_VARIANTS if is_cluster else VARIANTS
     if variant == "list":
         click.echo("\n".join(variants))
         return 0

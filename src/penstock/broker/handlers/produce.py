@@ -234,8 +234,8 @@ class Produce:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log is offline for writes: {partition.log.failure}")
         if self.node.disk_is_low:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "the disk has less room than disk.free.bytes.min and disk.reserve.bytes ask for")
-        have, need = len(partition.leader.in_sync), partition.config.min_insync_replicas
-        if acks == ACKS_ALL and (have < need or not partition.leader.is_enough):
+        if acks == ACKS_ALL and not partition.leader.is_enough:  # Of fewer replicas than asked for, all: as Kafka since 3.7.
+            have, need = len(partition.leader.in_sync), partition.config.min_insync_replicas
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, f"{have} replicas are in sync, min.insync.replicas is {need}")
 
     def _append(self, index: int, admitted: Admitted, rows: list[Row]) -> None:

@@ -49,7 +49,7 @@ def _may_enter(node: "Node", partition: Partition, acks: int, batch: memoryview,
     if rules is None or leader is None or len(batch) > rules.bytes_max or partition.log.failure is not None or node.disk_is_low:
         return False
     if acks == ACKS_ALL:
-        if len(leader.in_sync) < partition.config.min_insync_replicas or not leader.is_enough:
+        if not leader.is_enough:
             return False
     elif acks != ACKS_LEADER:
         return False

@@ -9,12 +9,14 @@ from itertools import combinations
 
 from penstock.simulator.clusters import budget
 from penstock.simulator.clusters.members import Cluster
+from penstock.simulator.clusters.operations import Operation
 from penstock.simulator.clusters.replacing import Replacement
 from penstock.simulator.faults import Fault, Field, Strike
 
 _EVEN = 0.5
 _LOOKED_SECONDS = 0.05
 _LOOKS_FOR_A_LOSS = 80
+_MADE_GOOD_SECONDS = 0.3
 
 
 def strikes(cluster: Cluster) -> dict[str, Strike]:
@@ -131,8 +133,18 @@ class DiskLoss:
             self._field.world.at(_LOOKED_SECONDS, self._wait)
 
     def _lose(self) -> None:
+        operations = self._cluster.operations
+        operation = operations.begin("node replaced", self._cluster.world.now())
         self._cluster.lose_disk(self._host)
         Replacement(self._cluster, self._host)
+        self._look(operation)
+
+    def _look(self, operation: Operation) -> None:
+        """The node is replaced when it votes again and every replica is in sync."""
+        if budget.is_made_good(self._cluster):
+            self._cluster.operations.complete(operation, self._cluster.world.now())
+        else:
+            self._cluster.world.at(_MADE_GOOD_SECONDS, lambda: self._look(operation))
 
 
 class RollingRestart:

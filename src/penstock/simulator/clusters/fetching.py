@@ -32,10 +32,11 @@ class ClusterFetching:
         self._next: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
-        for where in self._stage.partitions(self._topic.name):
-            self._seek(where, 0)
         async with self._stage.client(self._env, self._plan.name) as client:
             while not self._stage.is_over:
+                for where in self._stage.partitions(self._topic.name):
+                    if where not in self._next:  # The topic may grow.
+                        self._seek(where, 0)
                 for where in list(self._next):
                     await self._read(client, where)
                 if self._env.rng.random() < _BEGINS_AGAIN:

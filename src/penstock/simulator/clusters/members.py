@@ -15,6 +15,7 @@ from penstock.broker.node import Node
 from penstock.cluster.image import ClusterImage, PartitionState
 from penstock.partition.partition import Partition
 from penstock.simulator.clusters.menu import KAFKA_PORT, PEER_PORT, NodePlan
+from penstock.simulator.clusters.operations import Operations
 from penstock.simulator.env import SimEnv
 from penstock.simulator.node_process import Interrupted, NodeProcess
 from penstock.simulator.process import Process
@@ -57,10 +58,12 @@ class MemberProcess(NodeProcess):
 
 
 class Cluster:
-    def __init__(self, world: World, plans: tuple[NodePlan, ...]) -> None:
+    def __init__(self, world: World, plans: tuple[NodePlan, ...], later: tuple[NodePlan, ...] = ()) -> None:
+        """`later`: nodes that are no part of the cluster before an operator adds them (machines.py)."""
         self.world = world
-        self.plans = {plan.node_id: plan for plan in plans}
-        self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in plans}
+        self.plans = {plan.node_id: plan for plan in (*plans, *later)}
+        self.processes = {plan.host: MemberProcess(plan, Random(f"{world.seed}/operator/{plan.host}")) for plan in self.plans.values()}
+        self.operations = Operations()  # What operators and users did, and when.
         self.lost_disks: list[tuple[float, str]] = []
         self.held_down: dict[str, None] = {}  # Nobody starts these for now.
         self.is_sound: Callable[[], bool] = lambda: True  # Whether no copy has bytes that have changed.

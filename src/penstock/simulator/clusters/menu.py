@@ -60,6 +60,7 @@ class ClusterMenu:
     is_quiet: bool = False  # There is no trouble beside the lags.
     rots: bool = False  # Flushed bytes of replicas change at rest.
     clocks: tuple[tuple[str, float], ...] = ()  # By how much the nodes' wall clocks are wrong from the beginning.
+    later: tuple[NodePlan, ...] = ()  # Nodes that join while the clients work.
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

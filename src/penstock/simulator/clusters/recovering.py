@@ -26,6 +26,8 @@ def missing(cluster: Cluster) -> Iterator[str]:
     for topic, index, state in cluster.states():
         if state.leader < 0:
             yield f"{topic}-{index} has no leader: replicas {state.replicas}, in sync {state.in_sync}, eligible {state.eligible}"
+        elif state.is_reassigning:
+            yield f"{topic}-{index} is still being moved: replicas {state.replicas}, adding {state.adding}, removing {state.removing}"
         elif set(state.in_sync) != set(state.replicas):
             yield f"{topic}-{index} has replicas {state.replicas}, in sync are {state.in_sync}"
         else:

@@ -29,13 +29,21 @@ from penstock.simulator.clusters.data_variants import DATA_VARIANTS
 from penstock.simulator.clusters.data_watch import DataWatch
 from penstock.simulator.clusters.delivery_menu import with_deliveries
 from penstock.simulator.clusters.fetching import ClusterFetching
+from penstock.simulator.clusters.growing import Growing
 from penstock.simulator.clusters.joining import ClusterJoining
 from penstock.simulator.clusters.keeping import ClusterKeeping
 from penstock.simulator.clusters.lag_menu import with_lag
 from penstock.simulator.clusters.lag_variants import LAG_VARIANTS
 from penstock.simulator.clusters.lagging import Lagging
+from penstock.simulator.clusters.machines import Machines
+from penstock.simulator.clusters.machining import ChangingNodes
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import KAFKA_PORT, ClusterMenu, draw_cluster
+from penstock.simulator.clusters.move_variants import MOVE_VARIANTS
+from penstock.simulator.clusters.move_watching import MoveWatch
+from penstock.simulator.clusters.moves_menu import GROW, JOIN, MOVE, VOTE, with_moves
+from penstock.simulator.clusters.moves_reckoning import reckon_moves
+from penstock.simulator.clusters.moving import MovingPartitions
 from penstock.simulator.clusters.near_reading import NearReading
 from penstock.simulator.clusters.pipelining import ClusterPipelining
 from penstock.simulator.clusters.reckoning import ClusterReckoning
@@ -49,6 +57,7 @@ from penstock.simulator.clusters.rotten_copies import ReadingEveryCopy, RottenCo
 from penstock.simulator.clusters.setting_changes import DescribingEverywhere, ProducingAsTold, SettingChanges
 from penstock.simulator.clusters.stage import ClusterStage
 from penstock.simulator.clusters.variants import VARIANTS
+from penstock.simulator.clusters.voting import ChangingVoters
 from penstock.simulator.clusters.watching import Watcher
 from penstock.simulator.clusters.watermarks import AskingForEnds
 from penstock.simulator.env import SimEnv
@@ -97,12 +106,17 @@ ACTORS: dict[str, Callable[[ClientPlan, ClusterStage, SimEnv], Any]] = {
     "remake commit": RemadeOffsets,
     "remake share": RemadeShares,
     "remake queue": RemadeQueues,
+    MOVE: MovingPartitions,
+    GROW: Growing,
+    JOIN: ChangingNodes,
+    VOTE: ChangingVoters,
     "queue send": Sending,
     "queue work": Working,
     "queue decree": Decreeing,
     "share": Sharing,
 }
-ALL_VARIANTS = VARIANTS | DATA_VARIANTS | LAG_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS
+CLUSTER_VARIANTS = VARIANTS | DATA_VARIANTS | LAG_VARIANTS | MOVE_VARIANTS
+ALL_VARIANTS = CLUSTER_VARIANTS | QUEUE_VARIANTS | SHARE_VARIANTS
 _UP_WITHIN_SECONDS = 60.0
 _OFTEN_SECONDS = 0.4  # With trouble more often than that, nobody ever leads.
 _FINISHED_WITHIN_SECONDS = 200.0
@@ -119,19 +133,20 @@ def run_cluster_seed(seed: int, *, variant: str | None = None, record: bool = Fa
 
 def draw_menu(seed: int) -> ClusterMenu:
     """All that is played in a cluster, but queues."""
-    return with_lag(with_clocks(with_data(with_deliveries(draw_cluster(seed)))))
+    return with_moves(with_lag(with_clocks(with_data(with_deliveries(draw_cluster(seed))))))
 
 
 class ClusterPlay:
     def __init__(self, menu: ClusterMenu, *, record: bool = False) -> None:
         self.menu = menu
         self.world = World(menu.seed, record=record)
-        self.cluster = Cluster(self.world, menu.nodes)
+        self.cluster = Cluster(self.world, menu.nodes, menu.later)
         self.notebook = Notebook()
         self.stage = ClusterStage(
             self.notebook,
             {topic.name: topic for topic in menu.topics},
             addresses=[Address(host, KAFKA_PORT) for host in self.cluster.brokers],
+            operations=self.cluster.operations,
         )
         self.stage.desk = Desk(self.world, self._serving, lost=draw_lost(menu.seed))
         self.notebook.diary.queues.answers_cross_nodes = len(menu.nodes) > 1
@@ -150,6 +165,8 @@ class ClusterPlay:
             start=self._start,
             special=special,
         )
+        self.stage.machines = Machines(self.cluster, self.nemesis.field)
+        self.move_watch = MoveWatch(self.cluster, self.notebook)
         chances = {} if menu.is_quiet else draw_ambushes(Random(f"{menu.seed}/moments"))
         self.ambushes = Ambushes(self.cluster, self.nemesis.field, chances)
         self.lagging = Lagging(self.cluster, self.nemesis.field, menu.lags)
@@ -157,7 +174,8 @@ class ClusterPlay:
         self.cluster.is_sound = lambda: self.rotten.is_over
 
     def perform(self) -> Report:
-        with self.world, self.reports, replaced([*self.ambushes.patches(), *self.lagging.patches()]):
+        patches = [*self.ambushes.patches(), *self.lagging.patches()]
+        with self.world, self.reports, replaced(patches), replaced(self.move_watch.patches()):
             try:
                 if self._make_topics():
                     self._work_in_trouble()
@@ -222,6 +240,7 @@ class ClusterPlay:
 
     def _calm_down(self) -> bool:
         self.nemesis.calm()
+        self.stage.is_calm = True
         if not self._wait_until_available("in the calm everything is available"):
             return False
         self.stage.is_over = True
@@ -251,6 +270,7 @@ class ClusterPlay:
             for rule, where, story in check_at_the_end():
                 self.notebook.find(rule, where, story)
         self._wait_until_available("in the calm everything is available")
+        reckon_moves(self.cluster, self.stage)
         self.watcher.look()
         self.watcher.compare_logs()
 

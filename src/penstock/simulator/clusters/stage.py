@@ -1,7 +1,7 @@
 """What all clients of a run share, for a cluster: any node may be asked first, and only what all in-sync replicas have is a promise."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from penstock.peers.client import Client
@@ -9,8 +9,10 @@ from penstock.peers.connection import Address, Limits
 from penstock.peers.failures import PeerFailure
 from penstock.peers.routing import ClientSettings
 from penstock.simulator.clusters.data_watch import DataWatch
+from penstock.simulator.clusters.machines import Machines
 from penstock.simulator.clusters.operations import Operations
 from penstock.simulator.clusters.told_settings import ToldSettings
+from penstock.simulator.clusters.wishes import Wishes
 from penstock.simulator.env import SimEnv
 from penstock.simulator.workloads.line import TIMEOUT_SECONDS, Line, LineLost
 from penstock.simulator.workloads.stage import Stage
@@ -30,6 +32,10 @@ class ClusterStage(Stage):
     watch: DataWatch | None = None
     told_settings: ToldSettings = field(default_factory=ToldSettings)
     last_checks: list[Callable[[], Findings]] = field(default_factory=list)  # Of workloads, when everything has been read back.
+    machines: Machines | None = None  # What the operators of nodes and voters use.
+    wishes: Wishes = field(default_factory=Wishes)
+    asked_partitions: dict[str, int] = field(default_factory=dict)  # How many an operator has asked for, of topics that grow.
+    is_calm: bool = False  # No more trouble is made; operators leave the cluster so that it can recover.
 
     @property
     def data(self) -> DataWatch:
@@ -44,6 +50,11 @@ class ClusterStage(Stage):
         shuffled = list(self.addresses)
         Random(name).shuffle(shuffled)
         return shuffled
+
+    def grown(self, topic: str, partitions: int) -> None:
+        """The topic is known to have so many partitions: clients use them, and the end of the run reads them back."""
+        plan = replace(self.topics[topic], partitions=max(partitions, self.topics[topic].partitions))
+        self.topics[topic] = self.notebook.lives[self.topic_ids[topic]].plan = plan
 
     def is_promise(self, acks: int) -> bool:
         """What only the leader has goes with it."""

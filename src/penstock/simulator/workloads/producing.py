@@ -21,7 +21,6 @@ class Producing:
     def __init__(self, plan: ClientPlan, stage: Stage, env: SimEnv) -> None:
         self._options = plan.options
         self._plan = plan
-        self._topic: TopicPlan = stage.topics[plan.topic]
         self._stage = stage
         self._env = env
         self._number = 0
@@ -35,6 +34,11 @@ class Producing:
             buffer_bytes_max=1 << 20,
             delivery_s=20.0,
         )
+
+    @property
+    def _topic(self) -> TopicPlan:
+        """As it is now: it may grow."""
+        return self._stage.topics[self._plan.topic]
 
     async def run(self) -> None:
         async with self._stage.client(self._env, self._plan.name) as client:
