@@ -32,7 +32,7 @@ OPERATIONS = ("follower read", "delete records", "change settings")
 # The quickest seed that catches each defect, and the rule by which it does.
 CAUGHT: dict[tuple[str, str], int] = {
     ("shows-what-a-follower-has-fetched", "no replica shows what is past its watermark"): 0,
-    ("takes-the-end-of-a-fetch-for-the-watermark", "what is below a watermark is on every in-sync replica"): 0,
+    ("takes-the-end-of-a-fetch-for-the-watermark", "what is below a watermark is on every in-sync replica"): 3,
     ("shows-open-transactions-on-followers", "nothing is read before its commit"): 3,
     ("forgets-aborted-transactions-on-followers", "nothing is read before its commit"): 3,
     ("answers-when-only-the-leader-has-deleted", "a deletion is on every in-sync replica"): 2,
@@ -60,7 +60,7 @@ def test_every_defect_has_its_turn() -> None:
     assert {variant for variant, _ in CAUGHT} == set(DATA_VARIANTS)
 
 
-@pytest.mark.parametrize("seed", [0, 2, 59])
+@pytest.mark.parametrize("seed", [2, 16, 59])
 def test_operations_are_counted_with_those_that_overlap_a_fault(seed: int) -> None:
     report = run_cluster_seed(seed)
     assert not report.violations, report.violations[0]

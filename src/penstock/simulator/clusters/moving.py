@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from penstock.cluster.topic_names import INTERNAL_TOPICS
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
 from penstock.peers.cluster import Moving, PartitionDescription, describe_nodes, describe_partitions, list_moving
@@ -57,7 +58,7 @@ class Mover:
         moving = await list_moving(self.client.router, self.deadline)
         states: States = {}
         for topic in described:
-            if topic.error_code != ErrorCode.NONE or topic.name == "churned":
+            if topic.error_code != ErrorCode.NONE or not self._stays(topic.name):
                 continue
             for state in topic.partitions:
                 where = TopicPartition(topic.name, state.partition)
@@ -65,6 +66,10 @@ class Mover:
                 if where not in moving:
                     self._ended(where, state.replicas)
         return states
+
+    def _stays(self, topic: str) -> bool:
+        """Whether the topic is not deleted and made again meanwhile, nor the ledger of one that is."""
+        return topic in self._stage.topics or topic in INTERNAL_TOPICS
 
     def _ended(self, where: TopicPartition, replicas: Replicas) -> None:
         wishes = self._stage.wishes
