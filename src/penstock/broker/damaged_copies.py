@@ -38,7 +38,7 @@ class DamagedCopies:
         self._me = NodeId(node.settings.node_id)
         self.mending = Mending(node, self.found)
         self._telling: dict[Partition, None] = {}
-        self._distrusted: dict[Partition, None] = {}  # The controller counts on them no more.
+        self._distrusted: dict[Partition, int] = {}  # The controller counts on them no more, from this leader epoch on.
         self._only_ones: dict[Partition, None] = {}  # No other replica has everything: they are still counted on.
         self._replacing: dict[Partition, None] = {}
 
@@ -57,7 +57,7 @@ class DamagedCopies:
                 self._node.spawn(self._give_up(partition))
 
     async def tell_controller(self, partitions: list[Partition]) -> None:
-        """Until it has heard of all of them. They have `is_damaged` set."""
+        """Repeats it until the controller has answered for all of them. They have `is_damaged` set."""
         telling = [partition for partition in partitions if partition not in self._telling and partition not in self._distrusted]
         self._telling |= dict.fromkeys(telling)
         try:
@@ -78,8 +78,9 @@ class DamagedCopies:
             left = []
             for partition, reply in zip(partitions, replies, strict=True):
                 if isinstance(reply, PartitionChange):
-                    self._distrusted[partition] = None
+                    self._distrusted[partition] = reply.leader_epoch
                     self._only_ones.pop(partition, None)
+                    node.assignments.adopt(partition)
                     if partition.leader is not None:  # The topic allows unclean elections.
                         self.leads(partition)
                 elif isinstance(reply, Refusal) and reply.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
@@ -111,14 +112,21 @@ class DamagedCopies:
             self._node.assignments.adopt(partition)
 
     def follows(self, partition: Partition, leader: NodeId) -> None:
-        """Another node leads. A damaged copy that is not counted on is replaced as soon as that node serves."""
-        if not self._is_counted_on(partition) and partition not in self._replacing:
+        """Another node leads. A damaged copy is replaced as soon as that node serves, if the controller has said that it does not count on
+        it. The image alone does not tell: a decision that counts on this copy may be on its way here."""
+        if self._may_be_replaced(partition) and partition not in self._replacing:
             self._replacing[partition] = None
             self._node.spawn(self._replace(partition, leader))
 
-    def _is_counted_on(self, partition: Partition) -> bool:
+    def _may_be_replaced(self, partition: Partition) -> bool:
         state = self._node.image.partition(partition.topic_id, partition.index)
-        return state is not None and self._me in (*state.in_sync, *state.eligible)
+        if partition.is_deleted or partition.leader is not None or state is None or not self._is_distrusted(partition):
+            return False
+        return self._me not in (*state.in_sync, *state.eligible)
+
+    def _is_distrusted(self, partition: Partition) -> bool:
+        """Whether the controller has said so, and this node's image is not older than that."""
+        return partition in self._distrusted and partition.epoch >= self._distrusted[partition]
 
     async def _replace(self, partition: Partition, leader: NodeId) -> None:
         node, epoch = self._node, partition.epoch
@@ -127,7 +135,7 @@ class DamagedCopies:
                 await asyncio.sleep(AGAIN_SECONDS * (0.5 + node.env.rng.random() / 2))
                 if partition.is_deleted or partition.epoch != epoch:
                     return
-            if not partition.is_deleted and partition.epoch == epoch and not self._is_counted_on(partition):
+            if partition.epoch == epoch and self._may_be_replaced(partition):
                 await self._begin_anew(partition, leader)
         finally:
             del self._replacing[partition]
@@ -136,16 +144,20 @@ class DamagedCopies:
 
     async def _begin_anew(self, partition: Partition, leader: NodeId) -> None:
         node, directory = self._node, topic_directory(partition.topic_id, partition.index)
-        node.report(
-            f"{partition} is damaged ({partition.log.failure or 'bytes have changed'}) and is fetched anew from node "
-            f"{leader}; what was there is kept in {directory}{PUT_ASIDE}"
-        )
+        known_ends, epoch = node.partitions.known_ends, partition.epoch
+        known_end = known_ends.of(partition.topic_id, partition.index)
         try:
-            await node.partitions.known_ends.forget(partition.topic_id, partition.index)
-            if partition.is_deleted:
+            await node.env.offload(node.env.disk.unlink, directory + PUT_ASIDE)
+            await known_ends.forget(partition.topic_id, partition.index)
+            if partition.epoch != epoch or not self._may_be_replaced(partition):  # It may have been elected meanwhile.
+                if not partition.is_deleted and partition.leader is None:
+                    known_ends.raise_to(partition.topic_id, partition.index, known_end)
                 return
+            node.report(
+                f"{partition} is damaged ({partition.log.failure or 'bytes have changed'}) and is fetched anew from node "
+                f"{leader}; what was there is kept in {directory}{PUT_ASIDE}"
+            )
             self._remove(partition)
-            node.env.disk.unlink(directory + PUT_ASIDE)
             if node.env.disk.exists(directory):
                 node.env.disk.rename(directory, directory + PUT_ASIDE)
         except DiskFailed as failure:
@@ -154,8 +166,8 @@ class DamagedCopies:
         node.assignments.open_again(partition.topic_id, partition.index)
 
     def leads(self, partition: Partition) -> None:
-        """This node was elected with a damaged copy. If nobody counted on it, that was an unclean election."""
-        if partition in self._distrusted:
+        """This node was elected with a damaged copy. If the controller did not count on it, that was an unclean election."""
+        if self._is_distrusted(partition):
             self._node.spawn(self._go_on_with_less(partition))
 
     async def _go_on_with_less(self, partition: Partition) -> None:
