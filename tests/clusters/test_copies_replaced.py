@@ -1,6 +1,6 @@
-"""When a copy of a partition is given up for another: only when the controller no longer counts on it, and not if it is elected meanwhile."""
+"""When a copy of a partition is given up for another: only when the controller has said that it no longer
+counts on it. Nothing that can be read is cut off."""
 
-import asyncio
 from contextlib import suppress
 
 import pytest
@@ -9,10 +9,13 @@ from clusters.test_damaged_copies import RECORDS, disk_of, harm, says, written
 from clusters.test_moves import reassign
 from clusters.test_rot import NEVER, OFTEN, VALUES, Rotten, copy_end
 
+from penstock.broker.housekeeping import KNOWN_ENDS_SECONDS
 from penstock.broker.partitions import topic_directory
+from penstock.cluster.commands import DamagedCopy, DistrustCopies
+from penstock.errors import ErrorCode
 from penstock.partition.partition import Partition
 from penstock.simulator.workloads.line import LineLost
-from penstock.vocabulary import Offset, TopicId
+from penstock.vocabulary import LeaderEpoch, NodeId, TopicId
 from penstock.wire.batches import read_header
 
 pytestmark = pytest.mark.invariant("replication.damaged-copy-not-trusted")
@@ -31,25 +34,6 @@ def find_damage(scene: Scene, node: int) -> None:
     process = scene.world.hosts[scene.host(node)].process
     assert process is not None
     scene.world.loop.call_soon(scene.node(node).damaged_copies.found, held_by(scene, node), context=process.context.copy())
-
-
-def keep_busy(scene: Scene, node: int, writes: int = 40) -> None:
-    """The file of known ends is written so many times, one after the other, before anybody else has a turn."""
-    process, known_ends = scene.world.hosts[scene.host(node)].process, scene.node(node).partitions.known_ends
-    assert process is not None
-
-    async def note() -> None:
-        for number in range(20 * writes):
-            known_ends.raise_to(TopicId(b"another topic..."), 0, Offset(number + 1))
-            await asyncio.sleep(0.05)
-
-    def begin() -> None:
-        scene.node(node).spawn(note())
-        known_ends.raise_to(TopicId(b"another topic..."), 1, Offset(1))
-        for _ in range(writes):
-            scene.node(node).spawn(known_ends.save())
-
-    scene.world.loop.call_soon(begin, context=process.context.copy())
 
 
 def test_a_copy_is_kept_until_the_controller_has_answered() -> None:
@@ -83,32 +67,6 @@ def test_a_copy_is_kept_until_the_controller_has_answered() -> None:
         scene.heal()
         scene.until(lambda: scene.in_sync() == {leader, late, extra}, within=60.0)
         assert damaged.is_deleted, "it was replaced in the end"
-
-
-def test_a_copy_that_is_elected_while_it_is_put_aside_stays_in_its_place() -> None:
-    with Scene(("controller", "broker", "broker")) as scene:
-        topic_id = written(scene, replicas=2)
-        damaged, good = scene.leads(), scene.followers()[0]
-        scene.kill(2, 3)
-        harm(scene, damaged, topic_id, "a flipped bit in the last batch")
-        scene.start(damaged)
-        scene.until(lambda: scene.cluster.serves(scene.host(damaged)))
-        scene.until(lambda: scene.leader() is None and damaged not in scene.in_sync())
-        scene.run_for(3)
-        copy, known_ends = held_by(scene, damaged), scene.node(damaged).partitions.known_ends
-        scene.start(good)
-        scene.until(lambda: scene.leader() == good)
-        scene.slow_disk(damaged, 0.5)
-        keep_busy(scene, damaged)
-        scene.until(lambda: known_ends.of(copy.topic_id, 0) == 0)  # It is being forgotten, before the files are put aside.
-        scene.kill(good)
-        scene.until(lambda: scene.leader() is None)
-        scene.elect_unclean()
-        scene.until(lambda: copy.leader is not None)
-        assert not copy.is_deleted
-        scene.run_for(30)
-        scene.slow_disk(damaged, 0)
-        assert list(scene.read().values()) == [b"%d" % number for number in range(RECORDS - 1)]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -149,3 +107,76 @@ def test_a_copy_is_put_aside_rather_than_cut_below_what_was_committed() -> None:
         scene.until(lambda: scene.in_sync() == {2, 3})
         assert disk_of(scene, whole).flushed(f"{directory}.damaged/{0:020d}.log") == before
         assert list(scene.read().values())[-1] == b"more"
+
+
+def test_a_copy_that_was_put_aside_mends_the_one_that_leads() -> None:
+    """They are damaged in different places, so together they have everything."""
+    with Scene(("controller", "broker", "broker"), **NEVER) as scene:
+        rotten = Rotten(scene, replicas=2)
+        scene.run_for(2 * KNOWN_ENDS_SECONDS)
+        short, old = scene.leads(), scene.followers()[0]
+        scene.kill(2, 3)
+        disk, path = disk_of(scene, short), rotten.path(short, -1)
+        content = disk.snapshot(path)
+        disk.restore(path, content[: -read_header(content).size])
+        rotten.rot(old)
+        scene.start(2, 3)
+        scene.until(lambda: says(scene, "is fetched anew"))
+        assert list(scene.read().values()) == VALUES
+        scene.until(lambda: scene.in_sync() == {2, 3})
+        rotten.check()
+
+
+def test_a_copy_that_has_lost_only_its_end_goes_on_from_there() -> None:
+    with Scene(("controller", "broker", "broker")) as scene:
+        topic_id = written(scene, replicas=2)
+        damaged, good = scene.leads(), scene.followers()[0]
+        scene.kill(2, 3)
+        harm(scene, damaged, topic_id, "a missing last batch")
+        scene.start(damaged, good)
+        scene.until(lambda: says(scene, f"is fetched from offset {RECORDS - 1} on from node {good}"))
+        scene.until(lambda: scene.in_sync() == {2, 3})
+        directory = topic_directory(topic_id, 0)  # type: ignore[arg-type]
+        assert disk_of(scene, damaged).list(directory + ".damaged") == []
+        scene.check()
+
+
+@pytest.mark.parametrize("last", [2, 3], ids=["one that has most", "the empty one"])
+def test_where_every_copy_has_lost_something_the_longest_goes_on(last: int) -> None:
+    with Scene(accepted_losses="orders-0") as scene:
+        topic_id = written(scene)
+        scene.kill(1, 2, 3)
+        harm(scene, 1, topic_id, "a flipped bit in the last batch")
+        harm(scene, 2, topic_id, "a flipped bit in the last batch")
+        harm(scene, 3, topic_id, "a missing directory")
+        scene.start(*[node for node in (1, 2, 3) if node != last])
+        scene.run_for(10)
+        scene.start(last)
+        scene.until(lambda: scene.in_sync() == {1, 2, 3}, within=60.0)
+        assert list(scene.read().values()) == [b"%d" % number for number in range(RECORDS - 1)]
+
+
+def test_what_a_node_says_late_of_a_copy_does_not_count_for_the_next_one() -> None:
+    with Scene(("controller", "broker", "broker"), replica_lag_ms=20_000, session_timeout_ms=2_000) as scene:
+        topic_id = written(scene, replicas=2, min_insync_replicas=1)
+        damaged, good = scene.leads(), scene.followers()[0]
+        scene.kill(2, 3)
+        harm(scene, damaged, topic_id, "a flipped bit in the last batch but one")
+        scene.start(damaged)
+        scene.until(lambda: scene.cluster.serves(scene.host(damaged)) and scene.leader() is None)
+        state = scene.cluster.state(TOPIC, 0)
+        assert state is not None
+        copy = DamagedCopy(TopicId(topic_id), 0, LeaderEpoch(state.leader_epoch - 1))
+        scene.start(good)
+        scene.until(lambda: scene.in_sync() == {2, 3})
+        node, process, answers = scene.node(damaged), scene.world.hosts[scene.host(damaged)].process, []
+        assert process is not None
+
+        async def say() -> None:
+            answers.append(await node.submit(DistrustCopies(NodeId(damaged), node.membership.node_epoch, (copy,))))
+
+        scene.world.loop.call_soon(lambda: node.spawn(say()), context=process.context.copy())
+        scene.until(lambda: answers)
+        assert scene.in_sync() == {2, 3}
+        ((refusal,),) = answers
+        assert refusal.code is ErrorCode.FENCED_LEADER_EPOCH

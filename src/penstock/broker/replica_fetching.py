@@ -1,7 +1,7 @@
 """What this node follows, and from whom: one fetcher for each leader (fetcher.py), over all partitions that it follows there.
 
 Cutting off what the leader never had takes time: the partition takes no other role meanwhile, and is not fetched. A copy is never cut
-below what it is known to have had committed, nor where it cannot be read: such a copy counts as damaged (damaged_copies.py). It is put aside
+below what was committed, nor where it cannot be read: such a copy counts as damaged (damaged_copies.py), and is put aside
 when the controller no longer counts on it, so nothing that can be read of it is lost.
 Not here: who leads (assignments.py).
 """
@@ -85,8 +85,8 @@ class ReplicaFetching:
             return False
         is_kept = partition.config.acknowledges_after_flush
         log.error(
-            "%s is %s offset %d, where its leader has other records or none: everything below %d was committed, so acknowledged records are "
-            "lost", partition, "put aside rather than cut to" if is_kept else "cut to", cut.offset, committed_end,
+            "%s is %s offset %d, where its leader has other records or none: everything below %d was committed, so acknowledged "
+            "records are lost", partition, "put aside rather than cut to" if is_kept else "cut to", cut.offset, committed_end,
         )  # fmt: skip
         return is_kept
 
