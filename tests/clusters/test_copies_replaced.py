@@ -15,7 +15,7 @@ from penstock.cluster.commands import DamagedCopy, DistrustCopies
 from penstock.errors import ErrorCode
 from penstock.partition.partition import Partition
 from penstock.simulator.workloads.line import LineLost
-from penstock.vocabulary import LeaderEpoch, NodeId, TopicId
+from penstock.vocabulary import LeaderEpoch, NodeId, Offset, TopicId
 from penstock.wire.batches import read_header
 
 pytestmark = pytest.mark.invariant("replication.damaged-copy-not-trusted")
@@ -34,6 +34,21 @@ def find_damage(scene: Scene, node: int) -> None:
     process = scene.world.hosts[scene.host(node)].process
     assert process is not None
     scene.world.loop.call_soon(scene.node(node).damaged_copies.found, held_by(scene, node), context=process.context.copy())
+
+
+def write_known_ends(scene: Scene, node: int, seconds: float) -> None:
+    """As the node does every two seconds; this once the disk takes long."""
+    process, known_ends = scene.world.hosts[scene.host(node)].process, scene.node(node).partitions.known_ends
+    assert process is not None
+
+    def begin() -> None:
+        known_ends.raise_to(TopicId(b"another topic..."), 0, Offset(1))
+        scene.node(node).spawn(known_ends.save())
+
+    scene.slow_disk(node, seconds)
+    scene.world.loop.call_soon(begin, context=process.context.copy())
+    scene.run_for(0.001)
+    scene.slow_disk(node, 0)
 
 
 def test_a_copy_is_kept_until_the_controller_has_answered() -> None:
@@ -67,6 +82,29 @@ def test_a_copy_is_kept_until_the_controller_has_answered() -> None:
         scene.heal()
         scene.until(lambda: scene.in_sync() == {leader, late, extra}, within=60.0)
         assert damaged.is_deleted, "it was replaced in the end"
+
+
+def test_a_copy_that_is_elected_while_it_is_put_aside_stays_in_its_place() -> None:
+    with Scene(("controller", "broker", "broker"), session_timeout_ms=2_000) as scene:
+        topic_id = written(scene, replicas=2)
+        damaged, good = scene.leads(), scene.followers()[0]
+        scene.kill(2, 3)
+        harm(scene, damaged, topic_id, "a flipped bit in the last batch but one")
+        scene.start(damaged)
+        scene.until(lambda: scene.cluster.serves(scene.host(damaged)))
+        scene.until(lambda: scene.leader() is None and damaged not in scene.in_sync())
+        scene.run_for(3)
+        copy, known_ends = held_by(scene, damaged), scene.node(damaged).partitions.known_ends
+        write_known_ends(scene, damaged, 30.0)
+        scene.start(good)
+        scene.until(lambda: scene.leader() == good)
+        scene.until(lambda: known_ends.of(copy.topic_id, 0) == 0)  # It is being forgotten, before the files are put aside.
+        scene.kill(good)
+        scene.until(lambda: scene.leader() is None)
+        assert not copy.is_deleted
+        scene.elect_unclean()
+        scene.run_for(60)
+        assert list(scene.read().values()) == [b"%d" % number for number in range(RECORDS - 2)]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
