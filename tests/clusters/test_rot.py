@@ -119,18 +119,75 @@ def test_the_scrubber_finds_what_no_reader_asks_for() -> None:
         rotten.check()
 
 
-def test_what_cannot_be_mended_is_led_by_another_replica_and_fetched_anew() -> None:
-    """Compaction has been at work on both sides: their batches need not be the same."""
+def all_compacted(scene: Scene, rotten: Rotten, *nodes: int) -> list[bytes]:
+    """Waits until compaction has been at work everywhere; returns what is left."""
+    scene.until(lambda: all("-" in rotten.path(node, 0).rsplit("/", 1)[-1] for node in nodes))
+    scene.run_for(100)
+    return list(scene.read().values())
+
+
+def test_compacted_copies_that_are_damaged_in_different_places_mend_each_other() -> None:
     with Scene(cleaner_backoff_ms=200, **NEVER) as scene:
-        rotten, leader = Rotten(scene, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0), scene.leads()
-        scene.until(lambda: "-" in rotten.path(leader, 0).rsplit("/", 1)[-1])
-        disk, path = scene.world.hosts[scene.host(leader)].disk, rotten.path(leader, 0)
-        disk.rot(path, 100)
-        kept = list(scene.read().values())
-        assert set(kept) >= set(VALUES[-10:])
-        assert scene.leads() != leader
+        rotten = Rotten(scene, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
+        before, leader = all_compacted(scene, rotten, 1, 2, 3), scene.leads()
+        for place, node in enumerate([leader, *scene.followers()]):
+            scene.world.hosts[scene.host(node)].disk.rot(rotten.path(node, place), 100)
+        assert list(scene.read().values()) == before
+        assert scene.leads() == leader and scene.in_sync() == {1, 2, 3}
+        scene.kill(leader)
+        scene.until(lambda: scene.leader() not in (None, leader))
+        assert list(scene.read().values()) == before
+        scene.start(leader)
         scene.until(lambda: scene.in_sync() == {1, 2, 3})
-        assert says(scene, "is fetched anew")
+        rotten.check()
+
+
+def test_a_source_that_is_away_is_waited_for() -> None:
+    """Nobody else could lead meanwhile: the copy has everything but one batch."""
+    with Scene(("controller", "broker", "broker"), replica_lag_ms=10_000, **NEVER) as scene:
+        rotten = Rotten(scene, replicas=2)
+        leader, other = scene.leads(), scene.followers()[0]
+        path, before = rotten.rot(leader)
+        scene.kill(other)
+        assert fetch_code(scene, leader, base_of(path) + 1) == ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(60):
+            scene.run_for(1)
+            assert scene.leader() == leader
+        scene.start(other)
+        scene.until(lambda: scene.in_sync() == {2, 3})
+        assert list(scene.read().values()) == VALUES
+        assert rotten.is_mended(leader, path, before)
+        rotten.check()
+
+
+def test_a_full_disk_is_no_reason_to_give_a_copy_up() -> None:
+    with Scene(**NEVER) as scene:
+        rotten, leader = Rotten(scene), scene.leads()
+        path, before = rotten.rot(leader)
+        disk = scene.world.hosts[scene.host(leader)].disk
+        disk.capacity_bytes = sum(len(disk.snapshot(each)) for each in disk.files()) + 600  # Less than a segment.
+        assert fetch_code(scene, leader, base_of(path) + 1) == ErrorCode.KAFKA_STORAGE_ERROR
+        for _ in range(60):
+            scene.run_for(1)
+            assert scene.leader() == leader and leader in scene.in_sync()
+        disk.capacity_bytes += 1 << 20
+        assert list(scene.read().values()) == VALUES
+        assert rotten.is_mended(leader, path, before)
+        rotten.check()
+
+
+def test_readers_come_again_while_others_are_in_sync_and_no_controller_answers() -> None:
+    with Scene(("controller", "broker", "broker", "broker"), **NEVER) as scene:
+        rotten, leader = Rotten(scene), scene.leads()
+        path, _ = rotten.rot(leader)
+        scene.kill(1)
+        scene.cut(leader, *scene.followers())
+        for _ in range(60):
+            assert fetch_code(scene, leader, base_of(path) + 1) == ErrorCode.KAFKA_STORAGE_ERROR
+            scene.run_for(1)
+        scene.heal()
+        scene.start(1)
+        assert list(scene.read().values()) == VALUES
         rotten.check()
 
 

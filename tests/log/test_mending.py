@@ -1,7 +1,8 @@
 """Damaged batches are replaced by those of a good copy: byte for byte, or not at all."""
 
 import pytest
-from log.bench import ALL, SMALL, Bench, bases_in, batch_at, run
+from log.bench import ALL, SMALL, Bench, bases_in, batch_at, headers_in, run
+from log.compacting import VALUE, Keyed
 
 from penstock.errors import DiskFailed
 from penstock.log.config import LogConfig
@@ -185,5 +186,44 @@ def test_what_lies_past_the_segment_is_not_touched() -> None:
         assert there.disk.snapshot(first) == there.good[first]
         assert there.disk.snapshot(second) != there.good[second]
         assert there.bench.log.read(0, bytes_max=ALL, end_offset=ALL)
+
+    run(story())
+
+
+def test_a_compacted_segment_takes_what_another_copy_has_of_the_same_offsets() -> None:
+    """The other copy has not been compacted: it has more there, and none of its batches straddles what is well here."""
+
+    async def story() -> None:
+        async def compacted() -> tuple[Keyed, bytes]:
+            bench = Keyed(SimDisk())
+            await bench.open()
+            for number in range(BATCHES):
+                bench.put((b"%d" % (number if number % 2 else 0), b"v%d" % number + VALUE))
+            whole = await bench.read_all()
+            await bench.compact()
+            return bench, bytes(whole)
+
+        bench, whole = await compacted()
+        path = next(path for path in bench.disk.files() if path.endswith(".log") and "-" in path.rsplit("/", 1)[-1])
+        size = len(bench.disk.snapshot(path))
+        assert len(headers_in(bench.disk.snapshot(path))) > 1
+
+        async def fetch(offset: int) -> bytes:
+            at = 0
+            while read_header(whole, at).end_offset <= offset:
+                at += read_header(whole, at).size
+            return whole[at : at + 3 * read_header(whole, at).size]
+
+        for position in range(0, size, 37):
+            bench, _ = await compacted()
+            before = await bench.records()
+            bench.disk.rot(path, position)
+            mended = await bench.log.mend(bench.log.start_offset, fetch)
+            assert mended.stretches, f"byte {position}"
+            found = await bench.check()
+            assert {record.offset for record in before} <= {record.offset for record in found}
+            await bench.log.flush()
+            await bench.open()
+            assert await bench.records() == found, "a start finds the same"
 
     run(story())

@@ -122,23 +122,24 @@ class Assignments:
 
     # Opening
 
-    def open_again(self, topic_id: TopicId, index: int, *, accepts_loss: bool = False) -> None:
+    def open_again(self, topic_id: TopicId, index: int, *, is_new: bool, accepts_loss: bool = False) -> None:
         """A copy that was removed here, because it was damaged, is opened anew, with the files that are there now."""
         topic = self._node.image.topics_by_id.get(topic_id)
         if topic is not None and self._is_owed(topic, index):
             delay_s = OPENED_AGAIN_SECONDS  # A disk may fail for long.
-            self._node.spawn(self._open_later(topic_id, index, delay_s=delay_s, accepts_loss=accepts_loss))
+            self._node.spawn(self._open_later(topic_id, index, delay_s=delay_s, is_clean=is_new, accepts_loss=accepts_loss))
 
-    async def _open_later(self, topic_id: TopicId, index: int, *, delay_s: float = 0.0, accepts_loss: bool = False) -> None:
+    async def _open_later(
+        self, topic_id: TopicId, index: int, *, delay_s: float = 0.0, is_clean: bool = True, accepts_loss: bool = False
+    ) -> None:
         """Until it is open and has its role, or is another node's: a replica that is not there counts for nobody."""
         if (topic_id, index) in self._retrying:
             return
         self._retrying[topic_id, index] = None
         try:
-            is_first = True
             await asyncio.sleep(delay_s)
-            while not await self._try_to_open(topic_id, index, is_clean=is_first and not accepts_loss, accepts_loss=accepts_loss):
-                is_first = False
+            while not await self._try_to_open(topic_id, index, is_clean=is_clean, accepts_loss=accepts_loss):
+                is_clean = False
                 await asyncio.sleep(OPENED_AGAIN_SECONDS)
         finally:
             del self._retrying[topic_id, index]
@@ -309,7 +310,7 @@ class Assignments:
         node.replica_fetching.leave(partition)
         node.carry_out(partition, partition.failed(reason, node.env.now()), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.log.abandon()
-        node.damaged_copies.mending.forget(partition)
+        node.damaged_copies.forget(partition)
         for watcher in list(partition.watchers):
             watcher.advanced(partition, 0)
 

@@ -1,6 +1,8 @@
 """What this node follows, and from whom: one fetcher for each leader (fetcher.py), over all partitions that it follows there.
 
-Cutting off what the leader never had takes time: the partition takes no other role meanwhile, and is not fetched.
+Cutting off what the leader never had takes time: the partition takes no other role meanwhile, and is not fetched. A copy is never cut
+below what was committed, nor where it cannot be read: such a copy counts as damaged (damaged_copies.py), and is put aside
+when the controller no longer counts on it, so nothing that can be read of it is lost.
 Not here: who leads (assignments.py).
 """
 
@@ -66,28 +68,41 @@ class ReplicaFetching:
 
     async def _rebuild(self, partition: Partition) -> None:
         """Until it is done the partition leads nothing: it could take a batch that was cut for one that it has."""
-        while partition.log.owner_is_void and partition.log.failure is None and not partition.is_deleted:
+        log = partition.log
+        while log.owner_is_void and log.failure is None and not (partition.is_deleted or partition.is_damaged):
             try:
                 await partition.remember_producers(self._node.env.wall_ms())
             except (DiskFailed, OffsetOutOfRange) as failure:
                 self._node.report(f"the producers of {partition.topic}-{partition.index} are not known yet: {failure}")
                 await asyncio.sleep(REBUILT_AGAIN_SECONDS)
 
+    def _keeps_more(self, partition: Partition, cut: Truncate | StartOver) -> bool:
+        """Whether committed records would be cut off. Where the topic acknowledges before the flush, a power cut may have taken them from
+        all other replicas, and that is no reason to fetch everything anew."""
+        known_end = self._node.partitions.known_ends.of(partition.topic_id, partition.index)
+        committed_end = min(max(known_end, partition.high_watermark), partition.log.end_offset)
+        if cut.offset >= committed_end or partition.log.start_offset >= committed_end:
+            return False
+        is_kept = partition.config.acknowledges_after_flush
+        log.error(
+            "%s is %s offset %d, where its leader has other records or none: everything below %d was committed, so acknowledged "
+            "records are lost", partition, "put aside rather than cut to" if is_kept else "cut to", cut.offset, committed_end,
+        )  # fmt: skip
+        return is_kept
+
     async def _lower_known_end(self, partition: Partition, cut: Truncate | StartOver) -> None:
         """Before the log is cut below it, or a crash in the cut would look like a loss. Where offsets are missing between batches, or all
         goes, it is not known where a crash would leave the end."""
         known_end = self._node.partitions.known_ends.of(partition.topic_id, partition.index)
-        committed_end = max(known_end, partition.high_watermark)
-        if cut.offset < committed_end:
-            log.error(
-                "%s is cut to offset %d, where its leader has other records or none: everything below %d was committed, so acknowledged "
-                "records are lost", partition, cut.offset, committed_end,
-            )  # fmt: skip
         if isinstance(cut, StartOver) or cut.offset < max(known_end, partition.log.gaps_below):
             await self._node.partitions.known_ends.lower(partition.topic_id, partition.index, Offset(0))
 
     async def _cut(self, partition: Partition, cut: Truncate | StartOver) -> None:
         node, name = self._node, f"{partition.topic}-{partition.index}"
+        if self._keeps_more(partition, cut):
+            del self._cutting[partition]
+            node.damaged_copies.found(partition)
+            return
         try:
             await self._lower_known_end(partition, cut)
             if isinstance(cut, Truncate):
@@ -96,8 +111,8 @@ class ReplicaFetching:
                 await partition.log.start_over(cut.offset)
         except LogDamaged as damage:
             if not partition.is_deleted:
-                node.report(f"{name} cannot be cut to offset {cut.offset}: {damage}")
-                node.damaged_copies.found(partition)  # It takes no more writes, so nothing can mend it.
+                node.report(f"{name} cannot be cut to offset {cut.offset}, and is fetched anew instead: {damage}")
+                node.damaged_copies.found(partition)
         except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 node.report(f"{name} cannot be cut to offset {cut.offset}: {failure}")
@@ -105,7 +120,8 @@ class ReplicaFetching:
         partition.log_was_cut()
         try:
             await self._rebuild(partition)
-            await trim(node, partition, partition.log.start_offset)  # The checkpoint that knew it went with the cut.
+            if not partition.is_damaged:
+                await trim(node, partition, partition.log.start_offset)  # The checkpoint that knew it went with the cut.
         except Refusal as refusal:
             node.report(f"where {name} starts is not on the disk yet: {refusal.reason}")
         finally:

@@ -12,7 +12,7 @@ from penstock.cluster.configuring import ConfigureGroup, ConfigureNode, Configur
 from penstock.cluster.plain import Codec, UnknownKind
 from penstock.cluster.records import BROKER, CONTROLLER
 from penstock.errors import ErrorCode, Refusal
-from penstock.vocabulary import LeaderEpoch, NodeId, TopicId
+from penstock.vocabulary import NO_NODE, LeaderEpoch, NodeId, TopicId
 
 # Topics
 
@@ -146,13 +146,21 @@ class ChangeInSync:
     wishes: tuple[InSyncWish, ...]
 
 
+class DamagedCopy(NamedTuple):
+    topic_id: TopicId
+    partition: int
+    leader_epoch: LeaderEpoch  # As the node knows it: what comes late is about a copy that may have been replaced.
+    has_everything: bool = False  # Though some of it cannot be read.
+    in_favour_of: NodeId = NO_NODE  # A node of whose copy more can be read, where no copy is whole and the loss is accepted.
+
+
 @dataclass(frozen=True, slots=True)
 class DistrustCopies:
-    """A node says that its copies of these partitions lack records that they had. One reply for each partition."""
+    """A node says that its copies of these partitions lack records that they had, or cannot be read. One reply for each partition."""
 
     node_id: NodeId
     node_epoch: int
-    copies: tuple[tuple[TopicId, int], ...]
+    copies: tuple[DamagedCopy, ...]
 
 
 class ElectionKind(IntEnum):

@@ -10,9 +10,11 @@ A leader whose log has failed leaves itself out. Another one leads then, and of 
 A node whose copy lacks records that it had says so (`distrust`). It leaves the in-sync set and is not eligible, also when no other replica
 is up, and a new leader epoch begins: no late report about the old copy counts for the one that replaces it. Only where no other replica
 has every committed record does it stay, with what it has left; an operator must decide what becomes of such a partition.
+A copy that has everything, though some of it cannot be read, stays where no other replica that is up could take over.
+A node says in which leader epoch it knows its copy. Said of an earlier epoch it may come late, and be about a copy that was replaced since.
 """
 
-from penstock.cluster.commands import ChangeInSync, DistrustCopies, InSyncWish
+from penstock.cluster.commands import ChangeInSync, DamagedCopy, DistrustCopies, InSyncWish
 from penstock.cluster.deciding import Decision
 from penstock.cluster.drafting import Draft
 from penstock.cluster.image import PartitionState
@@ -38,18 +40,34 @@ def distrust(draft: Draft, command: DistrustCopies) -> Decision:
     if (stale := _why_stale(draft, command.node_id, command.node_epoch)) is not None:
         return Decision((), tuple(stale for _ in command.copies))
     replies: list[Reply] = []
-    for topic_id, index in command.copies:
-        topic = draft.image.topics_by_id.get(topic_id)
-        if topic is None or not 0 <= index < len(topic.partitions):
-            replies.append(Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such partition (any more)"))
-            continue
-        if draft.have_everything(topic, index) == (command.node_id,):
-            replies.append(Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other replica has every committed record"))
-            continue
-        others = tuple(node for node in draft.state(topic, index).in_sync if node != command.node_id)
-        state = draft.move(topic, index, Wish(in_sync=others, distrusted=command.node_id, begins_epoch=True))
-        replies.append(state.as_change(topic_id, index))
+    for copy in command.copies:
+        try:
+            replies.append(_distrusted(draft, command.node_id, copy).as_change(copy.topic_id, copy.partition))
+        except Refusal as refusal:
+            replies.append(refusal)
     return Decision(tuple(draft.records()), tuple(replies))
+
+
+def _distrusted(draft: Draft, node_id: NodeId, copy: DamagedCopy) -> PartitionState:
+    topic = draft.image.topics_by_id.get(copy.topic_id)
+    if topic is None or not 0 <= copy.partition < len(topic.partitions):
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "there is no such partition (any more)")
+    state = draft.state(topic, copy.partition)
+    if copy.leader_epoch < state.leader_epoch:
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"the partition is in leader epoch {state.leader_epoch}, not {copy.leader_epoch}")
+    have_everything = draft.have_everything(topic, copy.partition)
+    others = tuple(node for node in state.in_sync if node != node_id)
+    if have_everything == (node_id,):
+        if not _could_lead(draft, state, copy.in_favour_of) or copy.in_favour_of == node_id:
+            raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other replica has every committed record")
+        others = (copy.in_favour_of,)
+    elif copy.has_everything and not any(_could_lead(draft, state, node) for node in have_everything if node != node_id):
+        raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no other replica that has every committed record is up")
+    return draft.move(topic, copy.partition, Wish(in_sync=others, distrusted=node_id, begins_epoch=True))
+
+
+def _could_lead(draft: Draft, state: PartitionState, node_id: NodeId) -> bool:
+    return node_id in state.replicas and node_id in draft.nodes and draft.nodes[node_id].is_live
 
 
 def _why_stale(draft: Draft, node_id: NodeId, node_epoch: int) -> Refusal | None:

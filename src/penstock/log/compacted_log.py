@@ -11,8 +11,11 @@ from penstock.log.compaction import Account, Compaction, CopyFailed, Order, pack
 from penstock.log.decided import NO_SPANS, Spans
 from penstock.log.dirt import Dirt, find_dirt
 from penstock.log.faults import LogDamaged
+from penstock.log.index import SparseIndex
 from penstock.log.log import Log
+from penstock.log.mending import CompactedMending, Fetch, Mended, keep_damaged
 from penstock.log.segment import Segment
+from penstock.log.small_files import TEMPORARY
 from penstock.log.swapping import put_in_place
 from penstock.vocabulary import Instant
 
@@ -91,15 +94,43 @@ class CompactedLog(Log):
             place = self._shelf.place_of(compacted.base_offset)
             if lineage != self._unflushed.lineage or self._shelf.segments[place : place + len(group)] != list(group):
                 return False
-            require(compacted.name.end_offset <= self._checkpoint_base, "compaction touches only what the checkpoint lists as closed")
-            try:
-                await put_in_place(self._disk, self.directory, compacted)
-            except DiskFailed as failure:
-                self._fail(str(failure))
-                raise
-            replaced = self._shelf.replace(place, len(group), compacted)
-            self._closed_bytes += compacted.size - sum(segment.size for segment in replaced)
-            self._reader.gaps_below = max(self._reader.gaps_below, compacted.name.end_offset)
-            self._reader.forget_places()
-            self._swaps.swapped(replaced, Instant(self._env.now() + stay_seconds), self._next_number)
+            await self._put_in_place(place, group, compacted, stay_seconds)
             return True
+
+    async def _put_in_place(self, place: int, group: Sequence[Segment], compacted: Segment, stay_seconds: float) -> None:
+        require(compacted.name.end_offset <= self._checkpoint_base, "compaction touches only what the checkpoint lists as closed")
+        try:
+            await put_in_place(self._disk, self.directory, compacted)
+        except DiskFailed as failure:
+            self._fail(str(failure))
+            raise
+        replaced = self._shelf.replace(place, len(group), compacted)
+        self._closed_bytes += compacted.size - sum(segment.size for segment in replaced)
+        self._reader.gaps_below = max(self._reader.gaps_below, compacted.name.end_offset)
+        self._reader.forget_places()
+        self._swaps.swapped(replaced, Instant(self._env.now() + stay_seconds), self._next_number)
+
+    async def mend(self, offset: int, fetch: Fetch) -> Mended:
+        """Also in a segment that compaction has made."""
+        if not self._shelf.holding(offset).name.is_compacted:
+            return await super().mend(offset, fetch)
+        async with self._taking_turn():
+            self._check_alive()
+            segment = self._shelf.holding(offset)
+            if not segment.name.is_compacted or segment.name.end_offset > self._checkpoint_base:
+                raise DiskFailed(f"{segment.path}: no checkpoint lists it")
+            name = segment.name._replace(generation=self._swaps.next_generation())
+            target = Segment(self.directory, name, segment.opened_ms, SparseIndex(self._config.index_interval_bytes))
+            held = self._reader.pin(segment)
+            try:
+                mending = CompactedMending(self._disk, held.file, segment, target, epochs=self.epochs, fetch=fetch)
+                await mending.write_anew()
+                await keep_damaged(self._disk, held.file, segment, self.directory, mending.mended)
+            finally:
+                self._files.unpin(held)
+            if mending.mended.stretches:
+                await self._put_in_place(self._shelf.place_of(segment.base_offset), [segment], target, 0.0)
+            else:
+                self._disk.unlink(target.path + TEMPORARY)
+            self._reader.trust(segment)
+            return mending.mended

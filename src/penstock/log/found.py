@@ -14,6 +14,7 @@ class Report:
     scanned_batches: int = 0
     cut_bytes: int = 0
     notes: list[str] = field(default_factory=list)
+    is_end_lost: bool = False  # Of a log that was on this disk up to a later offset. All that is left of it can be read.
 
 
 @dataclass(slots=True)

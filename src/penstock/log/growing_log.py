@@ -298,8 +298,8 @@ class GrowingLog:
             return b""
         try:
             return self._reader.read(offset, bytes_max, end_offset if end_offset < self.end_offset else self.end_offset)
-        except LogDamaged:
-            self._on_damage(offset)
+        except LogDamaged as damage:
+            self._on_damage(offset if damage.offset is None else damage.offset)
             raise
 
     async def read_later(self, offset: int, *, bytes_max: int, end_offset: int) -> Buffer:
@@ -309,8 +309,8 @@ class GrowingLog:
             return b""
         try:
             return await self._reader.read_later(offset, bytes_max, min(end_offset, self.end_offset))
-        except LogDamaged:
-            self._on_damage(offset)
+        except LogDamaged as damage:
+            self._on_damage(offset if damage.offset is None else damage.offset)
             raise
 
     def stream(self, offset: int, *, bytes_max: int, end_offset: int) -> Stream | None:

@@ -91,8 +91,8 @@ class Log(GrowingLog):
     async def mend(self, offset: int, fetch: Fetch) -> Mended:
         """Replaces the damaged batches of the segment that holds the offset by those of a good copy, which `fetch` returns. Durable.
 
-        What is fetched must be committed: only there all copies are the same. Raises CannotMend, DiskFailed, or what `fetch` raises, with
-        nothing changed.
+        Each batch that is fetched is checked: where another log has the same epoch at the same offset, it has the same record. Raises
+        CannotMend, DiskFailed, or what `fetch` raises, with nothing changed.
         """
         async with self._taking_turn():
             self._check_alive()

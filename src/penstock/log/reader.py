@@ -8,6 +8,8 @@ of places there is not remembered, and where that file ends it looks for its off
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from penstock.env import Disk
 from penstock.log import index_files
@@ -58,7 +60,8 @@ class Reader:
             batches, next_offset, position = done.value
         if batches or not self._goes_on(segment, next_offset, end_offset):
             return self._remember(segment, batches, next_offset, position)
-        return self.read(self._next_base(segment), bytes_max, end_offset)
+        with _told_where(next_base := self._next_base(segment)):
+            return self.read(next_base, bytes_max, end_offset)
 
     async def read_later(self, offset: int, bytes_max: int, end_offset: int) -> Buffer:
         segment = self._shelf.holding(offset)
@@ -81,7 +84,8 @@ class Reader:
             return batches or await self.read_later(offset, bytes_max, end_offset)
         if batches or not self._goes_on(segment, next_offset, end_offset):
             return self._remember(segment, batches, next_offset, position)
-        return await self.read_later(self._next_base(segment), bytes_max, end_offset)
+        with _told_where(next_base := self._next_base(segment)):
+            return await self.read_later(next_base, bytes_max, end_offset)
 
     def stream(self, offset: int, bytes_max: int, end_offset: int) -> Stream | None:
         """A long read whose length is known beforehand; None where there is none to be had, and `read` must do."""
@@ -185,3 +189,14 @@ class Reader:
 
     def _next_base(self, segment: Segment) -> int:
         return self._shelf.segments[self._shelf.place_of(segment.base_offset) + 1].base_offset
+
+
+@contextmanager
+def _told_where(offset: int) -> Iterator[None]:
+    """Damage that is found in here is in another segment than the one that was asked for: mending must know in which."""
+    try:
+        yield
+    except LogDamaged as damage:
+        if damage.offset is None:
+            damage.offset = offset
+        raise

@@ -75,6 +75,7 @@ async def recover(opening: Opening) -> Found:
         found = await _try_to_recover(opening)  # By the batches alone.
     if found.failure is None and found.end_offset < opening.known_end and not opening.accepts_loss:
         found.failure = f"the log ends at offset {found.end_offset}, {_lost(opening)}"
+        found.report.is_end_lost = True
     return found
 
 
@@ -238,6 +239,7 @@ async def _settle(opening: Opening, found: Found, scan: TailScan, bad: Stretch, 
         return
     if found.end_offset < opening.known_end and not can_be_cut:
         found.failure = f"{where}: {verdict.value}, {_lost(opening)}; nothing was cut off"
+        found.report.is_end_lost = verdict is Verdict.TORN
         return
     if bad.position == bad.end and verdict is Verdict.UNWRITTEN and not may_drop_files and not can_be_cut:
         found.failure = f"{where}: the next segment is missing; nothing was cut off"

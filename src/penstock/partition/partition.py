@@ -89,8 +89,8 @@ def _is_over(token: ProduceToken, end_offset: Offset) -> bool:
 class Partition:
     __slots__ = (
         "_config", "_decided_below", "_flushed_bytes", "_guards", "_readable_bytes", "_watermark", "end_is_known", "epoch",
-        "followers", "index", "is_being_mended", "is_damaged", "is_deleted", "is_internal", "leader", "log", "plain_rules", "producers",
-        "single_replies", "topic", "topic_id", "watchers",
+        "followers", "index", "is_being_mended", "is_beyond_mending", "is_damaged", "is_deleted", "is_internal", "leader", "log",
+        "plain_rules", "producers", "single_replies", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +122,7 @@ class Partition:
         # take the rest for lost, and begin again somewhere else.
         self.end_is_known = log.failure is None
         self.is_being_mended = False  # Its log has a damaged place, which is being replaced from another replica.
+        self.is_beyond_mending = False  # Its log has a damaged place, and no other replica is in sync: readers need not come again.
         self.is_damaged = log.failure is not None  # It lacks records that it had, or has bytes that changed: nobody may count on it.
         self._flushed_bytes = self._readable_bytes = log.appended_bytes
         self.single_replies: dict[int, SingleReply] = {}  # By version: laid out once, since only offsets differ.
