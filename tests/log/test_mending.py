@@ -1,11 +1,16 @@
 """Damaged batches are replaced by those of a good copy: byte for byte, or not at all."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
 from log.bench import ALL, SMALL, Bench, bases_in, batch_at, run
 
 from penstock.errors import DiskFailed
 from penstock.log.config import LogConfig
 from penstock.log.faults import LogDamaged
+from penstock.log.log import Log
 from penstock.log.mending import CannotMend
 from penstock.simulator.disk import SimDisk
 from penstock.wire.batches import read_header
@@ -66,6 +71,7 @@ def test_every_byte_of_a_segment_can_be_mended(config: LogConfig) -> None:
             there.rot(path, position)
             mended = await there.bench.log.mend(first.base_offset, there.fetch)
             assert there.disk.flushed(path) == content, f"byte {position}"
+            assert mended is not None
             assert [at - at % first.size for at in [position]] == [at for at, _ in mended.stretches]
         assert bases_in(await there.bench.read_all()) == list(range(BATCHES))
         there.bench.append(2, epoch=3)
@@ -185,5 +191,106 @@ def test_what_lies_past_the_segment_is_not_touched() -> None:
         assert there.disk.snapshot(first) == there.good[first]
         assert there.disk.snapshot(second) != there.good[second]
         assert there.bench.log.read(0, bytes_max=ALL, end_offset=ALL)
+
+    run(story())
+
+
+async def acknowledge_more(there: Copies) -> None:
+    there.bench.append(5, epoch=5)
+    await there.bench.log.flush()
+
+
+async def after_a_power_cut(there: Copies) -> Log:
+    there.disk.power_cut()
+    return await there.bench.open()
+
+
+@pytest.mark.invariant("log.ack-after-flush")
+def test_a_place_that_retention_has_removed_is_not_mended() -> None:
+    async def story() -> None:
+        there = await copies()
+        log = there.bench.log
+        log.raise_start(log.end_offset)
+        assert await there.bench.retain(0)
+        assert await log.mend(3, there.fetch) is None
+        await acknowledge_more(there)
+        again = await after_a_power_cut(there)
+        assert (again.end_offset, again.failure) == (BATCHES + 5, None)
+
+    run(story())
+
+
+def test_an_offset_that_was_never_written_is_not_mended() -> None:
+    async def story() -> None:
+        there = await copies()
+        assert await there.bench.log.mend(BATCHES, there.fetch) is None
+        assert there.is_whole()
+
+    run(story())
+
+
+async def remove(there: Copies) -> None:
+    there.bench.log.raise_start(there.bench.log.end_offset)
+    assert await there.bench.retain(0)
+
+
+async def cut_and_write_anew(there: Copies) -> None:
+    """The leader has other records, just as many."""
+    cut = read_header(list(there.good.values())[1]).base_offset - 2
+    await there.bench.log.truncate_to(cut)
+    for _ in range(BATCHES - cut):
+        there.bench.append(epoch=4)
+    await there.bench.log.flush()
+
+
+async def start_over(there: Copies) -> None:
+    await there.bench.log.start_over(BATCHES)
+
+
+@pytest.mark.invariant("log.ack-after-flush")
+@pytest.mark.parametrize("change", [remove, cut_and_write_anew, start_over])
+@pytest.mark.parametrize("then", ["the good batches come", "no good batch comes"])
+def test_what_is_removed_or_cut_while_it_is_mended_stays_so(change: Callable[[Copies], Coroutine[Any, Any, None]], then: str) -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        there.rot(path, 70)
+
+        async def fetch(offset: int) -> bytes:
+            changing = asyncio.ensure_future(change(there))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert changing.done(), "it waits for the mending"
+            await changing
+            if then == "no good batch comes":
+                raise CannotMend("the good copy has other batches by now")
+            return await there.fetch(offset)
+
+        assert await there.bench.log.mend(read_header(there.good[path]).base_offset, fetch) is None
+        await acknowledge_more(there)
+        held = await there.bench.read_all()
+        again = await after_a_power_cut(there)
+        assert (again.end_offset, again.failure) == (BATCHES + 5, None)
+        assert await there.bench.read_all() == held
+        assert not [name for name in there.disk.files() if name.endswith(".tmp")]
+
+    run(story())
+
+
+def test_a_checkpoint_does_not_wait_for_what_is_mended() -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        there.rot(path, 70)
+
+        async def fetch(offset: int) -> bytes:
+            writing = asyncio.ensure_future(there.bench.checkpoint())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert writing.done()
+            return await there.fetch(offset)
+
+        assert await there.bench.log.mend(read_header(there.good[path]).base_offset, fetch) is not None
+        assert there.is_whole()
 
     run(story())

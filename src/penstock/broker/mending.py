@@ -60,7 +60,8 @@ class Mending:
         try:
             async with asyncio.timeout(MEND_SECONDS):
                 mended = await partition.log.mend(offset, lambda at: self._fetch(partition, Offset(at), sources))
-            self._tell(partition, offset, mended)
+            if mended is not None:  # Otherwise retention, a cut or compaction was faster.
+                self._tell(partition, offset, mended)
         except (CannotMend, Refusal, DiskFailed, TimeoutError) as failure:
             reason = getattr(failure, "reason", None) or str(failure) or f"it took longer than {MEND_SECONDS:g} s"
             self._failed_at[partition] = node.env.now()

@@ -212,6 +212,7 @@ class GrowingLog:
 
     def _roll(self) -> None:
         """The log goes on in a new segment. Nothing has changed if its file cannot be made."""
+        require(self._shelf.active.size > 0, "a log goes on in a new segment only after one that holds batches")
         closed, fresh = self._shelf.active, self._new_segment()
         held = self._unflushed.hold(fresh)
         require(not self._disk.size(held.file), "nothing lies beyond the end of a log")

@@ -88,35 +88,61 @@ class Log(GrowingLog):
 
     # Damage
 
-    async def mend(self, offset: int, fetch: Fetch) -> Mended:
+    async def mend(self, offset: int, fetch: Fetch) -> Mended | None:
         """Replaces the damaged batches of the segment that holds the offset by those of a good copy, which `fetch` returns. Durable.
 
+        Returns None where the segment has been removed, cut or compacted by now: nothing is left to mend. Retention, checkpoints and
+        cuts take their turns while the good copy is fetched.
         What is fetched must be committed: only there all copies are the same. Raises CannotMend, DiskFailed, or what `fetch` raises, with
         nothing changed.
         """
-        async with self._taking_turn():
-            self._check_alive()
-            segment = self._shelf.holding(offset)
-            if segment is self._shelf.active:
-                self._roll()
-                await self.flush()
-            if segment.name.is_compacted:
-                raise CannotMend(f"{segment.path} was compacted here: other copies may have other batches")
-            end_offset = self._shelf.end_of(self._shelf.place_of(segment.base_offset), self.end_offset)
-            held = self._reader.pin(segment)
+        segment = await self._segment_to_mend(offset)
+        if segment is None:
+            return None
+        lineage = self._unflushed.lineage
+        end_offset = self._shelf.end_of(self._shelf.place_of(segment.base_offset), self.end_offset)
+        held = self._reader.pin(segment)
+        try:
+            mending = SegmentMending(self._disk, held.file, segment, epochs=self.epochs.copy(), end_offset=end_offset, fetch=fetch)
             try:
-                mending = SegmentMending(self._disk, held.file, segment, epochs=self.epochs, end_offset=end_offset, fetch=fetch)
                 await mending.write_anew()
+            except Exception:
+                if self._is_there_still(segment, lineage):
+                    raise
+                return None
+            async with self._taking_turn():
+                self._check_alive()
+                if not self._is_there_still(segment, lineage):
+                    self._disk.unlink(segment.path + TEMPORARY)
+                    return None
                 await keep_damaged(self._disk, held.file, segment, self.directory, mending.mended)
                 self._disk.rename(segment.path + TEMPORARY, segment.path)
                 if failures := await self._disk.sync((), [self.directory]):
                     self._fail(f"{failures[0][0]}: {failures[0][1]}")
                     self._check_alive()
-            finally:
-                self._files.unpin(held)
-            self._files.forget(segment.path)
-            self._reader.trust(segment)
-            return mending.mended
+        finally:
+            self._files.unpin(held)
+        self._files.forget(segment.path)
+        self._reader.trust(segment)
+        return mending.mended
+
+    async def _segment_to_mend(self, offset: int) -> Segment | None:
+        """The closed segment that holds the offset; None where the log no longer has it, or a cut has taken it off again."""
+        async with self._taking_turn():
+            self._check_alive()
+            if not self.start_offset <= offset < self.end_offset:
+                return None
+            segment = self._shelf.holding(offset)
+            if segment is self._shelf.active:
+                self._roll()
+                await self.flush()
+        if segment.name.is_compacted:
+            raise CannotMend(f"{segment.path} was compacted here: other copies may have other batches")
+        return segment
+
+    def _is_there_still(self, segment: Segment, lineage: int) -> bool:
+        """Whether nothing was cut off since, and the segment was neither removed nor replaced."""
+        return lineage == self._unflushed.lineage and self._shelf.holding(segment.base_offset) is segment
 
     # The end
 
