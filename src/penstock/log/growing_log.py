@@ -45,7 +45,7 @@ class GrowingLog:
         "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
         "_extra_bytes", "_files", "_has_news", "_index", "_next_number", "_on_damage", "_reader", "_rolled_bytes", "_shelf", "_swaps",
         "_turn", "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset", "epochs", "failure",
-        "flushed_end", "identity", "owner_is_void", "report", "start_offset",
+        "flushed_end", "identity", "is_start_known", "owner_is_void", "report", "start_offset",
     )  # fmt: skip
 
     def __init__(self, opening: Opening, found: Found) -> None:
@@ -59,6 +59,7 @@ class GrowingLog:
         self.directory = opening.directory
         self.identity = opening.identity
         self.start_offset = Offset(found.start_offset)  # The first that may be read.
+        self.is_start_known = found.is_start_known  # False: files that lay before it may be lost, since no checkpoint tells of the start.
         self.end_offset = Offset(found.end_offset)  # The next to be written.
         self.flushed_end = Offset(found.flushed_end)  # Everything below is on the disk.
         self.epochs: Epochs = found.epochs

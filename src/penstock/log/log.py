@@ -34,7 +34,8 @@ class Log(GrowingLog):
     def raise_start(self, offset: int) -> None:
         """Nothing below the offset is read any more. The next checkpoint keeps that; room comes back with what `expired` finds."""
         require(offset <= self.end_offset, "a log starts no later than it ends")
-        self.start_offset = max(self.start_offset, Offset(offset))
+        if offset > self.start_offset:
+            self.start_offset, self.is_start_known = Offset(offset), True
 
     def segment_start(self, offset: int) -> int:
         """Where the segment that holds the offset begins: a start that is moved up to there frees whole files. Below its start, the log
@@ -279,6 +280,7 @@ class Log(GrowingLog):
         self._settle_cut(fresh, truncating.Cut(0, offset, fresh.index or SparseIndex(self._config.index_interval_bytes)))
         self.epochs.cut(0)
         self.start_offset = self.flushed_end = Offset(offset)
+        self.is_start_known = True
         self._checkpoint_end = self._checkpoint_start = self._checkpoint_base = offset
 
     def _segment_at(self, offset: int) -> Segment:

@@ -134,7 +134,7 @@ async def _believe(opening: Opening, remembered: Remembered | None, names: list[
     if remembered is None:
         opening.restore(b"")
         start_offset = names[0].base_offset if names else 0
-        return Found(start_offset, start_offset, max(0, gaps_below))
+        return Found(start_offset, start_offset, max(0, gaps_below), is_start_known=start_offset == 0)
     opening.restore(remembered.extra)
     disk, directory = opening.env.disk, opening.directory
     segments, unknown = reconcile(disk, directory, remembered.segments, names)
@@ -148,6 +148,7 @@ async def _believe(opening: Opening, remembered: Remembered | None, names: list[
         while len(found.segments) > 1 and found.segments[0].base_offset < names[0].base_offset:
             found.segments.pop(0)  # Retention has taken it since.
             found.start_offset = max(found.start_offset, found.segments[0].base_offset)
+            found.is_start_known = False
     first_base = found.segments[0].base_offset if found.segments else found.end_offset
     if names and names[0].base_offset < first_base and not opening.is_clean:
         # Nothing goes on the word of a checkpoint whose name may not be on the disk.
