@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from log.bench import ALL, SMALL, Bench, bases_in, batch_at, run
+from log.bench import ALL, FIRST_MS, SMALL, Bench, bases_in, batch_at, run
 
 from penstock.errors import DiskFailed
 from penstock.log.config import LogConfig
-from penstock.log.faults import LogDamaged
+from penstock.log.faults import LogDamaged, Unreadable
 from penstock.log.log import Log
 from penstock.log.mending import CannotMend
 from penstock.simulator.disk import SimDisk
@@ -90,6 +90,54 @@ def test_a_read_tells_where_it_found_damage_and_reads_on_once_it_is_mended() -> 
         (offset,) = there.bench.damaged
         assert offset >= base
         await there.bench.log.mend(offset, there.fetch)
+        assert bases_in(await there.bench.read_all()) == list(range(BATCHES))
+
+    run(story())
+
+
+@pytest.mark.parametrize("search", ["by time", "the newest", "a cut"])
+@pytest.mark.parametrize("how", ["changed", "unreadable"])
+def test_whatever_finds_damage_tells_where_and_can_be_tried_again(search: str, how: str) -> None:
+    async def story() -> None:
+        there = await copies()
+        path, log = list(there.good)[1], there.bench.log
+        base = read_header(there.good[path]).base_offset
+        size = read_header(there.good[path]).size
+        if how == "changed":
+            there.rot(path, size + 70)
+        else:
+            there.disk.spoil(path, size + 70)
+
+        async def attempt() -> None:
+            match search:
+                case "by time":
+                    await log.find_timestamp(FIRST_MS + base + 1, BATCHES)
+                case "the newest":
+                    await log.max_timestamp(base + 1)
+                case _:
+                    await log.truncate_to(base + 1)
+
+        with pytest.raises(LogDamaged):
+            await attempt()
+        (offset,) = there.bench.damaged
+        assert log.segment_start(offset) == base
+        assert await log.mend(offset, there.fetch) is not None
+        await attempt()
+        assert log.failure is None
+        assert bases_in(await there.bench.read_all()) == list(range(log.end_offset))
+
+    run(story())
+
+
+def test_a_place_that_cannot_be_read_is_mended() -> None:
+    async def story() -> None:
+        there = await copies()
+        path = list(there.good)[1]
+        there.disk.spoil(path, 70)
+        with pytest.raises(Unreadable):
+            await there.bench.read_all()
+        await there.bench.log.mend(there.bench.damaged[0], there.fetch)
+        assert there.is_whole()
         assert bases_in(await there.bench.read_all()) == list(range(BATCHES))
 
     run(story())

@@ -3,7 +3,7 @@
 Whoever reads meanwhile is asked to come again (KAFKA_STORAGE_ERROR). Where no in-sync replica has the batch within `MEND_SECONDS`, or the
 segment cannot be mended batch by batch, and other replicas are in sync, the copy is given up (damaged_copies.py): another node leads, and
 this one fetches everything anew. Where no other replica is in sync, readers of the damaged place get CORRUPT_MESSAGE, and it is tried again
-when somebody reads there again.
+when somebody reads there again. They get KAFKA_STORAGE_ERROR where the disk cannot read the bytes, since it may be able to later.
 """
 
 import asyncio

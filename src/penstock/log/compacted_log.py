@@ -68,8 +68,9 @@ class CompactedLog(Log):
             raise
         except FileNotFoundError:
             raise DiskFailed(f"{self.directory} is gone") from None
-        except LogDamaged:
+        except LogDamaged as damage:
             if all(segment.is_replaced or segment in self._shelf.segments for segment in dirt.segments):
+                self._report_damage(damage)
                 raise
             return account  # Retention was faster.
         if lineage == self._unflushed.lineage:

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 from penstock.env import Env, SyncFailures
-from penstock.errors import DiskFailed, DiskFull, require
+from penstock.errors import DiskFailed, DiskFull, ReadFailed, require
 from penstock.log.checkpoint import Checkpoint, capture, write
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.epochs import Epochs
-from penstock.log.faults import LogDamaged, OffsetOutOfRange
+from penstock.log.faults import LogDamaged, OffsetOutOfRange, Unreadable
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.found import Found, Report
 from penstock.log.index import SparseIndex
@@ -291,9 +291,8 @@ class GrowingLog:
             return b""
         try:
             return self._reader.read(offset, bytes_max, end_offset if end_offset < self.end_offset else self.end_offset)
-        except LogDamaged:
-            self._on_damage(offset)
-            raise
+        except (LogDamaged, ReadFailed) as failure:
+            raise self._damaged(offset, failure) from None
 
     async def read_later(self, offset: int, *, bytes_max: int, end_offset: int) -> Buffer:
         if offset < self.start_offset or offset > self.end_offset:
@@ -302,9 +301,21 @@ class GrowingLog:
             return b""
         try:
             return await self._reader.read_later(offset, bytes_max, min(end_offset, self.end_offset))
-        except LogDamaged:
-            self._on_damage(offset)
-            raise
+        except (LogDamaged, ReadFailed) as failure:
+            raise self._damaged(offset, failure) from None
+
+    def _damaged(self, offset: int, failure: LogDamaged | ReadFailed) -> LogDamaged:
+        """Tells the owner that a read at this offset has found damage; returns what the reader is told."""
+        self._on_damage(offset)
+        return failure if isinstance(failure, LogDamaged) else Unreadable(str(failure))
+
+    def _report_damage(self, damage: LogDamaged) -> None:
+        """Tells the owner of damage that was not found by a read, if the log still has its place."""
+        first_base = self._shelf.segments[0].base_offset
+        if damage.offset is not None and damage.offset >= first_base:
+            segment_end = self._shelf.end_of(self._shelf.place_of(damage.offset), self.end_offset)
+            if segment_end > (offset := max(damage.offset, self.start_offset)):
+                self._on_damage(offset)
 
     def stream(self, offset: int, *, bytes_max: int, end_offset: int) -> Stream | None:
         """As `read`, for much at once that is read while it is sent. None where there is little, or nobody knows how much: use `read`."""
@@ -326,8 +337,9 @@ class GrowingLog:
             lookup = Lookup(self._env, self._files, self._reader, self._shelf, epochs=self.epochs, wanted=wanted, log_end=log_end)
             try:
                 return await ask(lookup)
-            except LogDamaged:
+            except LogDamaged as damage:
                 if not lookup.is_overtaken:
+                    self._report_damage(damage)
                     raise
 
     # Checkpoints

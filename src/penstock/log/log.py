@@ -11,6 +11,7 @@ from penstock.errors import DiskFailed, DiskFull, require
 from penstock.log import deleting, truncating
 from penstock.log.checkpoint import Checkpoint, Remembered, encode
 from penstock.log.epochs import Epochs
+from penstock.log.faults import LogDamaged, damage_at
 from penstock.log.flushing import FlushTicket
 from penstock.log.found import Report
 from penstock.log.growing_log import NEVER, GrowingLog
@@ -186,8 +187,11 @@ class Log(GrowingLog):
         segment = self._shelf.segments[place]
         held = self._reader.pin(segment)
         try:
-            index = await self._reader.index_of(segment, held)
-            cut = await truncating.find_cut(self._disk, held.file, segment, index, offset)
+            cut = await self._find_cut(segment, held, offset)
+        except BaseException:
+            self._files.unpin(held)
+            raise
+        try:
             self._swaps.remove()
             await truncating.forget_checkpoints(self._disk, self.directory)
             await self._empty(self._shelf.segments[place + 1 :])
@@ -207,6 +211,16 @@ class Log(GrowingLog):
             self._files.unpin(held)
         self._settle_cut(segment, cut)
         await self.flush()
+
+    async def _find_cut(self, segment: Segment, held: OpenFile, offset: int) -> truncating.Cut:
+        """Where to cut. Damage on the way there changes nothing: once it is mended, the cut can be tried again."""
+        try:
+            with damage_at(segment.base_offset):
+                index = await self._reader.index_of(segment, held)
+                return await truncating.find_cut(self._disk, held.file, segment, index, offset)
+        except LogDamaged as damage:
+            self._report_damage(damage)
+            raise
 
     async def _empty(self, segments: Sequence[Segment]) -> None:
         """A segment in which nothing was written yet may have no file."""

@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from penstock.env import File, SyncFailures
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, ReadFailed
 from penstock.simulator.disk_faults import HONEST, DiskFaults
 from penstock.simulator.platter import LOSSES, Folder, Inode, Loss, Platter
 from penstock.vocabulary import Buffer
@@ -81,6 +81,7 @@ class SimDisk:
         self._flush_failures: list[Callable[[str], bool]] = []  # Which paths each of them is for.
         self._read_failures: list[Callable[[str], bool]] = []
         self._unlink_failures: list[Callable[[str], bool]] = []
+        self._bad_places: list[tuple[Inode, int]] = []  # Every read of one of them fails.
         self._order = Random(f"disk/{seed}/order")  # In which the names of a directory go.
 
     # The door: penstock.env.Disk.
@@ -129,7 +130,10 @@ class SimDisk:
     def read_at(self, file: File, position: int, size: int) -> bytes:
         inode = self._held(file).inode
         if self._fails("read", self.faults.read_failure) or self._is_wished(self._read_failures, file.path):
-            raise DiskFailed(f"{file.path}: {IO_ERROR} while reading")
+            raise ReadFailed(f"{file.path}: {IO_ERROR} while reading")
+        if any(inode is bad and position <= at < position + size for bad, at in self._bad_places):
+            self.fired["bad sector"] += 1
+            raise ReadFailed(f"{file.path}: {IO_ERROR} while reading at {position}")
         return bytes(memoryview(inode.current)[position : position + size])
 
     def read_now(self, file: File, position: int, size: int) -> bytes | None:
@@ -350,6 +354,10 @@ class SimDisk:
                 inode.current[at] ^= flipped
         self.fired["bit rot"] += len(positions)
         return positions
+
+    def spoil(self, path: str, position: int) -> None:
+        """No read can reach over this position any more, as over a bad sector; another file under this name can be read."""
+        self._bad_places.append((self._inode(path), position))
 
     def _create(self, path: str) -> Inode:
         self._count("create", path, 0)
