@@ -187,13 +187,11 @@ class Log(GrowingLog):
         segment = self._shelf.segments[place]
         held = self._reader.pin(segment)
         try:
-            cut = await self._find_cut(segment, held, offset)
+            cut = await self._begin_cut(segment, held, offset)
         except BaseException:
             self._files.unpin(held)
             raise
         try:
-            self._swaps.remove()
-            await truncating.forget_checkpoints(self._disk, self.directory)
             await self._empty(self._shelf.segments[place + 1 :])
             for later in self._shelf.segments[place + 1 :]:
                 self._drop(later)
@@ -212,15 +210,29 @@ class Log(GrowingLog):
         self._settle_cut(segment, cut)
         await self.flush()
 
-    async def _find_cut(self, segment: Segment, held: OpenFile, offset: int) -> truncating.Cut:
-        """Where to cut. Damage on the way there changes nothing: once it is mended, the cut can be tried again."""
+    async def _begin_cut(self, segment: Segment, held: OpenFile, offset: int) -> truncating.Cut:
+        """Finds where to cut, and lets no checkpoint claim what will go. Where that meets damage, or a full disk, the log goes on, and the
+        cut can be tried again."""
         try:
             with damage_at(segment.base_offset):
                 index = await self._reader.index_of(segment, held)
-                return await truncating.find_cut(self._disk, held.file, segment, index, offset)
+                cut = await truncating.find_cut(self._disk, held.file, segment, index, offset)
+            self._swaps.remove()
+            await self._keep_only_start(min(self.start_offset, cut.end_offset))
+            return cut
         except LogDamaged as damage:
             self._report_damage(damage)
             raise
+        except DiskFull:
+            raise
+        except DiskFailed as failure:
+            self._fail(str(failure))
+            raise
+
+    async def _keep_only_start(self, start_offset: int) -> None:
+        """All else that the checkpoints claim may go with the cut."""
+        first_base = self._shelf.segments[0].base_offset
+        await truncating.keep_only_start(self._disk, self.directory, self.identity, start_offset=start_offset, first_base=first_base)
 
     async def _empty(self, segments: Sequence[Segment]) -> None:
         """A segment in which nothing was written yet may have no file."""
@@ -276,7 +288,7 @@ class Log(GrowingLog):
         """The log ends at or before the offset, or is empty. From the moment of the new checkpoint on a start goes by that alone: it
         removes the files that begin before the offset. One that begins after it is empty, and is taken for torn."""
         self._swaps.remove()
-        await truncating.forget_checkpoints(self._disk, self.directory)
+        await self._keep_only_start(self.start_offset)
         self._forget_checkpoint()
         fresh = self._segment_at(offset)
         self._unflushed.hold(fresh)
