@@ -342,3 +342,31 @@ def test_a_checkpoint_does_not_wait_for_what_is_mended() -> None:
         assert there.is_whole()
 
     run(story())
+
+
+@pytest.mark.parametrize("is_reopened", [False, True], ids=["as it runs", "after a start"])
+def test_the_first_segment_is_mended_though_the_log_starts_inside_of_it_and_in_a_later_epoch(is_reopened: bool) -> None:
+    async def story() -> None:
+        there = await copies()
+        bench, start = there.bench, 21
+        path = [path for path in there.good if read_header(there.good[path]).base_offset < 20][-1]
+        await bench.log.write_checkpoint(bench.log.begin_checkpoint(bench.state(), start_offset=start))
+        bench.log.raise_start(start)
+        assert await bench.retain(0)
+        assert bench.log.start_offset == start
+        if is_reopened:
+            there.disk.power_cut()
+            await bench.open()
+        size = read_header(there.good[path]).size
+        there.rot(path, (start - read_header(there.good[path]).base_offset) * size + 70)
+
+        async def fetch(offset: int) -> bytes:
+            if offset < start:
+                raise CannotMend("the good copy starts later")
+            return await there.fetch(offset)
+
+        mended = await bench.log.mend(start, fetch)
+        assert mended is not None and len(mended.stretches) == 1
+        assert there.disk.snapshot(path) == there.good[path]
+
+    run(story())

@@ -80,7 +80,7 @@ class Log(GrowingLog):
             self.raise_start(start_offset)  # Not before: nobody is told of a start that could go back.
             self._checkpoint_start = self.start_offset
             self._closed_bytes -= sum(segment.size for segment in self._shelf.remove_first(len(going)))
-            self.epochs.drop_below(self.start_offset)
+            self.epochs.drop_below(first_base)
             for segment in going:
                 self._drop(segment)
             failures = await deleting.remove_files(self._env, self.directory, going)
