@@ -41,7 +41,8 @@ class Disk(Protocol):
         """Writes over bytes that the file has, with as many. Until it is flushed each sector is as before or as written now."""
 
     def read_at(self, file: File, position: int, size: int) -> bytes:
-        """Reads up to `size` bytes, fewer only at the end of the file. May wait for the disk: for starting up, not for the loop."""
+        """Reads up to `size` bytes, fewer only at the end of the file. May wait for the disk: for starting up, not for the loop.
+        Raises ReadFailed where bytes that are there cannot be read, as do the other two."""
 
     def read_now(self, file: File, position: int, size: int) -> bytes | None:
         """Like `read_at`, but None where the answer would have to wait for the disk."""

@@ -129,6 +129,10 @@ class DiskFailed(Exception):
     """A write, flush or read that the disk did not carry out. What it wrote before is no longer believed."""
 
 
+class ReadFailed(DiskFailed):
+    """Bytes that are there could not be read: a bad sector, most of the time. Nothing else on the disk is in doubt."""
+
+
 class DiskFull(DiskFailed):
     """There was no room; nothing of the write is kept."""
 

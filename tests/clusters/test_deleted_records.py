@@ -133,3 +133,33 @@ def test_a_replica_that_catches_up_moves_its_start_as_often_as_its_leader() -> N
             assert delete(scene, offset) == (NONE, offset)
             scene.run_for(0.1)
         scene.until(lambda: away in scene.in_sync() and start_at(scene, away) == BEFORE - 1)
+
+
+def test_what_was_deleted_does_not_come_back_on_a_follower_whose_power_fails_while_it_is_cut() -> None:
+    """It is in sync, has a record that the next leader never had, and leads next itself."""
+    with Scene(("controller", "broker", "broker", "broker"), replica_lag_ms=20_000) as scene:
+        written(scene, min_insync_replicas=2)
+        first = scene.leads()
+        second, cut = scene.followers()
+        assert delete(scene) == (NONE, BEFORE)
+        scene.run_for(5)
+        scene.cut(first, second)
+        with suppress(LineLost):
+            scene.produce_at(first, b"one follower has it", acks=LEADER_ONLY)
+        partition = scene.node(cut).partitions.find(TOPIC, 0)
+        assert partition is not None
+        scene.until(lambda: partition.log.flushed_end == 11)
+        scene.kill(first)
+        scene.slow_disk(cut, 0.5)
+        scene.until(lambda: partition.log.end_offset == 10)
+        scene.run_for(0.55)
+        assert scene.node(cut).replica_fetching.is_cutting(partition)
+        scene.slow_disk(cut, 0)
+        scene.power_cut(cut, second)
+        scene.until(lambda: scene.leader() is None)
+        scene.start(cut)
+        scene.until(lambda: scene.leader() == cut)
+        scene.heal()
+        scene.start(second, first)
+        scene.until(lambda: scene.in_sync() == {2, 3, 4})
+        assert min(scene.read()) == BEFORE

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from clusters.scene import TOPIC, Scene
 
 from penstock.broker import quorum_snapshots
@@ -173,4 +174,96 @@ def test_a_throttle_holds_back_no_replica_that_was_there_before() -> None:
             cluster.produce(b"%d" % number * 500)
         cluster.start(away)
         cluster.until(lambda: away in cluster.in_sync())
+        cluster.check()
+
+
+class HalfRemoved:
+    """The disk fails while a replica that was moved away is being removed: its checkpoints and first records are gone, others are left."""
+
+    def __init__(self, cluster: Scene, node: int, topic_id: bytes) -> None:
+        self.disk = cluster.world.hosts[cluster.host(node)].disk
+        self.directory = topic_directory(TopicId(topic_id), 0)
+        self.is_met = False
+        self.disk.fail_next_unlink_where(self._fails)
+
+    def _fails(self, path: str) -> bool:
+        folder = path.rpartition("/")[0]
+        if folder.removesuffix(".dropped") == self.directory:
+            left = self.disk.list(folder)
+            segments = [name for name in left if name.endswith(".log")]
+            is_first_gone = f"{0:020}.log" not in left
+            self.is_met = is_first_gone and len(segments) > 1 and not any(name.startswith("checkpoint") for name in left)
+        return self.is_met
+
+
+@pytest.mark.invariant("replication.damaged-copy-not-trusted")
+def test_what_is_left_of_a_replica_that_was_being_removed_is_never_opened_again() -> None:
+    with Scene(("controller", "broker", "broker", "broker"), scrub_rate=0) as cluster:
+        topic_id = cluster.create(replicas=2, segment_bytes=2048, min_insync_replicas=1)
+        leader, old = cluster.leads(), cluster.followers()[0]
+        (new,) = {2, 3, 4} - {leader, old}
+        for number in range(30):
+            cluster.produce(b"%d" % number * 150)
+        cluster.run_for(5)
+        half = HalfRemoved(cluster, old, topic_id)
+        reassign(cluster, [leader, new])
+        cluster.until(lambda: half.is_met)
+        cluster.kill(old)
+        cluster.until(lambda: cluster.in_sync() == {leader, new})
+        reassign(cluster, [leader, old])
+        cluster.run_for(1)
+        cluster.start(old)
+        cluster.until(lambda: cluster.in_sync() == {leader, old})
+        cluster.stop(leader)
+        cluster.until(lambda: cluster.leader() == old)
+        assert len(cluster.read()) == 30
+        cluster.until(lambda: half.disk.list(topic_directory(TopicId(topic_id))) == ["0"])
+        cluster.check()
+
+
+@pytest.mark.invariant("replication.damaged-copy-not-trusted")
+def test_a_copy_that_has_lost_its_first_records_does_not_join_although_nothing_else_tells() -> None:
+    """Neither a checkpoint nor its known end is left. Its leader knows that there were records before."""
+    with Scene(scrub_rate=0) as cluster:
+        topic_id = cluster.create(segment_bytes=2048, min_insync_replicas=1)
+        follower = cluster.followers()[0]
+        for number in range(30):
+            cluster.produce(b"%d" % number * 150)
+        cluster.run_for(5)
+        cluster.kill(follower)
+        cluster.until(lambda: follower not in cluster.in_sync())
+        disk, directory = cluster.world.hosts[cluster.host(follower)].disk, topic_directory(TopicId(topic_id), 0)
+        names = disk.list(directory)
+        for name in [name for name in names if name.startswith(("checkpoint", f"{0:020}."))]:
+            disk.lose(f"{directory}/{name}")
+        disk.lose("node/known-ends")
+        cluster.start(follower)
+        cluster.until(lambda: follower in cluster.in_sync())
+        partition = cluster.node(follower).partitions.find(TOPIC, 0)
+        assert partition is not None and partition.log.start_offset == 0
+        cluster.check()
+
+
+@pytest.mark.invariant("replication.damaged-copy-not-trusted")
+@pytest.mark.parametrize("operation", [1, 2, 4, 7, 10, 12, 13])
+def test_a_replica_whose_removal_ended_with_the_power_and_that_is_moved_back_has_everything(operation: int) -> None:
+    with Scene(("controller", "broker", "broker", "broker"), scrub_rate=0) as cluster:
+        cluster.create(replicas=2, segment_bytes=2048, min_insync_replicas=1)
+        leader, old = cluster.leads(), cluster.followers()[0]
+        (new,) = {2, 3, 4} - {leader, old}
+        for number in range(20):
+            cluster.produce(b"%d" % number * 150)
+        cluster.run_for(5)
+        reassign(cluster, [leader, new])
+        cluster.until(lambda: cluster.node(old).partitions.find(TOPIC, 0) is None)
+        cluster.world.hosts[cluster.host(old)].disk.crash_at(operation)
+        cluster.run_for(1)
+        cluster.power_cut(old)
+        cluster.until(lambda: cluster.in_sync() == {leader, new})
+        reassign(cluster, [leader, old])
+        cluster.start(old)
+        cluster.until(lambda: cluster.in_sync() == {leader, old})
+        cluster.stop(leader)
+        cluster.until(lambda: cluster.leader() == old)
+        assert len(cluster.read()) == 20
         cluster.check()

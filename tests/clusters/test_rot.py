@@ -8,7 +8,7 @@ from clusters.scene import CLIENT, LEADER_ONLY, TOPIC, Scene
 from clusters.test_moves import reassign
 
 from penstock.broker.partitions import topic_directory
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, ReadFailed
 from penstock.simulator.workloads.line import LineLost
 from penstock.vocabulary import TopicPartition
 from penstock.wire.api_keys import ApiKey
@@ -63,6 +63,21 @@ class Rotten:
         disk.rot(path, read_header(before).size + 100)
         return path, before
 
+    def spoil(self, node: int, place: int = 1) -> tuple[str, bytes]:
+        """As `rot`: a bad sector in the second batch."""
+        disk, path = self.scene.world.hosts[self.scene.host(node)].disk, self.path(node, place)
+        before = disk.flushed(path)
+        disk.spoil(path, read_header(before).size + 100)
+        return path, before
+
+    def is_bad(self, node: int, path: str) -> bool:
+        disk = self.scene.world.hosts[self.scene.host(node)].disk
+        try:
+            disk.read_at(disk.open(path), 0, 1 << 20)
+        except ReadFailed:
+            return True
+        return False
+
     def is_mended(self, node: int, path: str, before: bytes) -> bool:
         return self.scene.world.hosts[self.scene.host(node)].disk.flushed(path) == before
 
@@ -116,6 +131,57 @@ def test_the_scrubber_finds_what_no_reader_asks_for() -> None:
         scene.until(lambda: all(rotten.is_mended(*each) for each in spoiled))
         assert scene.node(follower).metrics.damage_mended == scene.node(leader).metrics.damage_mended == 1
         assert scene.in_sync() == {1, 2, 3}
+        rotten.check()
+
+
+def test_a_reader_gets_everything_though_a_sector_of_the_leader_cannot_be_read() -> None:
+    with Scene(**NEVER) as scene:
+        rotten, leader = Rotten(scene), scene.leads()
+        path, _ = rotten.spoil(leader)
+        assert rotten.is_bad(leader, path)
+        assert list(scene.read().values()) == VALUES
+        assert not rotten.is_bad(leader, path)
+        assert scene.leads() == leader and scene.in_sync() == {1, 2, 3}
+        rotten.check()
+
+
+def test_the_scrubber_finds_sectors_that_cannot_be_read_and_goes_on_after_them() -> None:
+    with Scene(**OFTEN) as scene:
+        rotten, leader = Rotten(scene), scene.leads()
+        bad, _ = rotten.spoil(leader, 0)
+        spoiled = rotten.rot(leader, 2)
+        scene.until(lambda: not rotten.is_bad(leader, bad) and rotten.is_mended(leader, *spoiled))
+        rotten.check()
+
+
+@pytest.mark.parametrize("how", ["a flipped bit", "a sector that cannot be read"])
+def test_a_lookup_by_time_has_damage_mended(how: str) -> None:
+    with Scene(**NEVER) as scene:
+        rotten, leader = Rotten(scene), scene.leads()
+        where = TopicPartition(TOPIC, 0)
+        path, _ = rotten.rot(leader) if how == "a flipped bit" else rotten.spoil(leader)
+        wanted = base_of(path) + 2
+        time_ms = scene.do(lambda client: client.list_offsets({where: 0}))[where].timestamp_ms
+        while scene.do(lambda client, time_ms=time_ms: client.list_offsets({where: time_ms}))[where].offset < wanted:
+            time_ms += 1
+        assert scene.node(leader).metrics.damage_mended == 1
+        rotten.check()
+
+
+def test_a_cut_has_damage_mended_that_it_meets() -> None:
+    """A former leader has a record that its successor never had, after a segment that has rotted meanwhile."""
+    with Scene(("controller", "broker", "broker"), replica_lag_ms=2_000, **NEVER) as scene:
+        rotten = Rotten(scene, replicas=2, min_insync_replicas=1)
+        first, second = scene.leads(), scene.followers()[0]
+        scene.cut(first, second)
+        scene.cut(first, 1)
+        scene.produce_at(first, b"never committed", acks=LEADER_ONLY)
+        scene.until(lambda: scene.leader() == second)
+        rotten.rot(first, -1)
+        scene.heal()
+        scene.until(lambda: scene.in_sync() == {first, second})
+        scene.produce(b"more")
+        assert scene.node(first).metrics.damage_mended == 1
         rotten.check()
 
 

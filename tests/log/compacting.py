@@ -41,12 +41,12 @@ class Keyed(Bench):
         self.last_of_producers: dict[int, int] = {}
 
     async def open(self, *, is_clean: bool = False, epoch_max: int = 2**31 - 1, files_max: int = 100) -> CompactedLog:
-        self.seen, self.restored = [], []
+        self.seen, self.restored, self.damaged = [], [], []
         self.last_of_producers = {}
         self.files = OpenFiles(self.disk, files_max)
         self.log = await CompactedLog.open(
             self.env, self.directory, self.identity, self.config, self.files,
-            is_clean=is_clean, restore=self._restore, replay=self._replay, epoch_max=epoch_max,
+            is_clean=is_clean, restore=self._restore, replay=self._replay, epoch_max=epoch_max, on_damage=self.damaged.append,
         )  # fmt: skip
         return self.log
 

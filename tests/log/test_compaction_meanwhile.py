@@ -25,9 +25,11 @@ def test_a_damaged_batch_ends_the_round_and_is_never_copied() -> None:
             bench = await filled(disk)
             await bench.checkpoint()
             before = logs_in(disk)
-            disk.rot(bench.path(bench.log._shelf.segments[1].base_offset), position)
+            base = int(bench.log._shelf.segments[1].base_offset)
+            disk.rot(bench.path(base), position)
             with pytest.raises(LogDamaged):
                 await bench.compact()
+            assert [bench.log.segment_start(offset) for offset in bench.damaged] == [base], "the owner is told where"
             assert bench.log.failure is None, "appends go on, and so do reads of the rest"
             assert [name for name in logs_in(disk) if name in before] == before
             assert not [path for path in disk.files() if path.endswith(".tmp")]

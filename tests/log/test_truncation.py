@@ -3,6 +3,7 @@
 import pytest
 from log.bench import DIRECTORY, SMALL, Bench, bases_in, run
 
+from penstock.errors import DiskFull
 from penstock.log.config import LogConfig
 from penstock.simulator.disk import PowerCut, SimDisk
 from penstock.simulator.platter import Loss
@@ -91,6 +92,59 @@ def test_a_power_cut_at_any_operation_of_a_cut_leaves_the_old_end_the_new_one_or
     while run(story(moment)):
         moment += 1
     assert moment > 5
+
+
+@pytest.mark.invariant("log.start-offset-durable")
+@pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE, None], ids=["nothing unflushed stays", "all of it stays", "some of it stays"])
+@pytest.mark.parametrize("cut", ["within the log", "to begin elsewhere"])
+def test_a_power_cut_at_any_operation_of_a_cut_keeps_a_start_that_was_moved(cut: str, loss: Loss | None) -> None:
+    async def story(moment: int) -> bool:
+        disk = SimDisk(moment)
+        bench = Bench(disk, SMALL)
+        await bench.open()
+        bench.append(40)
+        await bench.log.flush()
+        await bench.checkpoint()
+        await bench.log.write_checkpoint(bench.log.begin_checkpoint(bench.state(), start_offset=7))
+        bench.log.raise_start(7)
+        disk.crash_at(moment)
+        has_crashed = False
+        try:
+            await (bench.log.truncate_to(15) if cut == "within the log" else bench.log.start_over(50))
+        except PowerCut:
+            has_crashed = True
+        disk.power_cut(loss)
+        await bench.open()
+        assert bench.log.failure is None
+        assert bench.log.start_offset in ((7,) if cut == "within the log" else (7, 50))
+        assert bench.log.is_start_known
+        assert bases_in(await bench.read_all()) == list(range(bench.log.start_offset, bench.log.end_offset))
+        return has_crashed
+
+    moment = 1
+    while run(story(moment)):
+        moment += 1
+    assert moment > 5
+
+
+def test_a_full_disk_refuses_a_cut_that_can_be_tried_again() -> None:
+    async def story() -> None:
+        disk = SimDisk()
+        bench = Bench(disk, SMALL)
+        await bench.open()
+        bench.append(40)
+        await bench.log.flush()
+        await bench.log.write_checkpoint(bench.log.begin_checkpoint(bench.state(), start_offset=7))
+        bench.log.raise_start(7)
+        disk.capacity_bytes = 1
+        with pytest.raises(DiskFull):
+            await bench.log.truncate_to(15)
+        assert (bench.log.failure, bench.log.end_offset) == (None, 40)
+        disk.pacify()
+        await bench.log.truncate_to(15)
+        assert bases_in(await bench.read_all()) == list(range(7, 15))
+
+    run(story())
 
 
 def test_no_checkpoint_vouches_for_an_owner_whose_batches_were_cut_until_it_is_rebuilt() -> None:

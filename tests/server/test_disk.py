@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, ReadFailed
 from penstock.server import disk as disk_module
 from penstock.server.disk import RealDisk
 
@@ -35,6 +35,16 @@ def test_appended_chunks_are_read_back_in_order(disk):
     assert disk.read_at(file, 0, 100) == b"onetwothreefour"
     assert disk.read_at(file, 3, 3) == b"two"
     assert disk.size(file) == 15
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="only Linux has a file that fails to be read")
+def test_bytes_that_cannot_be_read_are_told_apart_from_other_failures(tmp_path, disk):
+    (tmp_path / "data" / "bad").symlink_to("/proc/self/mem")  # No memory is at its beginning: EIO.
+    file = disk.open("bad")
+    with pytest.raises(ReadFailed):
+        disk.read_at(file, 0, 10)
+    with pytest.raises(ReadFailed):
+        asyncio.run(disk.read_later(file, 0, 10))
 
 
 def test_more_chunks_than_one_system_call_takes_are_all_written(disk):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.env import Disk
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, ReadFailed
 from penstock.simulator.disk import PowerCut, SimDisk
 from penstock.simulator.disk_faults import DiskFaults
 from penstock.simulator.platter import LOSSES, SECTOR_BYTES, Loss
@@ -394,6 +394,35 @@ class TestFailures:
         assert content[position].bit_count() == 1
         disk.power_cut(Loss.ALL)
         assert content_of(disk, "a")[position]
+
+    def test_no_read_reaches_over_a_bad_sector_until_the_file_is_another_one(self) -> None:
+        disk = SimDisk()
+        for name in ("old", "new"):
+            disk.append(disk.open(name, create=True), (b"0123456789",))
+        disk.spoil("old", 4)
+        file = disk.open("old")
+        assert disk.read_at(file, 0, 4) + disk.read_at(file, 5, 5) == b"012356789"
+        with pytest.raises(ReadFailed):
+            disk.read_at(file, 0, 5)
+        disk.rename("new", "old")
+        assert disk.read_at(disk.open("old"), 0, 10) == b"0123456789"
+
+    def test_a_directory_goes_in_an_order_of_the_seeds_and_may_fail_half_way(self) -> None:
+        orders = set()
+        for seed in range(5):
+            removed: list[str] = []
+            disk = SimDisk(seed, tell=lambda operation, path, _, removed=removed: removed.append(path) if operation == "unlink" else None)
+            disk.mkdir("full")
+            for number in range(5):
+                disk.open(f"full/{number}", create=True)
+            disk.fail_next_unlink_where(lambda path, disk=disk: len(disk.list("full")) == 2)
+            with pytest.raises(DiskFailed):
+                disk.unlink("full")
+            assert len(disk.list("full")) == 2
+            disk.unlink("full")
+            assert not disk.exists("full")
+            orders.add(tuple(removed))
+        assert len(orders) == 5
 
     def test_files_come_back_stale_or_not_at_all(self) -> None:
         disk = SimDisk(1)

@@ -9,7 +9,7 @@ records; only opening and removing files take time. Until `open_all` nothing is 
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ log = logging.getLogger("penstock")
 
 _TOPIC_ID = re.compile("[0-9a-f]{32}")
 OPENED_AGAIN_SECONDS = 2.0
+DROPPED = ".dropped"  # The files of a replica that was moved away. They are being removed.
 NEVER_ENOUGH = 1 << 15  # More than a partition has replicas.
 
 
@@ -320,17 +321,39 @@ class Assignments:
         self._drop_files(partition.topic_id, partition.index)
 
     def _drop_files(self, topic_id: TopicId, index: int) -> None:
+        self._begin_dropping(topic_id, index, self._drop)
+
+    def _begin_dropping(self, topic_id: TopicId, index: int, drop: Callable[[TopicId, int], Awaitable[None]]) -> None:
         if (topic_id, index) not in self._dropping:
             self._dropping[topic_id, index] = asyncio.Event()
-            self._node.spawn(self._drop(topic_id, index))
+            self._node.spawn(self._report_dropping(topic_id, index, drop))
 
     async def _drop(self, topic_id: TopicId, index: int) -> None:
-        """Removes the files of a replica that is on another node now. What a crash leaves of them goes at the next start."""
+        """Removes the files of a replica that is on another node now. They go by another name: what a crash or a failing disk leaves of
+        them must never be opened as a log, since it may lack records at its beginning and still look whole."""
+        disk, directory = self._node.env.disk, topic_directory(topic_id, index)
+        if disk.exists(directory):
+            await self._unlink_dropped(topic_id, index)
+            disk.rename(directory, directory + DROPPED)
+            await self._sync_names(topic_id)
+        await self._node.partitions.known_ends.forget(topic_id, index)
+        await self._unlink_dropped(topic_id, index)
+
+    async def _unlink_dropped(self, topic_id: TopicId, index: int) -> None:
+        """Removes what is left of a replica that was dropped."""
+        disk, directory = self._node.env.disk, topic_directory(topic_id, index) + DROPPED
+        if disk.exists(directory):
+            await self._node.env.offload(disk.unlink, directory)
+            await self._sync_names(topic_id)
+
+    async def _sync_names(self, topic_id: TopicId) -> None:
+        if failures := await self._node.env.disk.sync([], [topic_directory(topic_id)]):
+            raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+
+    async def _report_dropping(self, topic_id: TopicId, index: int, drop: Callable[[TopicId, int], Awaitable[None]]) -> None:
         node = self._node
         try:
-            await node.partitions.known_ends.forget(topic_id, index)
-            await node.env.offload(node.env.disk.unlink, topic_directory(topic_id, index))
-            await node.env.disk.sync([], [topic_directory(topic_id)])
+            await drop(topic_id, index)
         except (DiskFailed, FileNotFoundError) as failure:
             node.report(f"the files of a replica that was moved away stay until the next start: {failure}")
         except Exception:
@@ -343,8 +366,13 @@ class Assignments:
         disk = self._node.env.disk
         for topic in self._node.image.topics.values():
             for name in disk.list(topic_directory(topic.topic_id)):
-                if name.isdigit() and int(name) < len(topic.partitions) and self._me not in topic.partitions[int(name)].replicas:
-                    self._drop_files(topic.topic_id, int(name))
+                number = name.removesuffix(DROPPED)
+                if not number.isdigit() or int(number) >= len(topic.partitions):
+                    continue
+                if self._me not in topic.partitions[int(number)].replicas:
+                    self._drop_files(topic.topic_id, int(number))
+                elif name != number:  # It was moved back. Its known end stays: it may be that of the copy that was begun since.
+                    self._begin_dropping(topic.topic_id, int(number), self._unlink_dropped)
         if gone := self._gone_topics():
             self._node.report(f"{TOPICS_DIRECTORY}/ has files of {len(gone)} topics that the cluster deleted; they are removed")
             self._node.spawn(self._drop_topics(gone))

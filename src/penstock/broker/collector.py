@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.broker.fetch_sessions import Interest
 from penstock.errors import DiskFailed, ErrorCode
-from penstock.log.faults import LogDamaged, OffsetOutOfRange
+from penstock.log.faults import LogDamaged, OffsetOutOfRange, Unreadable
 from penstock.log.streaming import Stream
 from penstock.partition.partition import Partition
 from penstock.settings import LONG_MAX
@@ -118,7 +118,7 @@ class Collector:
         elif isinstance(failure, OffsetOutOfRange) or interest.fetch_offset < partition.log.start_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE  # Retention may have taken it while it was read.
         else:
-            is_lasting = isinstance(failure, LogDamaged) and partition.is_beyond_mending
+            is_lasting = isinstance(failure, LogDamaged) and not isinstance(failure, Unreadable) and partition.is_beyond_mending
             code = ErrorCode.CORRUPT_MESSAGE if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
             self._report(f"cannot read {partition.topic}-{partition.index} at {interest.fetch_offset}: {failure}")
         self._add_row(interest, code, partition)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from penstock.broker.patience import Patience
 from penstock.broker.trimming import trim
 from penstock.cluster.topic_names import is_internal
-from penstock.errors import DiskFailed, DiskFull, MalformedInput, Refusal
+from penstock.errors import DiskFailed, DiskFull, ErrorCode, MalformedInput, Refusal
 from penstock.links.failures import LinkFailure
 from penstock.links.kinds import Kind
 from penstock.links.replica_fetch import Answer, Fetched, Wish, read_fetched, write_fetch, write_reached
@@ -187,6 +187,12 @@ class Fetcher:
         followed = self._followed.get(key)
         if followed is None or not self._is_wanted(key):
             return  # It was asked for under another leadership, or is not wanted for now.
+        partition = followed.partition
+        if row.error_code == ErrorCode.NONE and row.log_start < partition.log.start_offset and not partition.log.is_start_known:
+            start = partition.log.start_offset
+            self._node.report(f"{partition} has lost records at its beginning: it starts at {start}, its leader at {row.log_start}")
+            self._node.damaged_copies.found(partition)
+            return
         asked = Fetch(LeaderEpoch(row.leader_epoch), row.fetch_offset, row.last_epoch)
         diverging = None if row.diverging is None else Diverging(row.diverging[0], Offset(row.diverging[1]))
         answer = follower_side.Fetched(row.error_code, row.high_watermark, row.log_start, diverging, row.records)

@@ -36,7 +36,7 @@ class KnownEnds:
         self._env = env
         self._ends: dict[Key, Offset] = {}
         self._has_news = False  # The file says less than `_ends`.
-        self._falling: dict[Key, None] = {}  # The file may say more of these than `_ends`.
+        self._said_most: dict[Key, Offset] = {}  # The file says no more than this, whatever becomes of a write that is under way.
         self._turn = asyncio.Lock()  # For writing the file.
 
     def load(self) -> bool:
@@ -46,6 +46,7 @@ class KnownEnds:
             return True
         ends = read_known_ends(content)
         self._ends = ends or {}
+        self._said_most = dict(self._ends)
         return ends is not None
 
     def of(self, topic_id: TopicId, partition: int) -> Offset:
@@ -59,12 +60,12 @@ class KnownEnds:
             self._has_news = True
 
     async def lower(self, topic_id: TopicId, partition: int, end: Offset) -> None:
-        """Makes sure that the file claims nothing at or above `end`. Raises DiskFailed, and then the log must not be cut."""
+        """Makes sure that the file claims nothing at or above `end`. Raises DiskFailed, and then the log must not be cut.
+
+        Where the end is raised again while this waits, as long as the copy is open, it is lowered once more."""
         key = (topic_id, partition)
-        if self.of(topic_id, partition) > end:
-            self._falling[key] = None
-            self._ends[key] = end
-        if key in self._falling:
+        while max(self.of(topic_id, partition), self._said_most.get(key, 0)) > end:
+            self._ends[key] = min(end, self.of(topic_id, partition))
             await self._write()
 
     async def forget(self, topic_id: TopicId, partition: int) -> None:
@@ -76,6 +77,7 @@ class KnownEnds:
         """Forgets the copies of a topic that never comes back. That need not be durable: its id is used only once."""
         for key in [key for key in self._ends if key[0] == topic_id]:
             del self._ends[key]
+            self._said_most.pop(key, None)
 
     async def save(self) -> None:
         """Writes the file if there is anything new. Raises DiskFailed; then the file is as it was."""
@@ -85,24 +87,27 @@ class KnownEnds:
     async def _write(self) -> None:
         disk = self._env.disk
         async with self._turn:
-            if not self._has_news and not self._falling:
+            is_falling = any(self._ends.get(key, 0) < most for key, most in self._said_most.items())
+            if not self._has_news and not is_falling:
                 return  # Another call has just written it.
-            falling, self._falling, self._has_news = self._falling, {}, False
-            rows = [_ROW.pack(*key, end) for key, end in self._ends.items() if end > 0]
+            ends = {key: end for key, end in self._ends.items() if end > 0}
+            self._has_news = False
+            self._said_most |= {key: max(end, self._said_most.get(key, end)) for key, end in ends.items()}
+            body = b"".join(_ROW.pack(*key, end) for key, end in ends.items())
             try:
                 try:
-                    await overwrite_file(disk, NODE_DIRECTORY, KNOWN_ENDS, seal(_KIND, VERSION, b"".join(rows)))
+                    await overwrite_file(disk, NODE_DIRECTORY, KNOWN_ENDS, seal(_KIND, VERSION, body))
                 except DiskFull:
-                    if not falling:
+                    if not is_falling:
                         raise
                     disk.unlink(KNOWN_ENDS_PATH)
                     if failures := await disk.sync((), [NODE_DIRECTORY]):
                         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}") from None
-                    self._has_news = True
+                    self._has_news, ends = True, {}
             except DiskFailed:
                 self._has_news = True
-                self._falling = falling | self._falling
                 raise
+            self._said_most = ends
 
 
 def read_known_ends(content: bytes) -> dict[Key, Offset] | None:

@@ -5,7 +5,8 @@ damaged too, but in another place. Each batch that is taken is checked.
 It is tried again for `MEND_SECONDS`, because a source may be away for a moment, or the disk full. If none can help in that time, or the
 segment cannot be mended batch by batch, the copy is given up (damaged_copies.py) where another in-sync replica is up and can take over:
 another node leads, and this one fetches everything anew. Where none can, the copy stays, since it has everything but the damaged place,
-and it is tried again when that is read again. Where no other replica is in sync, readers of that place get CORRUPT_MESSAGE.
+and it is tried again when that is read again. Where no other replica is in sync, readers of that place get CORRUPT_MESSAGE. They get
+KAFKA_STORAGE_ERROR where the disk cannot read the bytes, since it may be able to later.
 """
 
 import asyncio
@@ -90,7 +91,9 @@ class Mending:
             fetch = partial(self._fetch, partition, sources[first:] + sources[:first])
             try:
                 async with asyncio.timeout(max(1.0, deadline - self._node.env.now())):
-                    self._tell(partition, offset, await partition.log.mend(offset, fetch))
+                    mended = await partition.log.mend(offset, fetch)
+                if mended is not None:  # Otherwise retention, a cut or compaction was faster.
+                    self._tell(partition, offset, mended)
                 return None
             except CannotMend as cannot:
                 failure = cannot

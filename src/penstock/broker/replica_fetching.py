@@ -67,9 +67,10 @@ class ReplicaFetching:
         self._node.spawn(self._cut(partition, cut))
 
     async def _rebuild(self, partition: Partition) -> None:
-        """Until it is done the partition leads nothing: it could take a batch that was cut for one that it has."""
+        """Until it is done the partition leads nothing: it could take a batch that was cut for one that it has. A copy that is damaged
+        beyond mending is replaced instead."""
         log = partition.log
-        while log.owner_is_void and log.failure is None and not (partition.is_deleted or partition.is_damaged):
+        while log.owner_is_void and log.failure is None and not partition.is_deleted and not partition.is_damaged:
             try:
                 await partition.remember_producers(self._node.env.wall_ms())
             except (DiskFailed, OffsetOutOfRange) as failure:

@@ -4,6 +4,8 @@ A checkpoint stands for everything below its end offset, is written only once al
 facts some bytes of its owner (`extra`: what the owner would otherwise have to replay from the first batch).
 Two are kept. The older one serves when the newer one is damaged.
 
+Before a log is cut, its checkpoints are replaced by one that says only where the log starts (`encode_start`): all else that they claim may
+go, and a start that was moved by request is in no other file.
 What it lists of segments may be older than a swap of compaction: the names in the directory tell (recovery.py).
 Format 2 has names of compacted segments and how far compaction came; format 1 is read as if there were none. Format 3 is laid out like 2:
 the owner's bytes may tell of transactions, and who does not know of those must not open the log.
@@ -18,7 +20,7 @@ from penstock.log import index_files
 from penstock.log.config import LogIdentity
 from penstock.log.epochs import Epochs
 from penstock.log.index import SparseIndex
-from penstock.log.segment import Segment, SegmentName, Shelf
+from penstock.log.segment import NO_END, Segment, SegmentName, Shelf
 from penstock.log.small_files import read_whole, replace_file, seal, unseal, version_of
 
 CHECKPOINT = "checkpoint"
@@ -59,6 +61,11 @@ class Remembered:
     clean_end: int = 0
     is_newest: bool = True  # False: a newer one was there and cannot be read.
 
+    @property
+    def says_only_start(self) -> bool:
+        """Whether it was left by a cut, and tells where the log starts and nothing else."""
+        return self.end_offset == NO_END
+
 
 def capture(
     number: int, identity: LogIdentity, shelf: Shelf, epochs: Epochs,
@@ -68,6 +75,11 @@ def capture(
     segments = shelf.segments[shelf.place_of(start_offset) :]
     content = encode(identity, Remembered(start_offset, end_offset, gaps_below, segments, epochs, extra, clean_end))
     return Checkpoint(number, end_offset, start_offset, shelf.active.base_offset, appended_bytes, len(extra), content)
+
+
+def encode_start(identity: LogIdentity, start_offset: int) -> bytes:
+    """A checkpoint that tells where the log starts and nothing else."""
+    return encode(identity, Remembered(start_offset, NO_END, 0, [], Epochs(), b""))
 
 
 def encode(identity: LogIdentity, remembered: Remembered) -> bytes:

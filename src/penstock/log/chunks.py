@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from penstock.env import Env
 from penstock.log.epochs import Epochs
+from penstock.log.faults import damage_at
 from penstock.log.reader import Reader
 from penstock.log.segment import Segment
 from penstock.log.sifting import Checked, Chunk
@@ -40,9 +41,10 @@ class ChunkWalk:
 
     async def step(self, work: Callable[..., tuple[Checked, T]], *arguments: object) -> T:
         """Has the next chunk worked on, and moves past what was done of it. `LogDamaged` where it is not what was written."""
-        content = await self._read()
-        chunk = Chunk(self._segment.path, self.position, content, self.offset, not self._segment.name.is_compacted, self._epochs)
-        checked, result = await self._env.offload(work, chunk, *arguments)
+        with damage_at(self.offset):
+            content = await self._read()
+            chunk = Chunk(self._segment.path, self.position, content, self.offset, not self._segment.name.is_compacted, self._epochs)
+            checked, result = await self._env.offload(work, chunk, *arguments)
         self.position += checked.size
         self.offset = checked.end_offset
         return result

@@ -71,8 +71,9 @@ class CompactedLog(Log):
             raise
         except FileNotFoundError:
             raise DiskFailed(f"{self.directory} is gone") from None
-        except LogDamaged:
+        except LogDamaged as damage:
             if all(segment.is_replaced or segment in self._shelf.segments for segment in dirt.segments):
+                self._report_damage(damage)
                 raise
             return account  # Retention was faster.
         if lineage == self._unflushed.lineage:
@@ -110,27 +111,40 @@ class CompactedLog(Log):
         self._reader.forget_places()
         self._swaps.swapped(replaced, Instant(self._env.now() + stay_seconds), self._next_number)
 
-    async def mend(self, offset: int, fetch: Fetch) -> Mended:
+    async def mend(self, offset: int, fetch: Fetch) -> Mended | None:
         """Also in a segment that compaction has made."""
-        if not self._shelf.holding(offset).name.is_compacted:
+        segment = self._shelf.holding(offset)
+        if not segment.name.is_compacted:
             return await super().mend(offset, fetch)
         async with self._taking_turn():
             self._check_alive()
-            segment = self._shelf.holding(offset)
-            if not segment.name.is_compacted or segment.name.end_offset > self._checkpoint_base:
+            lineage = self._unflushed.lineage
+            if not self.start_offset <= offset < self.end_offset or not self._is_there_still(segment, lineage):
+                return None
+            if segment.name.end_offset > self._checkpoint_base:
                 raise DiskFailed(f"{segment.path}: no checkpoint lists it")
             name = segment.name._replace(generation=self._swaps.next_generation())
-            target = Segment(self.directory, name, segment.opened_ms, SparseIndex(self._config.index_interval_bytes))
-            held = self._reader.pin(segment)
+        target = Segment(self.directory, name, segment.opened_ms, SparseIndex(self._config.index_interval_bytes))
+        held = self._reader.pin(segment)
+        try:
+            mending = CompactedMending(self._disk, held.file, segment, target, epochs=self.epochs.copy(), fetch=fetch)
             try:
-                mending = CompactedMending(self._disk, held.file, segment, target, epochs=self.epochs, fetch=fetch)
                 await mending.write_anew()
-                await keep_damaged(self._disk, held.file, segment, self.directory, mending.mended)
-            finally:
-                self._files.unpin(held)
-            if mending.mended.stretches:
-                await self._put_in_place(self._shelf.place_of(segment.base_offset), [segment], target, 0.0)
-            else:
-                self._disk.unlink(target.path + TEMPORARY)
-            self._reader.trust(segment)
-            return mending.mended
+            except Exception:
+                if self._is_there_still(segment, lineage):
+                    raise
+                return None
+            async with self._taking_turn():
+                self._check_alive()
+                is_there = self._is_there_still(segment, lineage) and segment.name.end_offset <= self._checkpoint_base
+                if not is_there or not mending.mended.stretches:
+                    self._disk.unlink(target.path + TEMPORARY)
+                if not is_there:
+                    return None
+                if mending.mended.stretches:
+                    await keep_damaged(self._disk, held.file, segment, self.directory, mending.mended)
+                    await self._put_in_place(self._shelf.place_of(segment.base_offset), [segment], target, 0.0)
+        finally:
+            self._files.unpin(held)
+        self._reader.trust(segment)
+        return mending.mended

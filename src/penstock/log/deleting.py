@@ -37,7 +37,7 @@ def checkpoint_from(disk: Disk, directory: str, identity: LogIdentity, start_off
         raise LogDamaged(f"{directory}: the checkpoint cannot be read")
     remembered.start_offset = start_offset
     remembered.segments = [segment for segment in remembered.segments if segment.base_offset >= first_base]
-    remembered.epochs.drop_below(start_offset)
+    remembered.epochs.drop_below(first_base)  # Not up to the start: what lies before it in its segment is still compared with its epoch.
     return encode(identity, remembered)
 
 

@@ -31,6 +31,7 @@ class Found:
     checkpoint_end: int = -1
     generation: int = 0  # The highest of any compacted segment in the directory, also of those that are gone now.
     lists_replaced: bool = False  # The checkpoint on the disk lists segments that compaction has replaced.
+    is_start_known: bool = True  # By a checkpoint. False: the log begins where the files do, and some before them may be lost.
     is_saved: bool = False  # The checkpoint on the disk says all of this.
     lacks_directory: bool = False  # A full disk had no room for it.
 

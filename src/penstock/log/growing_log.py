@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 from penstock.env import Env, SyncFailures
-from penstock.errors import DiskFailed, DiskFull, require
+from penstock.errors import DiskFailed, DiskFull, ReadFailed, require
 from penstock.log.checkpoint import Checkpoint, capture, write
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.epochs import Epochs
-from penstock.log.faults import LogDamaged, OffsetOutOfRange
+from penstock.log.faults import LogDamaged, OffsetOutOfRange, Unreadable
 from penstock.log.flushing import FlushTicket, Unflushed
 from penstock.log.found import Found, Report
 from penstock.log.index import SparseIndex
@@ -45,7 +45,7 @@ class GrowingLog:
         "_checkpoint_base", "_checkpoint_end", "_checkpoint_start", "_checkpointed_bytes", "_closed_bytes", "_config", "_disk", "_env",
         "_extra_bytes", "_files", "_has_news", "_index", "_lacks_directory", "_next_number", "_on_damage", "_reader", "_rolled_bytes",
         "_shelf", "_swaps", "_turn", "_unflushed", "_write", "_writing", "_written_number", "clean_end", "directory", "end_offset",
-        "epochs", "failure", "flushed_end", "identity", "owner_is_void", "report", "start_offset",
+        "epochs", "failure", "flushed_end", "identity", "is_start_known", "owner_is_void", "report", "start_offset",
     )  # fmt: skip
 
     def __init__(self, opening: Opening, found: Found) -> None:
@@ -59,6 +59,7 @@ class GrowingLog:
         self.directory = opening.directory
         self.identity = opening.identity
         self.start_offset = Offset(found.start_offset)  # The first that may be read.
+        self.is_start_known = found.is_start_known  # False: files that lay before it may be lost, since no checkpoint tells of the start.
         self.end_offset = Offset(found.end_offset)  # The next to be written.
         self.flushed_end = Offset(found.flushed_end)  # Everything below is on the disk.
         self.epochs: Epochs = found.epochs
@@ -221,6 +222,7 @@ class GrowingLog:
 
     def _roll(self) -> None:
         """The log goes on in a new segment. Nothing has changed if its file cannot be made."""
+        require(self._shelf.active.size > 0, "a log goes on in a new segment only after one that holds batches")
         closed, fresh = self._shelf.active, self._new_segment()
         held = self._unflushed.hold(fresh)
         require(not self._disk.size(held.file), "nothing lies beyond the end of a log")
@@ -298,9 +300,8 @@ class GrowingLog:
             return b""
         try:
             return self._reader.read(offset, bytes_max, end_offset if end_offset < self.end_offset else self.end_offset)
-        except LogDamaged as damage:
-            self._on_damage(offset if damage.offset is None else damage.offset)
-            raise
+        except (LogDamaged, ReadFailed) as failure:
+            raise self._damaged(offset, failure) from None
 
     async def read_later(self, offset: int, *, bytes_max: int, end_offset: int) -> Buffer:
         if offset < self.start_offset or offset > self.end_offset:
@@ -309,9 +310,22 @@ class GrowingLog:
             return b""
         try:
             return await self._reader.read_later(offset, bytes_max, min(end_offset, self.end_offset))
-        except LogDamaged as damage:
-            self._on_damage(offset if damage.offset is None else damage.offset)
-            raise
+        except (LogDamaged, ReadFailed) as failure:
+            raise self._damaged(offset, failure) from None
+
+    def _damaged(self, offset: int, failure: LogDamaged | ReadFailed) -> LogDamaged:
+        """Tells the owner that a read at this offset has found damage; returns what the reader is told."""
+        where = failure.offset if isinstance(failure, LogDamaged) else None
+        self._on_damage(offset if where is None else where)
+        return failure if isinstance(failure, LogDamaged) else Unreadable(str(failure))
+
+    def _report_damage(self, damage: LogDamaged) -> None:
+        """Tells the owner of damage that was not found by a read, if the log still has its place."""
+        first_base = self._shelf.segments[0].base_offset
+        if damage.offset is not None and damage.offset >= first_base:
+            segment_end = self._shelf.end_of(self._shelf.place_of(damage.offset), self.end_offset)
+            if segment_end > (offset := max(damage.offset, self.start_offset)):
+                self._on_damage(offset)
 
     def stream(self, offset: int, *, bytes_max: int, end_offset: int) -> Stream | None:
         """As `read`, for much at once that is read while it is sent. None where there is little, or nobody knows how much: use `read`."""
@@ -333,8 +347,9 @@ class GrowingLog:
             lookup = Lookup(self._env, self._files, self._reader, self._shelf, epochs=self.epochs, wanted=wanted, log_end=log_end)
             try:
                 return await ask(lookup)
-            except LogDamaged:
+            except LogDamaged as damage:
                 if not lookup.is_overtaken:
+                    self._report_damage(damage)
                     raise
 
     # Checkpoints

@@ -7,7 +7,7 @@ from the batches otherwise.
 from struct import Struct, error
 
 from penstock.env import Disk, File
-from penstock.errors import DiskFailed
+from penstock.errors import DiskFailed, ReadFailed
 from penstock.log.config import LogIdentity
 from penstock.log.index import ANY_TIMESTAMP, SparseIndex
 from penstock.log.segment import Segment
@@ -85,5 +85,7 @@ async def _read(disk: Disk, path: str) -> bytes:
         return b""
     try:
         return await disk.read_later(file, 0, disk.size(file))
+    except ReadFailed:
+        return b""
     finally:
         disk.close(file)

@@ -11,6 +11,7 @@ from penstock.errors import DiskFailed, DiskFull, require
 from penstock.log import deleting, truncating
 from penstock.log.checkpoint import Checkpoint, Remembered, encode
 from penstock.log.epochs import Epochs
+from penstock.log.faults import LogDamaged, damage_at
 from penstock.log.flushing import FlushTicket
 from penstock.log.found import Report
 from penstock.log.growing_log import NEVER, GrowingLog
@@ -34,7 +35,8 @@ class Log(GrowingLog):
     def raise_start(self, offset: int) -> None:
         """Nothing below the offset is read any more. The next checkpoint keeps that; room comes back with what `expired` finds."""
         require(offset <= self.end_offset, "a log starts no later than it ends")
-        self.start_offset = max(self.start_offset, Offset(offset))
+        if offset > self.start_offset:
+            self.start_offset, self.is_start_known = Offset(offset), True
 
     def segment_start(self, offset: int) -> int:
         """Where the segment that holds the offset begins: a start that is moved up to there frees whole files. Below its start, the log
@@ -78,7 +80,7 @@ class Log(GrowingLog):
             self.raise_start(start_offset)  # Not before: nobody is told of a start that could go back.
             self._checkpoint_start = self.start_offset
             self._closed_bytes -= sum(segment.size for segment in self._shelf.remove_first(len(going)))
-            self.epochs.drop_below(self.start_offset)
+            self.epochs.drop_below(first_base)
             for segment in going:
                 self._drop(segment)
             failures = await deleting.remove_files(self._env, self.directory, going)
@@ -88,35 +90,60 @@ class Log(GrowingLog):
 
     # Damage
 
-    async def mend(self, offset: int, fetch: Fetch) -> Mended:
+    async def mend(self, offset: int, fetch: Fetch) -> Mended | None:
         """Replaces the damaged batches of the segment that holds the offset by those of a good copy, which `fetch` returns. Durable.
 
-        Each batch that is fetched is checked: where another log has the same epoch at the same offset, it has the same record. Raises
-        CannotMend, DiskFailed, or what `fetch` raises, with nothing changed.
+        Each batch that is fetched is checked: where another log has the same epoch at the same offset, it has the same record. Retention,
+        checkpoints and cuts take their turns while it is fetched. Returns None where the segment has been removed, cut or compacted by
+        now: nothing is left to mend. Raises CannotMend, DiskFailed, or what `fetch` raises, with nothing changed.
         """
-        async with self._taking_turn():
-            self._check_alive()
-            segment = self._shelf.holding(offset)
-            if segment is self._shelf.active:
-                self._roll()
-                await self.flush()
-            if segment.name.is_compacted:
-                raise CannotMend(f"{segment.path} was compacted here: other copies may have other batches")
-            end_offset = self._shelf.end_of(self._shelf.place_of(segment.base_offset), self.end_offset)
-            held = self._reader.pin(segment)
+        segment = await self._segment_to_mend(offset)
+        if segment is None:
+            return None
+        lineage = self._unflushed.lineage
+        end_offset = self._shelf.end_of(self._shelf.place_of(segment.base_offset), self.end_offset)
+        held = self._reader.pin(segment)
+        try:
+            mending = SegmentMending(self._disk, held.file, segment, epochs=self.epochs.copy(), end_offset=end_offset, fetch=fetch)
             try:
-                mending = SegmentMending(self._disk, held.file, segment, epochs=self.epochs, end_offset=end_offset, fetch=fetch)
                 await mending.write_anew()
+            except Exception:
+                if self._is_there_still(segment, lineage):
+                    raise
+                return None
+            async with self._taking_turn():
+                self._check_alive()
+                if not self._is_there_still(segment, lineage):
+                    self._disk.unlink(segment.path + TEMPORARY)
+                    return None
                 await keep_damaged(self._disk, held.file, segment, self.directory, mending.mended)
                 self._disk.rename(segment.path + TEMPORARY, segment.path)
                 if failures := await self._disk.sync((), [self.directory]):
                     self._fail(f"{failures[0][0]}: {failures[0][1]}")
                     self._check_alive()
-            finally:
-                self._files.unpin(held)
-            self._files.forget(segment.path)
-            self._reader.trust(segment)
-            return mending.mended
+        finally:
+            self._files.unpin(held)
+        self._files.forget(segment.path)
+        self._reader.trust(segment)
+        return mending.mended
+
+    async def _segment_to_mend(self, offset: int) -> Segment | None:
+        """The closed segment that holds the offset; None where the log no longer has it, or a cut has taken it off again."""
+        async with self._taking_turn():
+            self._check_alive()
+            if not self.start_offset <= offset < self.end_offset:
+                return None
+            segment = self._shelf.holding(offset)
+            if segment is self._shelf.active:
+                self._roll()
+                await self.flush()
+        if segment.name.is_compacted:
+            raise CannotMend(f"{segment.path} was compacted here: other copies may have other batches")
+        return segment
+
+    def _is_there_still(self, segment: Segment, lineage: int) -> bool:
+        """Whether nothing was cut off since, and the segment was neither removed nor replaced."""
+        return lineage == self._unflushed.lineage and self._shelf.holding(segment.base_offset) is segment
 
     # The end
 
@@ -160,10 +187,11 @@ class Log(GrowingLog):
         segment = self._shelf.segments[place]
         held = self._reader.pin(segment)
         try:
-            index = await self._reader.index_of(segment, held)
-            cut = await truncating.find_cut(self._disk, held.file, segment, index, offset)
-            self._swaps.remove()
-            await truncating.forget_checkpoints(self._disk, self.directory)
+            cut = await self._begin_cut(segment, held, offset)
+        except BaseException:
+            self._files.unpin(held)
+            raise
+        try:
             await self._empty(self._shelf.segments[place + 1 :])
             for later in self._shelf.segments[place + 1 :]:
                 self._drop(later)
@@ -181,6 +209,30 @@ class Log(GrowingLog):
             self._files.unpin(held)
         self._settle_cut(segment, cut)
         await self.flush()
+
+    async def _begin_cut(self, segment: Segment, held: OpenFile, offset: int) -> truncating.Cut:
+        """Finds where to cut, and lets no checkpoint claim what will go. Where that meets damage, or a full disk, the log goes on, and the
+        cut can be tried again."""
+        try:
+            with damage_at(segment.base_offset):
+                index = await self._reader.index_of(segment, held)
+                cut = await truncating.find_cut(self._disk, held.file, segment, index, offset)
+            self._swaps.remove()
+            await self._keep_only_start(min(self.start_offset, cut.end_offset))
+            return cut
+        except LogDamaged as damage:
+            self._report_damage(damage)
+            raise
+        except DiskFull:
+            raise
+        except DiskFailed as failure:
+            self._fail(str(failure))
+            raise
+
+    async def _keep_only_start(self, start_offset: int) -> None:
+        """All else that the checkpoints claim may go with the cut."""
+        first_base = self._shelf.segments[0].base_offset
+        await truncating.keep_only_start(self._disk, self.directory, self.identity, start_offset=start_offset, first_base=first_base)
 
     async def _empty(self, segments: Sequence[Segment]) -> None:
         """A segment in which nothing was written yet may have no file."""
@@ -236,7 +288,7 @@ class Log(GrowingLog):
         """The log ends at or before the offset, or is empty. From the moment of the new checkpoint on a start goes by that alone: it
         removes the files that begin before the offset. One that begins after it is empty, and is taken for torn."""
         self._swaps.remove()
-        await truncating.forget_checkpoints(self._disk, self.directory)
+        await self._keep_only_start(self.start_offset)
         self._forget_checkpoint()
         fresh = self._segment_at(offset)
         self._unflushed.hold(fresh)
@@ -254,6 +306,7 @@ class Log(GrowingLog):
         self._settle_cut(fresh, truncating.Cut(0, offset, fresh.index or SparseIndex(self._config.index_interval_bytes)))
         self.epochs.cut(0)
         self.start_offset = self.flushed_end = Offset(offset)
+        self.is_start_known = True
         self._checkpoint_end = self._checkpoint_start = self._checkpoint_base = offset
 
     def _segment_at(self, offset: int) -> Segment:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.env import Env
 from penstock.errors import MalformedInput
 from penstock.log.epochs import Epochs
-from penstock.log.faults import LogDamaged
+from penstock.log.faults import LogDamaged, damage_at
 from penstock.log.index import NO_TIMESTAMP, SparseIndex
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.reader import Reader
@@ -84,15 +84,19 @@ class Lookup:
     async def first_at_or_after(self, timestamp: int) -> TimedRecord | None:
         """The first record, by offset, with this timestamp or a later one."""
         for part in self._parts:
-            if part.newest >= timestamp and (found := await self._first_in_segment(part, timestamp)) is not None:
-                return found
+            if part.newest >= timestamp:
+                with damage_at(part.offsets.start_offset):
+                    found = await self._first_in_segment(part, timestamp)
+                if found is not None:
+                    return found
         return None
 
     async def newest(self) -> TimedRecord | None:
         """The record with the highest timestamp; the first of them, if several have it."""
         highest = NO_TIMESTAMP
         for part in self._parts:
-            highest = max(highest, part.newest if self._wanted.holds(part.offsets) else await self._highest_in_segment(part))
+            with damage_at(part.offsets.start_offset):
+                highest = max(highest, part.newest if self._wanted.holds(part.offsets) else await self._highest_in_segment(part))
         return await self.first_at_or_after(highest) if highest != NO_TIMESTAMP else None
 
     async def _first_in_segment(self, part: Part, timestamp: int) -> TimedRecord | None:

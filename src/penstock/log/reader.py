@@ -8,14 +8,12 @@ of places there is not remembered, and where that file ends it looks for its off
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from penstock.env import Disk
 from penstock.log import index_files
 from penstock.log.config import LogConfig, LogIdentity
 from penstock.log.epochs import Epochs
-from penstock.log.faults import LogDamaged
+from penstock.log.faults import LogDamaged, damage_at
 from penstock.log.index import SparseIndex
 from penstock.log.open_files import OpenFile, OpenFiles
 from penstock.log.reading import Asks, take_batches
@@ -60,7 +58,7 @@ class Reader:
             batches, next_offset, position = done.value
         if batches or not self._goes_on(segment, next_offset, end_offset):
             return self._remember(segment, batches, next_offset, position)
-        with _told_where(next_base := self._next_base(segment)):
+        with damage_at(next_base := self._next_base(segment)):
             return self.read(next_base, bytes_max, end_offset)
 
     async def read_later(self, offset: int, bytes_max: int, end_offset: int) -> Buffer:
@@ -84,7 +82,7 @@ class Reader:
             return batches or await self.read_later(offset, bytes_max, end_offset)
         if batches or not self._goes_on(segment, next_offset, end_offset):
             return self._remember(segment, batches, next_offset, position)
-        with _told_where(next_base := self._next_base(segment)):
+        with damage_at(next_base := self._next_base(segment)):
             return await self.read_later(next_base, bytes_max, end_offset)
 
     def stream(self, offset: int, bytes_max: int, end_offset: int) -> Stream | None:
@@ -190,13 +188,3 @@ class Reader:
     def _next_base(self, segment: Segment) -> int:
         return self._shelf.segments[self._shelf.place_of(segment.base_offset) + 1].base_offset
 
-
-@contextmanager
-def _told_where(offset: int) -> Iterator[None]:
-    """Damage that is found in here is in another segment than the one that was asked for: mending must know in which."""
-    try:
-        yield
-    except LogDamaged as damage:
-        if damage.offset is None:
-            damage.offset = offset
-        raise

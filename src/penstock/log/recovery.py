@@ -73,6 +73,7 @@ async def recover(opening: Opening) -> Found:
         except DiskFailed:
             return found
         found = await _try_to_recover(opening)  # By the batches alone.
+    found.start_offset = min(found.start_offset, found.end_offset)  # A cut may have gone below it, or damage hides what lies there.
     if found.failure is None and found.end_offset < opening.known_end and not opening.accepts_loss:
         found.failure = f"the log ends at offset {found.end_offset}, {_lost(opening)}"
         found.report.is_end_lost = True
@@ -133,12 +134,11 @@ async def _make(opening: Opening) -> bool:
 async def _believe(opening: Opening, remembered: Remembered | None, names: list[SegmentName]) -> Found:
     """What is known without reading a batch; except of what compaction has put in place since the checkpoint."""
     gaps_below = max((name.end_offset for name in names), default=0)
-    if remembered is not None and (is_overtaken(remembered.segments, names) or _is_outlived(remembered, names)):
-        remembered = None
-    if remembered is None:
+    first_base = names[0].base_offset if names else 0
+    if remembered is None or remembered.says_only_start or is_overtaken(remembered.segments, names) or _is_outlived(remembered, names):
         opening.restore(b"")
-        start_offset = names[0].base_offset if names else 0
-        return Found(start_offset, start_offset, max(0, gaps_below))
+        known_start = remembered.start_offset if remembered is not None else 0
+        return Found(max(known_start, first_base), first_base, max(0, gaps_below), is_start_known=known_start >= first_base)
     opening.restore(remembered.extra)
     disk, directory = opening.env.disk, opening.directory
     segments, unknown = reconcile(disk, directory, remembered.segments, names)
@@ -152,6 +152,7 @@ async def _believe(opening: Opening, remembered: Remembered | None, names: list[
         while len(found.segments) > 1 and found.segments[0].base_offset < names[0].base_offset:
             found.segments.pop(0)  # Retention has taken it since.
             found.start_offset = max(found.start_offset, found.segments[0].base_offset)
+            found.is_start_known = False
     first_base = found.segments[0].base_offset if found.segments else found.end_offset
     if names and names[0].base_offset < first_base and not opening.is_clean:
         # Nothing goes on the word of a checkpoint whose name may not be on the disk.

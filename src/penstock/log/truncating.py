@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.env import Disk, File
-from penstock.errors import DiskFailed
-from penstock.log.checkpoint import CHECKPOINT, PREVIOUS
+from penstock.errors import DiskFailed, DiskFull
+from penstock.log.checkpoint import CHECKPOINT, PREVIOUS, encode_start
+from penstock.log.config import LogIdentity
 from penstock.log.faults import LogDamaged
 from penstock.log.index import SparseIndex
 from penstock.log.segment import DROPPED, Segment
-from penstock.log.small_files import TEMPORARY, write_fresh
+from penstock.log.small_files import TEMPORARY, overwrite_file, write_fresh
 from penstock.log.walking import CHUNK_BYTES, Walk
 
 
@@ -64,6 +65,23 @@ async def forget_checkpoints(disk: Disk, directory: str) -> None:
         disk.unlink(f"{directory}/{name}")
     failures = await disk.sync((), [directory])
     if failures:
+        raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
+
+
+async def keep_only_start(disk: Disk, directory: str, identity: LogIdentity, *, start_offset: int, first_base: int) -> None:
+    """Replaces the checkpoints by one that says only where the log starts; where the files tell that, by none. Raises DiskFull with nothing
+    changed but that the older checkpoint may be gone."""
+    if start_offset <= first_base:
+        await forget_checkpoints(disk, directory)
+        return
+    content = encode_start(identity, start_offset)
+    try:
+        await overwrite_file(disk, directory, CHECKPOINT, content)
+    except DiskFull:
+        disk.unlink(f"{directory}/{PREVIOUS}")
+        await overwrite_file(disk, directory, CHECKPOINT, content)
+    disk.unlink(f"{directory}/{PREVIOUS}")
+    if failures := await disk.sync((), [directory]):
         raise DiskFailed(f"{failures[0][0]}: {failures[0][1]}")
 
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 from penstock.env import File, SyncFailures
-from penstock.errors import DiskFailed, DiskFull, OutOfHandles, require
+from penstock.errors import DiskFailed, DiskFull, OutOfHandles, ReadFailed, require
 from penstock.server import kernel
 from penstock.server.flushing import Flusher
 from penstock.server.vigil import Vigil
@@ -127,7 +127,7 @@ class RealDisk:
 
     def read_at(self, file: File, position: int, size: int) -> bytes:
         real = _real(file)
-        with _translated(real.path):
+        with _translated(real.path, ReadFailed):
             answer = os.pread(real.fd, size, position)
             while len(answer) < size and (more := os.pread(real.fd, size - len(answer), position + len(answer))):
                 answer += more
@@ -146,7 +146,7 @@ class RealDisk:
             return None
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise _disk_failure(real.path, error) from error
+                raise _disk_failure(real.path, error, ReadFailed) from error
             self._can_refuse_to_wait = False  # FUSE among others.
             return self.read_now(real, position, size)
         return bytes(self._scratch[:wanted]) if got == wanted else None  # The rest is not in memory.
@@ -356,15 +356,15 @@ def _is_recent(file: RealFile, position: int) -> bool:
     return position >= file.size_at_open and position >= file.size - _RECENT_BYTES
 
 
-def _disk_failure(path: str, error: OSError) -> DiskFailed:
-    kind = OutOfHandles if error.errno in _NO_HANDLES else DiskFull if error.errno in _FULL else DiskFailed
+def _disk_failure(path: str, error: OSError, otherwise: type[DiskFailed] = DiskFailed) -> DiskFailed:
+    kind = OutOfHandles if error.errno in _NO_HANDLES else DiskFull if error.errno in _FULL else otherwise
     return kind(f"{path or 'data directory'}: {error.strerror}")
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translated(path: str, otherwise: type[DiskFailed] = DiskFailed) -> Iterator[None]:
     """OSError stays behind this door."""
     try:
         yield
     except OSError as error:
-        raise _disk_failure(path, error) from error
+        raise _disk_failure(path, error, otherwise) from error

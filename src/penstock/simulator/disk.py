@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from penstock.env import File, SyncFailures
-from penstock.errors import DiskFailed, DiskFull
+from penstock.errors import DiskFailed, DiskFull, ReadFailed
 from penstock.simulator.disk_faults import HONEST, DiskFaults
 from penstock.simulator.platter import LOSSES, Folder, Inode, Loss, Platter
 from penstock.vocabulary import Buffer
@@ -80,6 +80,9 @@ class SimDisk:
         self._wished_failures: Counter[str] = Counter()  # Of "write" and "read".
         self._flush_failures: list[Callable[[str], bool]] = []  # Which paths each of them is for.
         self._read_failures: list[Callable[[str], bool]] = []
+        self._unlink_failures: list[Callable[[str], bool]] = []
+        self._bad_places: list[tuple[Inode, int]] = []  # Every read of one of them fails.
+        self._order = Random(f"disk/{seed}/order")  # In which the names of a directory go.
 
     # The door: penstock.env.Disk.
 
@@ -127,7 +130,10 @@ class SimDisk:
     def read_at(self, file: File, position: int, size: int) -> bytes:
         inode = self._held(file).inode
         if self._fails("read", self.faults.read_failure) or self._is_wished(self._read_failures, file.path):
-            raise DiskFailed(f"{file.path}: {IO_ERROR} while reading")
+            raise ReadFailed(f"{file.path}: {IO_ERROR} while reading")
+        if any(inode is bad and position <= at < position + size for bad, at in self._bad_places):
+            self.fired["bad sector"] += 1
+            raise ReadFailed(f"{file.path}: {IO_ERROR} while reading at {position}")
         return bytes(memoryview(inode.current)[position : position + size])
 
     def read_now(self, file: File, position: int, size: int) -> bytes | None:
@@ -216,15 +222,20 @@ class SimDisk:
         self._forget(replaced)
 
     def unlink(self, path: str) -> None:
-        """A directory goes name by name, as it would on a real disk: a power cut may find it half gone."""
+        """A directory goes name by name, in an order of the seed's, as it would on a real disk: a power cut may find it half gone."""
         self._check_power()
         node, holder = self._platter.find(path), self._platter.holder(path)
         if node is None or holder is None:
             return
         if isinstance(node, Folder):
-            for name in sorted(node.current):
+            names = sorted(node.current)
+            self._order.shuffle(names)
+            for name in names:
                 self.unlink(f"{path}/{name}")
         self._count("unlink", path, 0)
+        if self._is_wished(self._unlink_failures, path):
+            self.fired["unlink failure"] += 1
+            raise DiskFailed(f"{path}: {IO_ERROR} while unlinking")
         self._platter.rename((*holder, None))
         self._forget(node)
 
@@ -278,6 +289,10 @@ class SimDisk:
         """The next read of a file that the claim holds for."""
         self._read_failures.append(concerns)
 
+    def fail_next_unlink_where(self, concerns: Callable[[str], bool]) -> None:
+        """The next removal of a file or directory that the claim holds for. What went before it from the same directory is gone."""
+        self._unlink_failures.append(concerns)
+
     def fail_next_flush(self, path: str | None = None) -> None:
         """The next flush of this file or directory (of anything, if not named) fails; the one after it will claim success."""
         self.fail_next_flush_where(lambda flushed: path in (None, flushed))
@@ -293,6 +308,7 @@ class SimDisk:
         self._wished_failures.clear()
         self._flush_failures.clear()
         self._read_failures.clear()
+        self._unlink_failures.clear()
         if not self.is_dark:
             self._crash_at = None
 
@@ -361,6 +377,10 @@ class SimDisk:
         inode.flushed[position] = byte
         if position < len(inode.current):
             inode.current[position] = byte
+
+    def spoil(self, path: str, position: int) -> None:
+        """No read can reach over this position any more, as over a bad sector; another file under this name can be read."""
+        self._bad_places.append((self._inode(path), position))
 
     def _create(self, path: str) -> Inode:
         self._count("create", path, 0)
