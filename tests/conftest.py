@@ -26,10 +26,12 @@ import whole_files
 from account import Account, skip_reason
 from machine import PROBES, missing
 from schedule import durations
+from tier_marks import problems_of
 from tiers import TIER
 
 ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
 NEEDED = re.compile(r"needs (.+?): (.*)", re.DOTALL)  # The reason of a skip for something that the machine lacks.
+pytest_plugins = ["all_loops"]
 CPU_BEFORE = pytest.StashKey[float]()
 TIERS = ("fast", "test", "slow", "soak")
 # Programs that are not Python, clusters and machines: not in `fast`, whatever they take.
@@ -88,6 +90,14 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted, named = config.getoption("--tier"), named_tests(config)
+    tiers = {item: tier_of(item) for item in items if not isinstance(item, whole_files.Part)}
+    part = {path for path, _ in named}
+    files = {item.nodeid.partition("::")[0] for item in tiers if item.path.resolve() not in part}
+    is_all = not part and any(Path(argument).resolve() == config.rootpath / "tests" for argument in config.args) and bool(tiers)
+    is_all = is_all and not any(isinstance(item, whole_files.Part) for item in items) and len(files) > 1
+    problems = list(problems_of(tiers, lambda path: is_all or path in files))
+    if problems:
+        raise pytest.UsageError("\n".join(problems))
     left_out = {item for item in items if not is_in(item, wanted) and not any(is_of(item, *test) for test in named)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])

@@ -14,4 +14,5 @@ TIER = "PENSTOCK_TIER"  # Set by conftest.py from `--tier`, before any test is i
 
 
 def pick(*, test: int, slow: int) -> int:
+    assert 1 <= test <= slow, f"pick(test={test}, slow={slow}): `make test` runs one at least, and `make test-slow` no fewer"
     return slow if os.environ.get(TIER) in ("slow", "soak") else test

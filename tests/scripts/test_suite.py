@@ -59,7 +59,7 @@ def project(tmp_path: Path) -> Path:
     """A small project with this one's rules, on a machine that can look for the moon and does not find it."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "tests").mkdir()
-    for module in ("conftest.py", "account.py", "schedule.py", "tiers.py", "waiting.py", "whole_files.py"):
+    for module in ("conftest.py", "account.py", "all_loops.py", "schedule.py", "tier_marks.py", "tiers.py", "waiting.py", "whole_files.py"):
         shutil.copy(ROOT / "tests" / module, tmp_path / "tests")
     machine = (ROOT / "tests" / "machine.py").read_text() + '\n\nPROBES["moon"] = lambda: "it is too far"\nPROBES["java"] = lambda: None\n'
     (tmp_path / "tests" / "machine.py").write_text(machine)
