@@ -1,33 +1,27 @@
-"""Checks what tests say about the tiers in which they run, without running them.
+"""Checks what tests pick for the tiers in which they run, without running them.
 
-    python scripts/tier_rules.py
+    python scripts/tier_rules.py [--collect]
 
-- `@pytest.mark.slow(stays="tests/….py::TestClass::test_name")`: the test that shows the same in `make test` exists, class included, and
-  is not itself in another tier. It is named without parameters, which only pytest knows. In a file with such a mark every string that is
-  the id of a test is taken for one, wherever it is.
 - `pick(test=…, slow=…)` (tests/tiers.py): each test that depends on what was picked, directly or by names and fixtures of its file, has
   `@pytest.mark.repeats`, or is in another tier: else its many seeds would never run. A file that picks has such a test.
 - What is picked stays in the file of the tests that depend on it: a helper or a conftest.py does not pick, and no file takes a picked name
   from another. A helper may pick how heavy a load is, for tests of either tier: it says so by the comment LOAD_ONLY behind the pick.
-- `pytest.skip`, `skipif` and `pytest.importorskip`: the reason begins with `needs NAME: `, where NAME is one of the PROBES in
-  tests/machine.py, by which PENSTOCK_REQUIRE makes the skip a failure (tests/conftest.py); or with `only `, where a system, a file system
-  or a foreign broker cannot be made to have it: "only on Linux".
 
-Used by `make check`; needs nothing but the standard library.
+`--collect` lets pytest collect the whole suite, too: tests/tier_marks.py says what it checks.
+Used by `make check`; needs nothing but the standard library, and pytest for `--collect`.
 """
 
+import argparse
 import ast
-import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NODE_ID = re.compile(r"tests/[\w/]+\.py::[\w:]+(\[.*\])?")
-REASON = re.compile(r"needs (?P<name>\w+|\{\}): |only |\w+ only$")
-SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif"}
 LOAD_ONLY = "# tiers: the load only"
+PICKS = ("pick", "pick_step")
 ALWAYS_USED = "an autouse fixture"  # Stands for autouse fixtures and hooks: every test of their file depends on them.
 ELSEWHERE = frozenset({"slow", "soak"})
 RUNS_SLOW = ELSEWHERE | {"repeats"}
@@ -136,25 +130,8 @@ def problems_in(root: Path) -> Iterator[str]:
     for path, file in files.items():
         has_tests = path.rpartition("/")[2].startswith("test_")
         picks = {*unmarked_picks(file), *taken_picks(file, files)} if has_tests else set(picks_of_helper(file))
-        for line, problem in sorted({*wrong_stays(file, files), *picks, *skips_without_a_name(file, files)}):
+        for line, problem in sorted(picks):
             yield f"{path}:{line} {problem}"
-
-
-def wrong_stays(file: File, files: dict[str, File]) -> Iterator[tuple[int, str]]:
-    calls = [node for node in ast.walk(file.tree) if isinstance(node, ast.Call) and "slow" in file.marks_in(node.func)]
-    called = {id(call.func) for call in calls if [keyword.arg for keyword in call.keywords] == ["stays"]}
-    for node in ast.walk(file.tree):
-        if isinstance(node, ast.Attribute) and "slow" in file.marks_in(node) and id(node) not in called:
-            yield node.lineno, '@pytest.mark.slow(stays="file::test") must name a test that stays in `make test`'
-        if called and isinstance(node, ast.Constant) and isinstance(node.value, str) and NODE_ID.fullmatch(node.value):
-            where, _, name = node.value.partition("::")
-            test = files[where].tests.get(name) if where in files else None
-            if "[" in name:
-                yield node.lineno, f"{node.value} has parameters, which cannot be checked: name the test without them"
-            elif test is None:
-                yield node.lineno, f"there is no test {node.value}: correct the id, class included"
-            elif test.marks & ELSEWHERE:
-                yield node.lineno, f"{node.value} does not stay in `make test`: it is marked {' or '.join(sorted(test.marks & ELSEWHERE))}"
 
 
 def unmarked_picks(file: File) -> Iterator[tuple[int, str]]:
@@ -195,9 +172,9 @@ def names_of_pick(tree: ast.Module) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "tiers":
-            names.update(each.asname or each.name for each in node.names if each.name == "pick")
+            names.update(each.asname or each.name for each in node.names if each.name in PICKS)
         elif isinstance(node, ast.Import):
-            names.update(f"{each.asname or each.name}.pick" for each in node.names if each.name == "tiers")
+            names.update(f"{each.asname or each.name}.{pick}" for each in node.names if each.name == "tiers" for pick in PICKS)
     return frozenset(names)
 
 
@@ -227,45 +204,19 @@ def made_by(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def skips_without_a_name(file: File, files: dict[str, File]) -> Iterator[tuple[int, str]]:
-    probes = probes_in(files.get("tests/machine.py"))
-    for node in ast.walk(file.tree) if "skip" in file.text else ():
-        if isinstance(node, ast.Call) and (called := ast.unparse(node.func)) in SKIPS:
-            given = [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
-            given += node.args[:1] if called in ("pytest.skip", "pytest.mark.skip") else []
-            texts = [text for reason in given for text in texts_of(reason, file, files)]
-            if not texts or not all((found := REASON.match(text)) and found["name"] in (None, "{}", *probes) for text in texts):
-                yield node.lineno, f'{called} must say what is needed: "needs NAME: …" ({", ".join(probes)}), or "only on Linux"'
+def collection_problems(root: Path) -> str:
+    """Returns what pytest says when it cannot collect the whole suite; empty if it can."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider", "--tier", "slow", "tests"]
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return ended.stdout + ended.stderr if ended.returncode else ""
 
 
-def texts_of(node: ast.expr, file: File, files: dict[str, File]) -> Iterator[str]:
-    """Yields what a string may be, with {} for what it is filled with; for a call of a helper, what that returns."""
-    match node:
-        case ast.Constant(value=str() as text):
-            yield text
-        case ast.JoinedStr(values=parts):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
-        case ast.IfExp(body=one, orelse=other):
-            yield from (*texts_of(one, file, files), *texts_of(other, file, files))
-        case ast.Call(func=ast.Name(id=name)):
-            nodes = [node for node in ast.walk(file.tree) if isinstance(node, ast.ImportFrom)]
-            imports = [node for node in nodes if name in [each.name for each in node.names]]
-            for helper in (files[path] for node in imports if (path := f"tests/{node.module}.py") in files):
-                for part in (part for part in helper.tree.body if isinstance(part, ast.FunctionDef) and part.name == name):
-                    returned = [each.value for each in ast.walk(part) if isinstance(each, ast.Return) and each.value is not None]
-                    yield from (text for value in returned for text in texts_of(value, helper, files))
-
-
-def probes_in(machine: File | None) -> list[str]:
-    """Returns the keys of the dictionary PROBES."""
-    for node in machine.tree.body if machine is not None else ():
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict) and made_by(node) == {"PROBES"}:
-            return [key.value for key in node.value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
-    return []
-
-
-def main(root: Path = ROOT) -> int:
-    problems = list(problems_in(root))
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collect", action="store_true", help="also let pytest collect the whole suite, which checks its marks")
+    problems = list(problems_in(ROOT))
+    if parser.parse_args().collect and (told := collection_problems(ROOT)):
+        problems.append(told)
     print(*problems, sep="\n", end="\n" if problems else "")
     return int(bool(problems))
 

@@ -1,8 +1,9 @@
 """What the whole suite shares: which tests run, what a machine must have for one, and an account of what was skipped.
 
 `@pytest.mark.needs("fuse")` skips a test where the machine has no FUSE, with the reason; `PENSTOCK_REQUIRE=fuse,netns` turns such
-a skip into a failure, so that a machine that should have it cannot quietly stop testing it. The same goes for every skip whose reason
-begins with `needs fuse: `, as of a file that cannot be imported: `pytest.importorskip("pyspark", reason="needs spark: not installed")`.
+a skip into a failure, so that a machine that should have it cannot quietly stop testing it. A skip for any other reason is a failure,
+unless that begins with `only`: "only on Linux". PENSTOCK_REQUIRE goes for every skip whose reason begins with `needs fuse: `, as of a file
+that cannot be imported: `pytest.importorskip("pyspark", reason="needs spark: not installed")`.
 `--tier` chooses among four: `test` is everything but `@pytest.mark.slow` and `@pytest.mark.soak`, which are tiers of their own; `fast` is
 what of `test` takes a moment only and starts no JVM and no cluster. `@pytest.mark.repeats` runs a test in `slow` too, with more seeds,
 rounds or examples (tiers.py). A test that is named with its `::` runs whatever its tier.
@@ -26,10 +27,13 @@ import whole_files
 from account import Account, skip_reason
 from machine import PROBES, missing
 from schedule import durations
+from tier_marks import problems_of
 from tiers import TIER
 
 ABSENT = Path(__file__).parent / "absent"  # What processes of users do not have.
 NEEDED = re.compile(r"needs (.+?): (.*)", re.DOTALL)  # The reason of a skip for something that the machine lacks.
+ELSEWHERE = "only "  # How the reason of a skip begins where no installation helps.
+pytest_plugins = ["all_loops"]
 CPU_BEFORE = pytest.StashKey[float]()
 TIERS = ("fast", "test", "slow", "soak")
 # Programs that are not Python, clusters and machines: not in `fast`, whatever they take.
@@ -88,6 +92,14 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted, named = config.getoption("--tier"), named_tests(config)
+    tiers = {item: tier_of(item) for item in items if not isinstance(item, whole_files.Part)}
+    part = {path for path, _ in named}
+    files = {item.nodeid.partition("::")[0] for item in tiers if item.path.resolve() not in part}
+    is_all = not part and any(Path(argument).resolve() == config.rootpath / "tests" for argument in config.args) and bool(tiers)
+    is_all = is_all and not any(isinstance(item, whole_files.Part) for item in items) and len(files) > 1
+    problems = list(problems_of(tiers, lambda path: is_all or path in files))
+    if problems:
+        raise pytest.UsageError("\n".join(problems))
     left_out = {item for item in items if not is_in(item, wanted) and not any(is_of(item, *test) for test in named)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -156,8 +168,13 @@ def pytest_runtest_makereport() -> Iterator[None]:
 def failed_if_required(report: Any) -> Any:
     """Turns the report of a skip into one of a failure where the machine must have what was needed, or where that has no probe: nothing
     could require a misspelt name."""
-    needed = NEEDED.fullmatch(skip_reason(report)) if report.skipped else None
-    if needed is not None and needed[1] not in PROBES:
+    reason = skip_reason(report) if report.skipped else ELSEWHERE
+    needed = NEEDED.fullmatch(reason)
+    if needed is None and not reason.startswith(ELSEWHERE):
+        told = "must say what is needed, `needs NAME: …`, or where it runs, `only on Linux`; nothing is expected to fail"
+        report.outcome, report.longrepr = "failed", f"{report.nodeid}: skipped because {reason!r}: {told}"
+        vars(report).pop("wasxfail", None)
+    elif needed is not None and needed[1] not in PROBES:
         report.outcome, report.longrepr = "failed", f"{report.nodeid}: needs {needed[1]!r}; known are {', '.join(sorted(PROBES))}"
     elif needed is not None and needed[1] in required_here():
         report.outcome, report.longrepr = "failed", f"{report.nodeid}: this machine must have {needed[1]} (PENSTOCK_REQUIRE): {needed[2]}"

@@ -1,23 +1,23 @@
-"""A node with its HTTP port in virtual time, and a client that asks over plain HTTP.
+"""A node with its HTTP port, and a client that asks over plain HTTP: in virtual time, or on real sockets (all_loops.py).
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 Each request has a connection of its own, so that a test may send whatever headers it likes.
-Not here: claims about what a node should answer; nodes on real sockets (serving.py, penstock.testing).
+Not here: claims about what a node should answer.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from serving import VirtualServing
+from serving import Serving, VirtualServing, listening_socket
 
 from penstock.http.app import application
 from penstock.http.door import HttpDoor
-from penstock.simulator.env import SimEnv
-from penstock.simulator.network import SimSocket
 from penstock.simulator.world import World
 
 HTTP = ("127.0.0.1", 8080)
@@ -68,19 +68,23 @@ def _read(answer: bytes) -> Answered:
     return Answered(int(first.split()[1]), headers, body.decode())
 
 
-Story = Callable[[VirtualServing, Http], Awaitable[None]]
+Story = Callable[[Serving, Http], Awaitable[None]]
 
 
-def on_node(story: Story, **changes: Any) -> Callable[[World, SimEnv], Coroutine[None, None, None]]:
-    """Returns a scenario for `virtually`: the story, on a node of its own; `changes` are attributes of NodeSettings."""
+def on_node(story: Story, **changes: Any) -> Callable[[World | None, object], Coroutine[None, None, None]]:
+    """Returns a scenario for `on_loop`: the story, on a node of its own; `changes` are attributes of NodeSettings."""
 
-    async def scenario(world: World, env: SimEnv) -> None:
-        serving = VirtualServing()
+    async def scenario(world: World | None, env: object) -> None:
+        with TemporaryDirectory() as directory:
+            await play(Serving(Path(directory)) if world is None else VirtualServing())
+
+    async def play(serving: Serving) -> None:
         door = HttpDoor(*application(await serving.open(**(QUICK | changes))))
-        door.open(SimSocket(HTTP))  # type: ignore[arg-type]
+        listening = listening_socket(HTTP)
+        door.open(listening)
         await asyncio.sleep(0)  # Until it listens.
         try:
-            await story(serving, Http(HTTP))
+            await story(serving, Http(listening.getsockname()))
         finally:
             await door.close()
             await serving.close()

@@ -1,13 +1,16 @@
-"""A client at the HTTP port, in virtual time, and behind the port a small door that answers how many bytes it was given, once it is let.
+"""A client at the HTTP port, in virtual time or on real sockets (all_loops.py).
+Behind the port is a small door that answers how many bytes it was given, once it is let.
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
-Not here: claims about what the port should do. Real doors are in http/sqs; real sockets in http/test_door.py.
+Not here: claims about what the port should do. Real doors are in http/sqs.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+
+from serving import listening_socket, virtual_timeout
 
 from penstock.broker.memory import HeldReply, PartOfRoom, ReplyRoom
 from penstock.http.bounds import Receive, Scope, Send
@@ -17,7 +20,6 @@ from penstock.http.sqs.errors import MISSING_TOKEN, SqsError
 from penstock.http.sqs.requests import Reply, Request
 from penstock.http.sqs.room import Room
 from penstock.simulator.env import SimEnv
-from penstock.simulator.network import SimSocket
 from penstock.simulator.world import World
 
 ADDRESS = ("127.0.0.1", 8080)
@@ -86,7 +88,7 @@ class Talk:
     async def is_ended(self, within_s: float = 10.0) -> bool:
         """Fails if nothing comes for so long; the default is less than any timer of the port, which would end the connection too."""
         try:
-            async with asyncio.timeout(within_s):
+            async with virtual_timeout(within_s):
                 return await self.reader.read(1) == b""
         except ConnectionError:
             return True
@@ -98,7 +100,7 @@ class Talk:
 
     async def another(self) -> "Talk":
         """Over a connection of its own, to the same port."""
-        return Talk(self.door, *await asyncio.open_connection(*ADDRESS), self.server)
+        return Talk(self.door, *await asyncio.open_connection(*self.writer.get_extra_info("peername")), self.server)
 
 
 async def page(scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,14 +109,15 @@ async def page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def on_http_port(story: Callable[[Talk], Awaitable[None]]) -> Callable[[World, SimEnv], Coroutine[None, None, None]]:
-    """Returns a scenario for `virtually`: the story, at a port that is opened before and closed after it."""
+    """Returns a scenario for `on_loop`: the story, at a port that is opened before and closed after it."""
 
     async def scenario(world: World, env: SimEnv) -> None:
         door = CountingDoor()
         server = HttpDoor(page, door)  # type: ignore[arg-type]
-        server.open(SimSocket(ADDRESS))  # type: ignore[arg-type]
+        listening = listening_socket(ADDRESS)
+        server.open(listening)
         await asyncio.sleep(0)  # Until it listens.
-        reader, writer = await asyncio.open_connection(*ADDRESS)
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
         try:
             await story(Talk(door, reader, writer, server))
         finally:

@@ -10,6 +10,7 @@ Not here: claims about what a node should answer.
 import asyncio
 import os
 import shutil
+import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -33,6 +34,7 @@ from penstock.simulator.disk import SimDisk
 from penstock.simulator.disk_faults import HONEST, DiskFaults
 from penstock.simulator.env import SimEnv, WallClock
 from penstock.simulator.loop import SimLoop
+from penstock.simulator.network import SimSocket
 from penstock.simulator.world import World
 from penstock.wire.api_keys import ApiKey
 from penstock.wire.batches import Record, decode_records, encode_batch, read_header
@@ -321,6 +323,12 @@ class VirtualServing(Serving):
 
     def new_env(self) -> DoorEnv:
         return self.machine.new_env()
+
+
+def listening_socket(virtual_address: tuple[str, int]) -> Any:
+    """Returns a bound socket: of that address on the simulator's loop, of a free port of loopback on a real one."""
+    is_virtual = isinstance(asyncio.get_running_loop(), SimLoop)
+    return SimSocket(virtual_address) if is_virtual else socket.create_server(("127.0.0.1", 0))
 
 
 def virtual_timeout(seconds: float) -> asyncio.Timeout:

@@ -14,4 +14,11 @@ TIER = "PENSTOCK_TIER"  # Set by conftest.py from `--tier`, before any test is i
 
 
 def pick(*, test: int, slow: int) -> int:
+    assert 1 <= test <= slow, f"pick(test={test}, slow={slow}): `make test` runs one at least, and `make test-slow` no fewer"
+    return slow if os.environ.get(TIER) in ("slow", "soak") else test
+
+
+def pick_step(*, test: int, slow: int) -> int:
+    """The distance between two moments or places that are tried, or the first of them: the smaller, the more there are."""
+    assert 1 <= slow <= test, f"pick_step(test={test}, slow={slow}): `make test-slow` goes by smaller steps"
     return slow if os.environ.get(TIER) in ("slow", "soak") else test

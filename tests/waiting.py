@@ -27,9 +27,10 @@ Value = TypeVar("Value")
 
 PATIENCE_S = 120.0
 PATIENCE_MS = 120_000
-SPARK_PATIENCE_S = 600.0
+SPARK_PATIENCE_S = 440.0
 NEVER_S = 4 * PATIENCE_S  # Within the bounds of every setting that is given it: broker.session.timeout.ms takes ten minutes at most.
 NEVER_MS = 4 * PATIENCE_MS
+assert max(PATIENCE_S, SPARK_PATIENCE_S) < NEVER_S, "a deadline that must not expire is longer than any test waits"
 EXPIRES_S = 0.05
 EXPIRES_MS = 50
 ASK_S = 0.1

@@ -19,37 +19,23 @@ module that runs on real loops, too, they say `@pytest.mark.virtual_time("why")`
 import inspect
 import logging
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from all_loops import ALL, once_here, without_deadlines
 from loops import run_coroutine, run_virtually
 from serving import Serving, VirtualServing
-from waiting import NEVER_S, PATIENCE_S
+from waiting import PATIENCE_S
 
-from penstock.broker import coordinator_waiting, marker_writing
-from penstock.broker.queues import durable, sending
-from penstock.broker.shares import beginning, gathering, shares
-from penstock.simulator.knobs import replaced
-
-# What the node waits for at most, and less than a machine may stall: on real loops no test depends on these.
-DEADLINES: list[tuple[Any, str, Any]] = [
-    (beginning, "LOOKED_FOR_SECONDS", NEVER_S),
-    (coordinator_waiting, "SECONDS_MAX", NEVER_S),
-    (durable, "DURABLE_SECONDS", NEVER_S),
-    (gathering, "LEADER_LOOKED_FOR_SECONDS", NEVER_S),
-    (marker_writing, "DURABLE_SECONDS", NEVER_S),
-    (sending, "ROOM_SECONDS", NEVER_S),
-    (shares, "LEADER_LOOKED_FOR_SECONDS", NEVER_S),
-]
 # By what a module says: where its tests run, in `make test` only on the first.
-LOOPS = {"ALL_LOOPS": ("virtual", "uvloop", "asyncio"), "UVLOOP_TOO": ("virtual", "uvloop"), "BOTH_LOOPS": ("uvloop", "asyncio")}
+LOOPS = {"ALL_LOOPS": ALL, "UVLOOP_TOO": ("virtual", "uvloop"), "BOTH_LOOPS": ("uvloop", "asyncio")}
 VIRTUAL_SECONDS_MAX = 60.0  # Of virtual time: a request that is parked for long and should not be fails its test.
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "expects_failure: the node reports an error in this test, which is its point")
-    config.addinivalue_line("markers", "virtual_time(why): runs in virtual time only, though its module runs on all loops")
 
 
 @pytest.fixture
@@ -64,7 +50,7 @@ def serving(request: pytest.FixtureRequest) -> Serving:
 def unhurried(request: pytest.FixtureRequest) -> Iterator[None]:
     """On real loops lets no deadline of the node expire."""
     is_real = inspect.iscoroutinefunction(request.function) and not is_virtual(request.node)
-    with replaced(DEADLINES if is_real else []):
+    with without_deadlines() if is_real else nullcontext():
         yield
 
 
@@ -72,9 +58,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kinds = [kind for name in LOOPS if getattr(metafunc.module, name, False) for kind in LOOPS[name]]
     is_virtual_only = metafunc.definition.get_closest_marker("virtual_time") is not None
     if kinds and not is_virtual_only and inspect.iscoroutinefunction(metafunc.function):
-        again = pytest.mark.slow(stays=f"{metafunc.definition.nodeid}")
         metafunc.fixturenames.append("loop_kind")
-        metafunc.parametrize("loop_kind", [kinds[0], *(pytest.param(kind, marks=again) for kind in kinds[1:])])
+        metafunc.parametrize("loop_kind", once_here(metafunc, tuple(kinds)))
 
 
 @pytest.hookimpl(tryfirst=True)

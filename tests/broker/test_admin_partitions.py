@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving, fetch_body, rows_of, started
-from tiers import pick
+from tiers import pick_step
 from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
@@ -123,7 +123,7 @@ async def test_a_grown_topic_goes_as_a_whole(serving: Serving) -> None:
 @pytest.mark.invariant("node.admin-changes-durable")
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE, None])
 def test_a_crash_at_any_moment_leaves_the_topic_as_it_was_or_grown(loss: Loss | None) -> None:
-    outcomes = {grown_with_a_crash_at(moment, loss) for moment in range(1, 14, pick(test=3, slow=1))}
+    outcomes = {grown_with_a_crash_at(moment, loss) for moment in range(1, 14, pick_step(test=3, slow=1))}
     assert outcomes == {1, 3}, "crashes before and after the growth was durable"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from serving import Line, Serving, batch, records_in, rows_of, sequenced, started, virtually
-from tiers import pick
+from tiers import pick_step
 from waiting import PATIENCE_MS, until_async
 
 from penstock.errors import ErrorCode
@@ -155,7 +155,7 @@ def test_a_producer_is_known_after_its_records_are_gone() -> None:
 @pytest.mark.parametrize("at", [5, 8])
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_not_given_up(at: int, loss: Loss | None) -> None:
     """Promised: once the answer is there the start stays. Always: what lies above it and was acknowledged is there."""
-    outcomes = {deleted_with_a_crash_at(moment, at, loss) for moment in range(1, 40, pick(test=5, slow=2))}
+    outcomes = {deleted_with_a_crash_at(moment, at, loss) for moment in range(1, 40, pick_step(test=5, slow=2))}
     assert outcomes >= {0, at}, "crashes before and after the new start was durable"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from members import commit, coordinated, offsets_of, send_commit
 from serving import Line, NodePath, Serving, started, virtually
-from tiers import pick
+from tiers import pick_step
 from waiting import NEVER_S, PATIENCE_MS, until_async
 
 from penstock.broker import coordinator_snapshots, coordinators
@@ -205,7 +205,7 @@ def test_a_snapshot_that_is_ahead_of_its_log_is_not_believed() -> None:
 
 @pytest.mark.invariant("groups.snapshot-is-cache")
 @pytest.mark.repeats
-@pytest.mark.parametrize("seed", range(0, 12, pick(test=3, slow=1)))
+@pytest.mark.parametrize("seed", range(0, 12, pick_step(test=3, slow=1)))
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.NONE])
 def test_the_power_may_go_at_any_moment_of_a_snapshot(loss: Loss, seed: int) -> None:
     """What was acknowledged is there after every cut, whatever became of the snapshot."""

@@ -2,7 +2,7 @@
 
 import pytest
 from broker.assembly import Assembly, worlds
-from tiers import pick
+from tiers import pick, pick_step
 
 from penstock.broker import quorum_files, quorum_snapshots
 from penstock.broker.quorum import ROOM_KEPT_BYTES
@@ -80,7 +80,7 @@ def test_no_power_cut_takes_what_was_granted(monkeypatch: pytest.MonkeyPatch, fi
     In `make test` each fourth change meets each of the losses.
     """
     monkeypatch.setattr(quorum_snapshots, "SNAPSHOT_EVERY_BYTES", 200)
-    moment, step = pick(test=first, slow=1), pick(test=4, slow=1)
+    moment, step = pick_step(test=first, slow=1), pick_step(test=4, slow=1)
     while live_until(moment, loss):
         moment += step
     assert moment > 60
@@ -116,7 +116,7 @@ def live_until(moment: int, loss: Loss | None) -> bool:
 @pytest.mark.parametrize("loss", [Loss.ALL, Loss.SECTORS])
 def test_no_power_cut_at_a_follower_or_leader_takes_what_was_granted(monkeypatch: pytest.MonkeyPatch, loss: Loss) -> None:
     monkeypatch.setattr(quorum_snapshots, "SNAPSHOT_EVERY_BYTES", 200)
-    for moment in range(1, 80, pick(test=7, slow=3)):
+    for moment in range(1, 80, pick_step(test=7, slow=3)):
         with worlds(moment) as world:
             three = Assembly(world)
             victim = moment % 3 + 1

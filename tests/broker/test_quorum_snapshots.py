@@ -2,7 +2,7 @@
 
 import pytest
 from broker.assembly import Assembly, worlds
-from tiers import pick
+from tiers import pick_step
 
 from penstock.broker import quorum_snapshots
 from penstock.simulator.disk_faults import DiskFaults
@@ -93,7 +93,7 @@ def test_a_replica_that_was_given_a_snapshot_can_lead_and_give_it_on(often: None
 @pytest.mark.parametrize(("first", "loss"), [(1, Loss.ALL), (2, Loss.NONE), (3, Loss.SECTORS)])
 def test_no_power_cut_halves_the_installation_of_a_snapshot(often: None, first: int, loss: Loss) -> None:
     """At every change of the disk, from the first piece until long after; in `make test` each third one meets each of the losses."""
-    moment, step = pick(test=first, slow=1), pick(test=3, slow=1)
+    moment, step = pick_step(test=first, slow=1), pick_step(test=3, slow=1)
     while cut_while_installing(moment, loss):
         moment += step
     assert moment > 10

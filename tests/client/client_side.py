@@ -1,20 +1,14 @@
-"""What the tests of the Python clients share: topics to write to, members of groups, how long the machine stalled, a silent address.
+"""What the tests of the Python clients share: topics to write to, members of groups, deadlines that must be kept, a silent address.
 
 Not here: claims.
 """
 
-import os
 import socket
-import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
-from waiting import NEVER_MS, PATIENCE_S, POLL_S
+from waiting import NEVER_MS, PATIENCE_S
 
 from penstock.client import Consumer, Message, Producer
 from penstock.client.options import Protocol
@@ -26,8 +20,7 @@ ATTENTIVE = {"heartbeat.interval.ms": 100, **NIMBLE}  # How soon a member hears 
 LASTING = {"session.timeout.ms": NEVER_MS, "max.poll.interval.ms": NEVER_MS}
 SHORT_SESSIONS = {"group_min_session_timeout_ms": 100}  # The least that a member may ask for.
 
-SPANS_S = (0.6, 1.2, 2.4, 4.8, 9.6, 19.2)
-USUAL_S = 0.01  # A thread that only sleeps is hardly ever late by more.
+SPANS_S = (0.6, 2.4, 9.6, 40.0)  # All but the last only save time.
 
 writers: dict[str, Producer] = {}  # One for each broker and all tests of a process: to start one takes longer than most of them.
 
@@ -99,61 +92,9 @@ def hasty(protocol: Protocol, interval_s: float) -> dict[str, object]:
 def holds_unless_the_machine_stalls(trial: Callable[[float], bool]) -> None:
     """For a claim about a deadline on the real clock which the product must keep meeting, as it does by heartbeats.
 
-    A trial that fails tells nothing about the product if the machine stalled for a good part of the span, or if one flush takes so much of
-    it that the few which a commit waits for take a good part: then the trial is made with a longer one. Otherwise it decides.
+    A trial that fails for a short span tells nothing about the product: the machine may have stalled for so long. Only the longest decides.
     """
-    for span_s in SPANS_S:
-        with stalls() as stalled:
-            if trial(span_s):
-                return
-        assert stalled.may_explain(span_s), f"it did not hold for {span_s} s, and the machine stalled for {stalled.total_s:.3f} s only"
-    raise AssertionError(f"it did not hold for any span up to {SPANS_S[-1]} s, and the machine stalled for a good part of each")
-
-
-@dataclass(slots=True)
-class Stalled:
-    late_s: list[float] = field(default_factory=list)  # By how much each wake-up came too late.
-    flush_s: list[float] = field(default_factory=list)  # How long the flush after it took.
-
-    @property
-    def usual_flush_s(self) -> float:
-        return median(self.flush_s or [0.0])
-
-    @property
-    def total_s(self) -> float:
-        """Without what a wake-up and a flush usually take: a disk that is always slow stalls no more than any other."""
-        usual_s = USUAL_S + self.usual_flush_s
-        return sum(max(0.0, late_s + flush_s - usual_s) for late_s, flush_s in zip(self.late_s, self.flush_s, strict=True))
-
-    def may_explain(self, span_s: float) -> bool:
-        """Whether a deadline `span_s` away may have been missed because of the machine."""
-        return self.total_s > span_s / 3 or self.usual_flush_s > span_s / 10
-
-
-@contextmanager
-def stalls() -> Iterator[Stalled]:
-    """Measures for how long the machine holds up a thread that only sleeps and forces a byte to the disk, as a node does to commit."""
-    stalled, is_over = Stalled(), threading.Event()
-
-    def measure() -> None:
-        with tempfile.TemporaryFile() as file:  # Where brokers have their directories.
-            flushed_at, is_last = time.monotonic(), False
-            while not is_last:
-                is_last = is_over.wait(POLL_S)
-                woken_at = time.monotonic()
-                stalled.late_s.append(woken_at - flushed_at - POLL_S)
-                os.pwrite(file.fileno(), b"x", 0)
-                os.fsync(file.fileno())
-                flushed_at = time.monotonic()
-                stalled.flush_s.append(flushed_at - woken_at)
-
-    thread = threading.Thread(target=measure, name="stalls", daemon=True)
-    thread.start()
-    try:
-        yield stalled
-    finally:
-        is_over.set()
-        thread.join()
+    assert any(trial(span_s) for span_s in SPANS_S), f"it did not hold for any span up to {SPANS_S[-1]} s"
 
 
 @contextmanager

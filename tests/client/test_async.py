@@ -132,8 +132,9 @@ def test_a_loop_over_records_can_commit_as_it_goes(penstock_broker: Broker, pens
 def test_a_slow_loop_stays_in_its_group_also_with_what_a_cancelled_poll_left(
     short_session_broker: Broker, caplog: pytest.LogCaptureFixture, protocol: Protocol
 ):
-    async def seen_by_slow_loop(interval_s: float, topic: str) -> list[int]:
+    async def seen_by_slow_loop(interval_s: float, topic: str) -> tuple[list[int], int]:
         seen: list[int] = []
+        commits = 0
         options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": short_session_broker.bootstrap, "protocol": protocol}
         async with AsyncConsumer(**options, settings=hasty(protocol, interval_s)) as consumer:
             left_over = asyncio.create_task(consumer.poll(timeout=PATIENCE_S))
@@ -145,15 +146,16 @@ def test_a_slow_loop_stays_in_its_group_also_with_what_a_cancelled_poll_left(
                 seen.append(message.offset)
                 with suppress(CommitFailed):
                     await consumer.commit()
+                    commits += 1
                 if len(seen) == SLOW_RECORDS:
                     break
-        return seen
+        return seen, commits
 
     def stays_in(interval_s: float) -> bool:
         caplog.clear()
-        seen = asyncio.run(seen_by_slow_loop(interval_s, short_session_broker.create_topic()))
+        seen, commits = asyncio.run(seen_by_slow_loop(interval_s, short_session_broker.create_topic()))
         # What is delivered twice tells of a member that was thrown out and came back.
-        return seen == list(range(SLOW_RECORDS)) and "maximum poll interval" not in caplog.text
+        return (seen, commits) == (list(range(SLOW_RECORDS)), SLOW_RECORDS) and "maximum poll interval" not in caplog.text
 
     holds_unless_the_machine_stalls(stays_in)
 

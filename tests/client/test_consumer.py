@@ -394,6 +394,7 @@ def test_a_slow_loop_stays_in_its_group(short_session_broker: Broker, caplog: py
         topic = short_session_broker.create_topic()
         write(short_session_broker, topic, *numbered(SLOW_RECORDS))
         seen: list[int] = []
+        commits = 0
         caplog.clear()
         options = {"group": f"of-{topic}", "topics": [topic], "bootstrap": short_session_broker.bootstrap, "protocol": protocol}
         with suppress(CommitFailed), Consumer(**options, settings=hasty(protocol, interval_s)) as consumer:
@@ -401,10 +402,11 @@ def test_a_slow_loop_stays_in_its_group(short_session_broker: Broker, caplog: py
                 stays(consumer.assignment, interval_s / 4)
                 seen.append(message.offset)
                 consumer.commit()
+                commits += 1
                 if len(seen) == SLOW_RECORDS:
                     break
         # What is delivered twice tells of a member that was thrown out and came back.
-        return seen == list(range(SLOW_RECORDS)) and "maximum poll interval" not in caplog.text
+        return (seen, commits) == (list(range(SLOW_RECORDS)), SLOW_RECORDS) and "maximum poll interval" not in caplog.text
 
     holds_unless_the_machine_stalls(stays_in)
 

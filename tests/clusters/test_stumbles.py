@@ -62,3 +62,18 @@ def test_a_look_at_followers_that_fails_is_not_the_last(monkeypatch: pytest.Monk
         assert sum("nobody foresaw it" in line for line in cluster.reports.lines) == 2
         cluster.reports.failures.clear()
         cluster.check()
+
+
+def test_a_follower_that_stands_still_holds_producers_up_for_five_seconds_at_most() -> None:
+    """Processes show the same, without a bound of time (system/test_cluster_life.py)."""
+    with Scene(replica_lag_ms=1_000) as cluster:
+        cluster.create()
+        cluster.produce(b"before")
+        slow = next(node for node in cluster.followers() if node != cluster.controller())
+        cluster.pause(slow)
+        cluster.produce(b"meanwhile", within=5.0)
+        assert slow not in cluster.in_sync()
+        cluster.produce(b"at once", within=1.0)
+        cluster.resume(slow)
+        cluster.until(lambda: slow in cluster.in_sync())
+        cluster.check()

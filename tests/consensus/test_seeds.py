@@ -56,7 +56,7 @@ def test_what_failed_once_holds(seed: int) -> None:
     check_promises(seed, 1)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/consensus/test_seeds.py::test_cores_keep_their_promises_in_every_world")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(IN_SUITE, IN_SUITE + IN_SOAK, 1_000))
 def test_cores_keep_their_promises_in_many_more_worlds(first: int) -> None:

@@ -41,7 +41,7 @@ def test_producers_find_nothing_that_does_not_hold_and_meet_everything_on_the_wa
     assert [what for what in expected if seen.get(what, 0) < 10] == [], f"too rare: {seen}"
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/groups/test_pending_walk.py::test_producers_find_nothing_that_does_not_hold_and_meet_everything_on_the_way")
 def test_producers_for_long() -> None:
     for seed in range(1_000, 1_500):
         try:

@@ -35,7 +35,7 @@ def test_a_crowd_finds_nothing_that_does_not_hold_and_meets_everything_on_the_wa
     assert [what for what in expected if seen.get(what, 0) < 3] == [], f"too rare: {rare}"
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/groups/test_random_steps.py::test_a_crowd_finds_nothing_that_does_not_hold_and_meets_everything_on_the_way")
 def test_a_large_crowd_for_long() -> None:
     for seed in range(1_000, 1_400):
         crowd = Crowd(seed)

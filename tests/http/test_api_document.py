@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
 from members import commit, coordinated, member, stable
-from serving import VirtualServing, virtually
+from serving import Serving
 
 from penstock.http.api.openapi import document, statuses_of
 from penstock.http.api.routes import COMPONENTS, PREFIX, ROUTES
@@ -38,16 +39,16 @@ def test_every_part_of_a_path_is_a_parameter() -> None:
             assert told == re.findall(r"\{(\w+)\}", path)
 
 
-def test_the_node_serves_the_document() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_the_node_serves_the_document(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         served = await http.get(f"{PREFIX}/openapi.json")
         assert served.json["openapi"] == "3.1.0"
         assert set(served.json["paths"]) == set(DOCUMENT["paths"])
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_what_is_answered_has_the_shape_that_is_documented() -> None:
+def test_what_is_answered_has_the_shape_that_is_documented(on_loop: OnLoop) -> None:
     """Every route once, well and badly asked."""
     asked = {
         ("POST", "/topics"): {"name": "new"},
@@ -56,7 +57,7 @@ def test_what_is_answered_has_the_shape_that_is_documented() -> None:
         ("POST", "/groups/{group}/offsets"): {"to": "earliest"},
     }
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders", 2)
@@ -72,7 +73,7 @@ def test_what_is_answered_has_the_shape_that_is_documented() -> None:
                 expected = route.answer if answer.status == route.status else named("Error")
                 assert fault_in(answer.json, expected, COMPONENTS) is None, (route, answer.text)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 SAMPLE = shape(

@@ -5,15 +5,16 @@ from urllib.parse import quote
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from all_loops import OnLoop
 from http_talk import Answered, Http, on_node
 from members import commit, coordinated, member, offsets_of, stable
-from serving import Line, VirtualServing, batch, virtually
+from serving import Line, Serving, batch
 
 API = "/api/v1"
 NOW_MS = 1_700_000_000_000
 
 
-async def prepared(serving: VirtualServing) -> Line:
+async def prepared(serving: Serving) -> Line:
     """A topic of two partitions: ten records with times a second apart in the first, none in the second."""
     serving.env.wall_stopped_ms = NOW_MS
     line = await serving.line()
@@ -28,8 +29,8 @@ async def reset(http: Http, group: str = "billing", **body: Any) -> Answered:
     return await http.post(f"{API}/groups/{quote(group, safe='')}/offsets", body)
 
 
-def test_groups_are_listed_and_shown_with_their_members() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_groups_are_listed_and_shown_with_their_members(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, "idle", "orders", {0: 1})
         one = await member(serving, "busy")
@@ -49,21 +50,21 @@ def test_groups_are_listed_and_shown_with_their_members() -> None:
         assert (only["member_id"], only["topics"]) == (one.member_id, ["orders"])
         assert only["partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_bytes_that_are_not_a_consumers_are_shown_as_unknown() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_bytes_that_are_not_a_consumers_are_shown_as_unknown(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         await coordinated(await serving.line())
         await stable(await member(serving, "odd"))
         (only,) = (await http.get(f"{API}/groups/odd")).json["members"]
         assert (only["topics"], only["partitions"]) == (None, None)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_lag_is_told_for_one_group_and_for_all() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_lag_is_told_for_one_group_and_for_all(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, "billing", "orders", {0: 4, 1: 0})
         await commit(line, "audit", "orders", {0: 10})
@@ -78,22 +79,22 @@ def test_lag_is_told_for_one_group_and_for_all() -> None:
         assert everybody["groups"][1] == told
         assert everybody["partitions_left_out"] == 0
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_what_retention_took_before_it_was_read_is_told_as_lost() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_what_retention_took_before_it_was_read_is_told_as_lost(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, "billing", "orders", {0: 4})
         serving.node.partitions.by_name["orders"][0].log.raise_start(7)
         (row,) = (await http.get(f"{API}/groups/billing/lag")).json["partitions"]
         assert (row["lag"], row["lost"], row["start_offset"], row["time_lag_ms"]) == (6, 3, 7, 3_000)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_an_offset_past_the_end_is_not_shown_as_nothing_to_do() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_an_offset_past_the_end_is_not_shown_as_nothing_to_do(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, "billing", "orders", {0: 13, 1: 0})
         told = (await http.get(f"{API}/groups/billing/lag")).json
@@ -103,11 +104,11 @@ def test_an_offset_past_the_end_is_not_shown_as_nothing_to_do() -> None:
         assert 'penstock_group_past_end{group="billing",topic="orders",partition="0"} 3' in series
         assert 'penstock_group_past_end{group="billing",topic="orders",partition="1"}' not in series
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_offsets_of_a_deleted_topic_are_gone() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_offsets_of_a_deleted_topic_are_gone(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await line.create("other")
         await commit(line, "billing", "orders", {0: 4})
@@ -115,7 +116,7 @@ def test_offsets_of_a_deleted_topic_are_gone() -> None:
         await http.ask("DELETE", f"{API}/topics/orders")
         assert [row["topic"] for row in (await http.get(f"{API}/groups/billing/lag")).json["partitions"]] == ["other"]
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.invariant("groups.reset-dry-run")
@@ -133,8 +134,8 @@ def test_offsets_of_a_deleted_topic_are_gone() -> None:
         ({"offsets": [{"topic": "orders", "partition": 0, "offset": 5}]}, 5),
     ],
 )
-def test_a_reset_is_a_dry_run_until_it_is_told_otherwise(body: dict[str, Any], target: int) -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_reset_is_a_dry_run_until_it_is_told_otherwise(on_loop: OnLoop, body: dict[str, Any], target: int) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, "billing", "orders", {0: 4})
         tried = await reset(http, **body)
@@ -145,17 +146,17 @@ def test_a_reset_is_a_dry_run_until_it_is_told_otherwise(body: dict[str, Any], t
         assert (done.json["is_done"], done.json["offsets"]) == (True, tried.json["offsets"])
         assert await offsets_of(line, "billing", "orders") == {0: target}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_named_topic_is_reset_in_all_its_partitions_even_for_a_new_group() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_named_topic_is_reset_in_all_its_partitions_even_for_a_new_group(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         done = await reset(http, "fresh", to="latest", topics=["orders"], dry_run=False)
         assert done.status == 200
         assert await offsets_of(line, "fresh", "orders", (0, 1)) == {0: 10, 1: 0}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.parametrize(
@@ -172,19 +173,19 @@ def test_a_named_topic_is_reset_in_all_its_partitions_even_for_a_new_group() -> 
         ({"offsets": [], "topics": ["orders"]}, 400, "invalid_request"),
     ],
 )
-def test_a_reset_without_meaning_is_refused_and_sets_nothing(body: dict[str, Any], status: int, word: str) -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_reset_without_meaning_is_refused_and_sets_nothing(on_loop: OnLoop, body: dict[str, Any], status: int, word: str) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, "billing", "orders", {0: 4})
         refused = await reset(http, **body, dry_run=False)
         assert (refused.status, refused.json["error"]) == (status, word)
         assert await offsets_of(line, "billing", "orders", (0, 1)) == {0: 4, 1: -1}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_group_with_members_is_neither_reset_nor_deleted() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_group_with_members_is_neither_reset_nor_deleted(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         one = await member(serving, "billing")
         await stable(one)
@@ -202,13 +203,13 @@ def test_a_group_with_members_is_neither_reset_nor_deleted() -> None:
         assert (await http.get(f"{API}/groups/billing")).status == 404
         assert await offsets_of(line, "billing", "orders") == {0: -1}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.parametrize("path", ["/groups/nobody", "/groups/nobody/lag"])
 @pytest.mark.parametrize("has_topic", [False, True])
-def test_a_group_that_is_not_there_is_not_found(path: str, has_topic: bool) -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_group_that_is_not_there_is_not_found(on_loop: OnLoop, path: str, has_topic: bool) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         if has_topic:
             await coordinated(await serving.line())
         answer = await http.get(API + path)
@@ -216,12 +217,12 @@ def test_a_group_that_is_not_there_is_not_found(path: str, has_topic: bool) -> N
         assert (await http.ask("DELETE", f"{API}/groups/nobody")).status == 404
         assert (await http.get(f"{API}/groups")).json == {"groups": [], "next": None}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.parametrize("group", ["a/b", "50% off", "größe", "lag", "a?b#c", "..", "<script>alert(1)</script>"])
-def test_any_name_of_a_group_has_a_path(group: str) -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_any_name_of_a_group_has_a_path(on_loop: OnLoop, group: str) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await prepared(serving)
         await commit(line, group, "orders", {0: 4})
         path = f"{API}/groups/{quote(group, safe='')}"
@@ -229,4 +230,4 @@ def test_any_name_of_a_group_has_a_path(group: str) -> None:
         assert (await http.get(f"{path}/lag")).json["lag"] == 6
         assert (await http.ask("DELETE", path)).json == {"deleted": group}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))

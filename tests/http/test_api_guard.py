@@ -1,8 +1,9 @@
 """What a web page of somebody else cannot do through a visitor's browser."""
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving
 
 from penstock.http.api.guard import refuse_change, refuse_host
 
@@ -49,8 +50,8 @@ def test_a_change_comes_from_here_or_from_a_tool_and_as_json(headers: dict[str, 
     assert (answer.status if answer else None) == status
 
 
-def test_the_guard_stands_at_the_door() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_the_guard_stands_at_the_door(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         for path in ("/", "/metrics", f"{API}/topics", f"{API}/openapi.json"):
             assert (await http.get(path, host="evil.example")).status == 421
             for host in ("10.1.2.3:8080", "[fd00::1]:8080", "localhost:8080", "broker.example:8080"):
@@ -66,13 +67,13 @@ def test_the_guard_stands_at_the_door() -> None:
         assert not [name for name in asked_first.headers if name.startswith("access-control")]
         assert (await http.post(f"{API}/topics", TOPIC, host="broker.example:1", origin="http://broker.example:1")).status == 201
 
-    virtually(on_node(story, http_hosts="other.example, broker.example"))
+    on_loop(on_node(story, http_hosts="other.example, broker.example"))
 
 
-def test_answers_are_neither_kept_nor_guessed_at() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_answers_are_neither_kept_nor_guessed_at(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         answer = await http.get(f"{API}/topics")
         assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
         assert answer.headers["content-type"] == "application/json"
 
-    virtually(on_node(story))
+    on_loop(on_node(story))

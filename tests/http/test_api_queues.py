@@ -1,10 +1,10 @@
 """Work queues over the admin REST API: listed with their counts, and shown with settings, partitions and redrives."""
 
-import asyncio
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving, virtual_timeout
 
 from penstock.broker.queues.calls import Draft, Order, Redrive, Verb
 from penstock.http.api import queues as queues_api
@@ -12,8 +12,8 @@ from penstock.http.api import queues as queues_api
 API = "/api/v1"
 
 
-def test_queues_are_listed_with_their_messages_by_state() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_queues_are_listed_with_their_messages_by_state(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         queues = serving.node.queues
         await (await serving.line()).create("no-queue")
         await queues.create("emails", {"queue.dead.letter": "emails-dead", "queue.fifo": "true"}, partitions=2)
@@ -34,17 +34,17 @@ def test_queues_are_listed_with_their_messages_by_state() -> None:
         page = (await http.get(f"{API}/queues?limit=1")).json
         assert ([each["name"] for each in page["queues"]], page["next"]) == (["emails"], "emails")
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_one_queue_is_shown_with_settings_partitions_and_redrives() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_one_queue_is_shown_with_settings_partitions_and_redrives(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         queues = serving.node.queues
         await queues.create("dead", {"queue.lease.ms": "5000"}, partitions=2)
         await queues.create("jobs", {})
         await queues.send("dead", [Draft(b"0", key=b"0"), Draft(b"1", key=b"1")])
         task = await queues.redrive("dead", Redrive(target="jobs"))
-        async with asyncio.timeout(10):
+        async with virtual_timeout(10):
             while (shown := (await http.get(f"{API}/queues/dead")).json)["redrives"][0]["status"] == "running":
                 pass
         (redrive,) = shown["redrives"]
@@ -56,13 +56,13 @@ def test_one_queue_is_shown_with_settings_partitions_and_redrives() -> None:
             missing = await http.get(f"{API}/queues/{name}")
             assert (missing.status, missing.json["error"]) == (404, "unknown_topic_or_partition")
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_what_cannot_be_counted_is_listed_without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_counted_is_listed_without_counts(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues_api, "COUNTED_MAX", 1)
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         for name in ("a", "b", "c"):
             await serving.node.queues.create(name, {})
         ledger = serving.node.ledgers.find(serving.node.image.topics["a"].topic_id, 0)
@@ -74,4 +74,4 @@ def test_what_cannot_be_counted_is_listed_without_counts(monkeypatch: pytest.Mon
         shown = (await http.get(f"{API}/queues/a")).json
         assert (shown["ready"], shown["partitions"][0]["ready"], shown["redrives"]) == (None, None, None)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))

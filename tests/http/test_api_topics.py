@@ -3,14 +3,15 @@
 from typing import Any
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving
 
 API = "/api/v1"
 
 
-def test_a_topic_is_made_shown_widened_and_deleted() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_topic_is_made_shown_widened_and_deleted(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         made = await http.post(f"{API}/topics", {"name": "orders", "partitions": 2, "configs": {"retention.ms": "1000"}})
         assert (made.status, made.json) == (201, {"topic": "orders", "partitions": 2, "is_done": True})
         assert made.headers["location"] == f"{API}/topics/orders"
@@ -27,11 +28,11 @@ def test_a_topic_is_made_shown_widened_and_deleted() -> None:
         assert (gone.status, gone.json) == (200, {"deleted": "orders"})
         assert (await http.get(f"{API}/topics/orders")).status == 404
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_trial_changes_nothing() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_trial_changes_nothing(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         tried = await http.post(f"{API}/topics", {"name": "orders", "validate_only": True})
         assert (tried.status, tried.json["is_done"]) == (201, False)
         assert (await http.get(f"{API}/topics")).json["topics"] == []
@@ -41,15 +42,15 @@ def test_a_trial_changes_nothing() -> None:
         shown = (await http.get(f"{API}/topics/orders")).json
         assert (shown["partition_count"], shown["overrides"]) == (1, {})
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_settings_say_where_they_come_from_and_can_be_set_and_unset() -> None:
+def test_settings_say_where_they_come_from_and_can_be_set_and_unset(on_loop: OnLoop) -> None:
     async def configs(http: Http) -> dict[str, Any]:
         rows = (await http.get(f"{API}/topics/orders/configs")).json["configs"]
         return {row["name"]: (row["value"], row["source"]) for row in rows}
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         await http.post(f"{API}/topics", {"name": "orders", "configs": {"retention.ms": "1000"}})
         before = await configs(http)
         assert before["retention.ms"] == ("1000", "topic")
@@ -62,7 +63,7 @@ def test_settings_say_where_they_come_from_and_can_be_set_and_unset() -> None:
         assert after["retention.ms"][1] == "default"
         assert serving.node.partitions.by_name["orders"][0].log.config.segment_bytes == 2048
 
-    virtually(on_node(story, topic_defaults={"flush": "os"}))
+    on_loop(on_node(story, topic_defaults={"flush": "os"}))
 
 
 @pytest.mark.parametrize(
@@ -101,9 +102,9 @@ def test_settings_say_where_they_come_from_and_can_be_set_and_unset() -> None:
     ],
 )
 def test_what_cannot_be_done_says_why_in_one_shape_and_changes_nothing(
-    *, method: str, path: str, body: object, status: int, word: str
+    on_loop: OnLoop, *, method: str, path: str, body: object, status: int, word: str
 ) -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         await http.post(f"{API}/topics", {"name": "there", "partitions": 1})
         before = (await http.get(f"{API}/topics/there")).json
         answer = await http.ask(method, API + path, body)
@@ -112,11 +113,11 @@ def test_what_cannot_be_done_says_why_in_one_shape_and_changes_nothing(
         assert (await http.get(f"{API}/topics/there")).json == before
         assert [row["name"] for row in (await http.get(f"{API}/topics")).json["topics"]] == ["there"]
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_lists_come_in_pages_and_internal_topics_only_when_asked_for() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_lists_come_in_pages_and_internal_topics_only_when_asked_for(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         for name in ("c", "a", "b"):
             await http.post(f"{API}/topics", {"name": name})
         await serving.node.groups.prepare()
@@ -127,11 +128,11 @@ def test_lists_come_in_pages_and_internal_topics_only_when_asked_for() -> None:
         everything = (await http.get(f"{API}/topics?internal=true")).json["topics"]
         assert (everything[0]["name"], everything[0]["is_internal"]) == ("__consumer_offsets", True)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_the_clusters_own_topics_can_only_be_looked_at() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_the_clusters_own_topics_can_only_be_looked_at(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         await serving.node.groups.prepare()
         path = f"{API}/topics/__consumer_offsets"
         before = (await http.get(path)).json
@@ -143,11 +144,11 @@ def test_the_clusters_own_topics_can_only_be_looked_at() -> None:
             assert (answer.status, answer.json["error"]) == (409, "policy_violation")
         assert (await http.get(path)).json == before
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_nodes_tell_what_this_one_is_like() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_nodes_tell_what_this_one_is_like(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         await http.post(f"{API}/topics", {"name": "orders", "partitions": 3})
         told = (await http.get(f"{API}/nodes")).json
         host, port = serving.address
@@ -160,23 +161,23 @@ def test_nodes_tell_what_this_one_is_like() -> None:
         assert (told["controller"], told["under_replicated"], told["leaderless"], told["reassigning"]) == (1, 0, 0, 0)
         assert (told["topics"], told["partitions"], told["partitions_offline"]) == (1, 3, 0)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_node_that_is_not_ready_says_so() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_node_that_is_not_ready_says_so(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         serving.node.fail("the metadata log failed")
         answer = await http.get(f"{API}/topics")
         assert (answer.status, answer.json["error"]) == (503, "not_ready")
         assert "retry-after" in answer.headers
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_body_without_end_is_cut_off() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_body_without_end_is_cut_off(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         allowed = b"%x\r\n" % (1 << 20) + b" " * (1 << 20) + b"\r\n"
         answer = await http.ask("POST", f"{API}/topics", allowed + b"1\r\n \r\n", transfer_encoding="chunked", content_length="")
         assert (answer.status, answer.json["error"]) == (413, "body_too_large")
 
-    virtually(on_node(story))
+    on_loop(on_node(story))

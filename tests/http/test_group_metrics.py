@@ -1,9 +1,10 @@
 """Lag and groups in /metrics, with names of other people's making, and the bound on how many there are."""
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
 from members import commit, coordinated, member, stable
-from serving import VirtualServing, batch, virtually
+from serving import Serving, batch
 
 from penstock.http import group_gauges
 
@@ -17,8 +18,8 @@ async def metrics(http: Http) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_a_group_shows_its_lag_in_records_seconds_and_seconds_to_loss() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_group_shows_its_lag_in_records_seconds_and_seconds_to_loss(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         serving.env.wall_stopped_ms = NOW_MS
         line = await serving.line()
         await coordinated(line)
@@ -36,11 +37,11 @@ def test_a_group_shows_its_lag_in_records_seconds_and_seconds_to_loss() -> None:
         assert found["penstock_group_lag_left_out"] == 0
         assert found['penstock_topic_end_offset{topic="orders"}'] == 2
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_members_and_states_are_counted() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_members_and_states_are_counted(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders")
@@ -52,15 +53,15 @@ def test_members_and_states_are_counted() -> None:
         assert found['penstock_groups{state="Stable"}'] == 1
         assert found['penstock_groups{state="Empty"}'] == 1
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.invariant("node.observation-bounded")
-def test_too_many_series_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_series_are_left_out_and_counted(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OFFSETS_MAX", "GROUPS_MAX", "TOPICS_MAX"):
         monkeypatch.setattr(group_gauges, name, 2)
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders", 3)
@@ -74,11 +75,11 @@ def test_too_many_series_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatc
         assert sum(name.startswith("penstock_topic_end_offset{") for name in found) == 2
         assert found["penstock_topics_left_out"] == 1
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_name_cannot_forge_a_series() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_name_cannot_forge_a_series(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         line = await serving.line()
         await coordinated(line)
         await line.create("orders")
@@ -87,11 +88,11 @@ def test_a_name_cannot_forge_a_series() -> None:
         assert found["penstock_ready"] == 1
         assert found['penstock_group_lag{group="x\\"} 9\\npenstock_ready 0",topic="orders",partition="0"}'] == 0
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_metrics_are_there_before_the_first_group() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_metrics_are_there_before_the_first_group(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         assert (await metrics(http))['penstock_groups{state="Stable"}'] == 0
 
-    virtually(on_node(story))
+    on_loop(on_node(story))

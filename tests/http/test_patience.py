@@ -7,6 +7,7 @@ import asyncio
 import tracemalloc
 
 import pytest
+from all_loops import OnLoop
 from queue_http_talk import HEAD, PAGE, Talk, ask, on_http_port
 from serving import virtually
 from waiting import until_async
@@ -35,6 +36,7 @@ def begun(size: int, *, announced: int) -> bytes:
 # Bodies
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 @pytest.mark.parametrize("sent", [0, 5, 100_000], ids=["nothing", "little", "much"])
 def test_a_body_that_does_not_come_is_not_waited_for(sent: int):
     async def story(talk: Talk) -> None:
@@ -49,6 +51,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(sent: int):
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_a_body_that_trickles_is_not_waited_for_either():
     async def story(talk: Talk) -> None:
         talk.say(begun(MIB, announced=MIB + 10_000))
@@ -64,6 +67,7 @@ def test_a_body_that_trickles_is_not_waited_for_either():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_a_large_body_has_time_for_each_of_its_mebibytes():
     async def story(talk: Talk) -> None:
         talk.say(begun(0, announced=5 * MIB))
@@ -75,6 +79,7 @@ def test_a_large_body_has_time_for_each_of_its_mebibytes():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_a_body_that_nobody_wants_is_not_waited_for_long():
     async def story(talk: Talk) -> None:
         talk.door.stalled_seconds_max = IDLE_SECONDS / 6
@@ -85,6 +90,7 @@ def test_a_body_that_nobody_wants_is_not_waited_for_long():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_who_was_answered_before_its_body_came_is_not_waited_for_when_it_has():
     async def story(talk: Talk) -> None:
         talk.door.stalled_seconds_max, talk.door.asks_for_keys = IDLE_SECONDS / 6, True
@@ -98,6 +104,7 @@ def test_who_was_answered_before_its_body_came_is_not_waited_for_when_it_has():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_one_who_waits_for_the_node_is_not_cut_off():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + ask(b"behind it"))
@@ -108,6 +115,7 @@ def test_one_who_waits_for_the_node_is_not_cut_off():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_small_requests_find_room_whatever_others_take():
     async def story(talk: Talk) -> None:
         stalled = [await talk.another() for _ in range(9)]
@@ -123,6 +131,7 @@ def test_small_requests_find_room_whatever_others_take():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_who_sends_slowly_makes_room_for_others():
     async def story(talk: Talk) -> None:
         stalled = [await talk.another() for _ in range(5)]
@@ -144,7 +153,7 @@ def test_who_sends_slowly_makes_room_for_others():
     virtually(on_http_port(story))
 
 
-def test_requests_in_line_take_room_however_small_they_are():
+def test_requests_in_line_take_room_however_small_they_are(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + ask(b"x" * 100) * 20)
         await until_async(lambda: talk.door.room.bytes_taken == 2_000)
@@ -152,10 +161,10 @@ def test_requests_in_line_take_room_however_small_they_are():
         assert [(await talk.hear())[1] for _ in range(21)] == [b"4"] + [b"100"] * 20
         await until_async(lambda: talk.door.room.bytes_taken == 0)
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_who_may_not_come_in_is_told_before_its_body_comes():
+def test_who_may_not_come_in_is_told_before_its_body_comes(on_loop):
     async def story(talk: Talk) -> None:
         talk.door.asks_for_keys = True
         talk.say(begun(1_000_000, announced=BODY_BYTES_MAX))
@@ -164,9 +173,10 @@ def test_who_may_not_come_in_is_told_before_its_body_comes():
         talk.say(b"x" * (BODY_BYTES_MAX - 1_000_000) + ask(b"12", b"Authorization: known"))
         assert (await talk.hear())[1] == b"2", "the connection goes on behind it"
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_a_refused_body_that_never_ends_is_cut_off():
     async def story(talk: Talk) -> None:
         talk.door.asks_for_keys = True
@@ -181,7 +191,7 @@ def test_a_refused_body_that_never_ends_is_cut_off():
     virtually(on_http_port(story))
 
 
-def test_small_chunks_take_no_more_memory_than_their_bytes():
+def test_small_chunks_take_no_more_memory_than_their_bytes(on_loop):
     async def story(talk: Talk) -> None:
         count = 60_000
         talk.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -196,21 +206,21 @@ def test_small_chunks_take_no_more_memory_than_their_bytes():
         talk.say(b"0\r\n\r\n")
         assert (await talk.hear())[1] == b"%d" % (2 * count)
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_a_body_has_a_bound_on_its_pieces():
+def test_a_body_has_a_bound_on_its_pieces(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * (PIECES_MAX + 1))
         assert (await talk.hear())[0].startswith(b"HTTP/1.1 413 ") and await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
 # Crowds
 
 
-def test_a_crowd_that_is_at_work_is_told_so_and_the_nodes_health_can_be_asked_after(monkeypatch: pytest.MonkeyPatch):
+def test_a_crowd_that_is_at_work_is_told_so_and_the_nodes_health_can_be_asked_after(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doors, "CONNECTIONS_MAX", 1)
 
     async def story(talk: Talk) -> None:
@@ -229,9 +239,10 @@ def test_a_crowd_that_is_at_work_is_told_so_and_the_nodes_health_can_be_asked_af
         talk.say(ask(b"x"))
         assert (await talk.hear())[1] == b"1", "who was there before is served"
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 @pytest.mark.parametrize("beginning", [b"", b"POST / HT", begun(1, announced=48), begun(100_000, announced=200_000), PAGE])
 def test_who_is_waited_for_longest_makes_place_for_who_comes(beginning: bytes, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doors, "CONNECTIONS_MAX", 4)
@@ -261,7 +272,7 @@ def test_who_is_waited_for_longest_makes_place_for_who_comes(beginning: bytes, m
     virtually(on_http_port(story))
 
 
-def test_more_than_a_few_too_many_are_not_let_in(monkeypatch: pytest.MonkeyPatch):
+def test_more_than_a_few_too_many_are_not_let_in(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doors, "CONNECTIONS_MAX", 1)
     monkeypatch.setattr(patience, "PLACES_FOR_HEALTH", 0)
 
@@ -270,12 +281,13 @@ def test_more_than_a_few_too_many_are_not_let_in(monkeypatch: pytest.MonkeyPatch
         await until_async(lambda: bool(talk.door.asked))
         assert await (await talk.another()).is_ended(A_LOOK_S)
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
 # Answers
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 @pytest.mark.parametrize("size", [100_000, 8 * MIB])
 def test_who_does_not_take_its_answer_is_cut_off_and_holds_nothing(size: int):
     async def story(talk: Talk) -> None:
@@ -290,6 +302,7 @@ def test_who_does_not_take_its_answer_is_cut_off_and_holds_nothing(size: int):
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 @pytest.mark.parametrize("said", [b"x", b"wait"], ids=["at once", "after a long poll"])
 def test_who_takes_its_answer_slowly_but_takes_it_is_waited_for(said: bytes):
     async def story(talk: Talk) -> None:
@@ -306,6 +319,7 @@ def test_who_takes_its_answer_slowly_but_takes_it_is_waited_for(said: bytes):
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a bound of time expires")
 def test_while_answers_fill_their_room_nobody_is_waited_for_long():
     async def story(talk: Talk) -> None:
         talk.door.answer_bytes = 8 * MIB

@@ -4,8 +4,9 @@ import asyncio
 import re
 
 import pytest
+from all_loops import OnLoop
 from queue_http_talk import HEAD, PAGE, Talk, ask, on_http_port
-from serving import virtually
+from serving import virtual_timeout, virtually
 from waiting import until_async
 
 from penstock.errors import BrokenPromise
@@ -14,7 +15,7 @@ from penstock.http.sqs import room
 from penstock.http.sqs.room import SMALL_BYTES
 
 
-def test_requests_that_come_at_once_are_answered_in_their_order_whichever_way_they_go():
+def test_requests_that_come_at_once_are_answered_in_their_order_whichever_way_they_go(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + PAGE + ask(b"12345") + ask(b"1") + PAGE + ask(b""))
         await until_async(lambda: talk.door.asked == [b"wait"])
@@ -23,10 +24,10 @@ def test_requests_that_come_at_once_are_answered_in_their_order_whichever_way_th
         talk.say(ask(b"12"))
         assert (await talk.hear())[1] == b"2", "the connection goes on"
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks():
+def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks(on_loop):
     async def story(talk: Talk) -> None:
         chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
         for byte in ask(b"some bytes") + chunked:
@@ -36,14 +37,14 @@ def test_a_body_comes_in_any_pieces_with_a_length_or_in_chunks():
         assert [(await talk.hear())[1] for _ in range(2)] == [b"10", b"11"]
         assert talk.door.asked == [b"some bytes", b"hello world"]
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
 @pytest.mark.parametrize(
     "request_", [ask(b""), ask(b"x", b"Connection: Keep-Alive"), ask(b"x", b"Connection: close"), ask(b"x", b"Odd_Name: 1"),
                  ask(b"x", b"Padded:  1 "), ask(b"x", head=HEAD.replace(b"POST / ", b"POST /0/q?a=b "))]
 )  # fmt: skip
-def test_nobody_can_tell_whether_a_request_came_whole(request_: bytes):
+def test_nobody_can_tell_whether_a_request_came_whole(on_loop: OnLoop, request_: bytes):
     def heard(pieces: list[bytes]) -> list[object]:
         found: list[object] = []
 
@@ -57,23 +58,23 @@ def test_nobody_can_tell_whether_a_request_came_whole(request_: bytes):
             answers = await talk.reader.read()
             found.extend((re.sub(rb"date: .*", b"", answers), talk.door.asked, talk.door.room.bytes_taken))
 
-        virtually(on_http_port(story))
+        on_loop(on_http_port(story))
         return found
 
     assert heard([request_]) == heard([bytes([byte]) for byte in request_])
 
 
-def test_a_request_that_was_begun_is_done_though_its_client_is_gone():
+def test_a_request_that_was_begun_is_done_though_its_client_is_gone(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"x"))
         talk.writer.close()
         await until_async(lambda: talk.door.asked == [b"x"])
         await until_async(lambda: talk.door.room.bytes_taken == 0)
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_would_be_too_much():
+def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_would_be_too_much(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(HEAD + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         assert await talk.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -84,23 +85,24 @@ def test_a_body_is_called_for_where_the_client_waits_for_that_and_not_where_it_w
         assert head.startswith(b"HTTP/1.1 413 ") and b"connection: close" in head
         assert await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
 @pytest.mark.parametrize(
     "request_", [ask(b"x", b"Connection: close"), ask(b"x", head=HEAD.replace(b"1.1", b"1.0")),
                  ask(b"x", b"Connection: keep-alive", head=HEAD.replace(b"1.1", b"1.0"))]
 )  # fmt: skip
-def test_a_connection_ends_where_the_client_wants_no_more_of_it(request_: bytes):
+def test_a_connection_ends_where_the_client_wants_no_more_of_it(on_loop: OnLoop, request_: bytes):
     async def story(talk: Talk) -> None:
         talk.say(request_)
         head, body = await talk.hear()
         assert b"connection: close" in head and body == b"1"
         assert await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
+@pytest.mark.virtual_time("a deadline must expire")
 def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"x"))
@@ -116,7 +118,7 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not()
     virtually(on_http_port(story))
 
 
-def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_begins():
+def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_begins(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait") + ask(b"never begun"))
         await until_async(lambda: bool(talk.door.asked))
@@ -124,9 +126,10 @@ def test_a_long_poll_ends_when_its_client_goes_and_what_came_behind_it_never_beg
         await until_async(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == [b"wait"] and not talk.door.let_on.is_set()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 @pytest.mark.parametrize("behind", [ask(b"never begun"), PAGE, ask(b"x") * 9 + PAGE, HEAD + b"Content-Length: 9\r\n\r\n1234"])
 def test_a_long_poll_ends_when_its_client_goes_also_where_requests_came_later(behind: bytes):
     async def story(talk: Talk) -> None:
@@ -144,7 +147,7 @@ def test_a_long_poll_ends_when_its_client_goes_also_where_requests_came_later(be
 
 
 @pytest.mark.parametrize("last", [ask(b"12345"), ask(b"wait12345"), PAGE], ids=["queue", "poll", "page"])
-def test_who_ends_its_side_after_its_requests_is_answered_and_then_the_connection_ends(last: bytes):
+def test_who_ends_its_side_after_its_requests_is_answered_and_then_the_connection_ends(on_loop: OnLoop, last: bytes):
     async def story(talk: Talk) -> None:
         talk.door.delay_s = 1.0
         talk.say(ask(b"1") + PAGE + last)
@@ -153,10 +156,10 @@ def test_who_ends_its_side_after_its_requests_is_answered_and_then_the_connectio
         assert answers == [b"1", b"page", {ask(b"12345"): b"5", PAGE: b"page"}.get(last, b"{}")]
         assert await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_a_long_poll_ends_with_nothing_when_its_client_ends_its_side():
+def test_a_long_poll_ends_with_nothing_when_its_client_ends_its_side(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
         await until_async(lambda: talk.door.polls == 1)
@@ -164,10 +167,10 @@ def test_a_long_poll_ends_with_nothing_when_its_client_ends_its_side():
         head, body = await talk.hear()
         assert head.startswith(b"HTTP/1.1 200 ") and body == b"{}" and await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_half_a_request_at_the_end_does_not_keep_those_before_it_from_being_answered():
+def test_half_a_request_at_the_end_does_not_keep_those_before_it_from_being_answered(on_loop):
     async def story(talk: Talk) -> None:
         talk.door.delay_s = 1.0
         talk.say(ask(b"1") + HEAD + b"Content-Length: 9\r\n\r\n1234")
@@ -175,23 +178,23 @@ def test_half_a_request_at_the_end_does_not_keep_those_before_it_from_being_answ
         assert (await talk.hear())[1] == b"1" and await talk.is_ended()
         assert talk.door.asked == [b"1"]
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_the_room_of_a_body_that_never_ends_comes_back_with_its_client():
+def test_the_room_of_a_body_that_never_ends_comes_back_with_its_client(on_loop):
     async def story(talk: Talk) -> None:
         begun = b"x" * (SMALL_BYTES + 5)
         talk.say(HEAD + b"Content-Length: 100000\r\n\r\n" + begun)
         await until_async(lambda: talk.door.room.bytes_taken == len(begun))
         talk.writer.close()
-        async with asyncio.timeout(1.0):  # One that stalls is cut off in the end anyway.
+        async with virtual_timeout(1.0):  # One that stalls is cut off in the end anyway.
             await until_async(lambda: talk.door.room.bytes_taken == 0)
         assert talk.door.asked == []
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on(monkeypatch: pytest.MonkeyPatch):
+def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "BODIES_BYTES_MAX", 50_000)
 
     async def story(talk: Talk) -> None:
@@ -200,9 +203,10 @@ def test_a_body_for_which_there_is_no_room_is_refused_and_the_connection_goes_on
         assert head.startswith(b"HTTP/1.1 403 ") and b"RequestThrottled" in body
         assert (await talk.hear())[1] == b"50000"
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_a_large_answer_is_held_until_the_client_has_taken_it():
     async def story(talk: Talk) -> None:
         size = talk.door.answer_bytes = 8 << 20
@@ -220,6 +224,7 @@ def test_a_large_answer_is_held_until_the_client_has_taken_it():
     virtually(on_http_port(story))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_an_answer_under_way_is_given_when_the_server_stops():
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
@@ -234,7 +239,7 @@ def test_an_answer_under_way_is_given_when_the_server_stops():
     virtually(on_http_port(story))
 
 
-def test_who_is_not_answered_in_the_grace_hears_that_the_node_stops():
+def test_who_is_not_answered_in_the_grace_hears_that_the_node_stops(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(ask(b"wait"))
         await until_async(lambda: bool(talk.door.asked))
@@ -242,11 +247,11 @@ def test_who_is_not_answered_in_the_grace_hears_that_the_node_stops():
         head, body = await talk.hear()
         assert head.startswith(b"HTTP/1.1 503 ") and b"stopping" in body
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
 @pytest.mark.parametrize("failure", [BrokenPromise("an offset went backwards"), OSError("the password is swordfish")])
-def test_a_failure_is_logged_and_a_broken_promise_reaches_the_loop(failure: Exception, caplog: pytest.LogCaptureFixture):
+def test_a_failure_is_logged_and_a_broken_promise_reaches_the_loop(on_loop: OnLoop, failure: Exception, caplog: pytest.LogCaptureFixture):
     told: list[BaseException] = []
 
     async def story(talk: Talk) -> None:
@@ -257,7 +262,7 @@ def test_a_failure_is_logged_and_a_broken_promise_reaches_the_loop(failure: Exce
         assert head.startswith(b"HTTP/1.1 500 ") and b"InternalFailure" in body and str(failure).encode() not in body
         assert await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
     assert told == ([failure] if isinstance(failure, BrokenPromise) else [])
     assert any(record.exc_info is not None and record.exc_info[1] is failure for record in caplog.records)
 
@@ -266,7 +271,7 @@ OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings:
 
 
 @pytest.mark.parametrize("cut", [1, 60, 150, 195, 230, 233, 1_000])
-def test_an_offer_to_go_on_in_another_protocol_is_ignored_and_nothing_is_lost(cut: int):
+def test_an_offer_to_go_on_in_another_protocol_is_ignored_and_nothing_is_lost(on_loop: OnLoop, cut: int):
     async def story(talk: Talk) -> None:
         request = HEAD + OFFER + b"Content-Length: 5\r\n\r\nhello"
         page = b"GET /page HTTP/1.1\r\nHost: x\r\n" + OFFER + b"\r\n"
@@ -283,23 +288,23 @@ def test_an_offer_to_go_on_in_another_protocol_is_ignored_and_nothing_is_lost(cu
         talk.say(HEAD + b"Content-Length: 2\r\n\r\nhi")
         assert (await talk.hear())[1] == b"2", "the connection is as good as before"
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_an_offer_of_a_client_that_wants_no_more_is_answered_and_the_connection_ends():
+def test_an_offer_of_a_client_that_wants_no_more_is_answered_and_the_connection_ends(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(HEAD + OFFER.replace(b"Upgrade, ", b"close, Upgrade, ") + b"Content-Length: 5\r\n\r\nhello")
         head, body = await talk.hear()
         assert (b"connection: close" in head, body) == (True, b"5")
         assert await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))
 
 
-def test_nobody_is_connected_to_others():
+def test_nobody_is_connected_to_others(on_loop):
     async def story(talk: Talk) -> None:
         talk.say(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n" + OFFER + b"\r\n")
         assert b" 400 " in (await talk.hear())[0]
         assert await talk.is_ended()
 
-    virtually(on_http_port(story))
+    on_loop(on_http_port(story))

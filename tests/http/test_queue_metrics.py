@@ -1,8 +1,9 @@
 """Queues in /metrics: what is ready, lent, delayed and how old; and the bound on how many queues there are."""
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving
 
 from penstock.broker.queues.calls import Draft, Order, Verb
 from penstock.http import queue_gauges, share_gauges
@@ -15,8 +16,8 @@ async def metrics(http: Http) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def test_a_queue_shows_its_messages_by_state_and_the_age_of_the_oldest() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_queue_shows_its_messages_by_state_and_the_age_of_the_oldest(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         serving.env.wall_stopped_ms = 1_700_000_000_000
         queues = serving.node.queues
         await queues.create("emails", {}, partitions=2)
@@ -35,13 +36,13 @@ def test_a_queue_shows_its_messages_by_state_and_the_age_of_the_oldest() -> None
         assert found["penstock_queues_left_out"] == 0
         assert other.attempt == 1
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_too_many_queues_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_queues_are_left_out_and_counted(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_gauges, "QUEUES_MAX", 1)
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         for name in ("b", "a"):
             await serving.node.queues.create(name, {})
         found = await metrics(http)
@@ -49,13 +50,13 @@ def test_too_many_queues_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatc
         assert 'penstock_queue_oldest_seconds{queue="b"}' not in found
         assert found["penstock_queues_left_out"] == 1
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_share_group_shows_what_it_has_yet_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_group_shows_what_it_has_yet_to_finish(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_gauges, "PARTITIONS_MAX", 1)
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         serving.env.wall_stopped_ms = 1_700_000_000_000
         queues, node = serving.node.queues, serving.node
         await queues.create("emails", {})
@@ -72,4 +73,4 @@ def test_a_share_group_shows_what_it_has_yet_to_finish(monkeypatch: pytest.Monke
         assert found["penstock_share_group_lag_left_out"] == 1
         assert not [name for name in found if "zoo" in name or "$queue" in name]
 
-    virtually(on_node(story))
+    on_loop(on_node(story))

@@ -6,9 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from all_loops import OnLoop
 from browser import Browser
 from http_talk import Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving
 
 from penstock.http.api.routes import PREFIX, ROUTES
 from penstock.http.status_page import policy_of, status_page
@@ -27,15 +28,15 @@ class Elements(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_the_page_comes_with_its_policy() -> None:
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_the_page_comes_with_its_policy(on_loop: OnLoop) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         page = await http.get("/")
         assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert page.text == CONTENT
         assert page.headers["content-security-policy"] == policy_of(CONTENT)
         assert page.headers["x-content-type-options"] == "nosniff"
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 def test_nothing_comes_from_elsewhere_and_nothing_else_may_run() -> None:
@@ -61,20 +62,20 @@ def test_everything_that_the_script_looks_for_is_in_the_page() -> None:
     assert wanted <= ids
 
 
-def test_it_asks_only_for_what_the_api_has() -> None:
+def test_it_asks_only_for_what_the_api_has(on_loop: OnLoop) -> None:
     """And gets it: a page against an API that has moved on would show nothing."""
     asked = re.findall(r'ask\("([^"]+)"', SCRIPT)
     paths = {route.path for route in ROUTES}
     assert {path.partition("?")[0] for path in asked} == {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/queues", "/topics/"}
     assert {"/nodes", "/quorum", "/unwell", "/topics", "/lag", "/queues", "/topics/{topic}/partitions"} <= paths
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         await (await serving.line()).create("orders")
         lists = ("/topics?limit=500", "/lag?limit=500", "/queues?limit=100")
         for path in ("/nodes", "/quorum", "/unwell", *lists, "/topics/orders/partitions"):
             assert (await http.get(PREFIX + path)).status == 200
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 def test_every_field_that_it_shows_is_in_an_answer() -> None:

@@ -51,10 +51,13 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._seen: set[object] = set()
-        self.cuts = 0
+
+    @property
+    def states(self) -> int:
+        """How many states were looked at, each of which differs from all others."""
+        return len(self._seen)
 
     def is_new(self, disk: "RecordingDisk", *promised: object) -> bool:
-        self.cuts += 1
         before = len(self._seen)
         self._seen.add((disk.contents(), promised))
         return len(self._seen) > before

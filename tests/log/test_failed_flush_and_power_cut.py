@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from log.bench import DIRECTORY, Bench, bases_in, batch_at, run
-from tiers import pick
+from tiers import pick_step
 
 from penstock.log.config import LogConfig
 from penstock.simulator.disk import PowerCut, SimDisk
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.invariant("log.torn-tail")
 ONE_SEGMENT = LogConfig(index_interval_bytes=300)
 TELLS_NOTHING = 2  # So many bytes before the end of a sector: of the second batch's offset, they are zeros in any case.
 # Every place where a sector may end inside of the header, and some where it does not.
-PLACES = sorted({*range(0, SECTOR_BYTES, pick(test=8, slow=1)), *range(SECTOR_BYTES - HEADER_BYTES - 2, SECTOR_BYTES)})
+PLACES = sorted({*range(0, SECTOR_BYTES, pick_step(test=8, slow=1)), *range(SECTOR_BYTES - HEADER_BYTES - 2, SECTOR_BYTES)})
 BESIDE_VALUE_BYTES = len(batch_at(0, value=b"v" * 1_000)) - 1_000
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from log.bench import SMALL, Bench, bases_in, batch_at, headers_in, run
-from tiers import pick
+from tiers import pick_step
 
 from penstock.log.config import LogConfig
 from penstock.log.faults import LogDamaged
@@ -13,7 +13,7 @@ from penstock.wire.batches import read_header
 ONE_SEGMENT = LogConfig(index_interval_bytes=300)
 BATCHES = 7
 EPOCHS = (0, 0, 0, 3, 3, 9, 9)
-STEP = pick(test=3, slow=1)  # In `make test` each byte is changed by one of the masks, which begin at different ones.
+STEP = pick_step(test=3, slow=1)  # In `make test` each byte is changed by one of the masks, which begin at different ones.
 
 
 async def write(disk: SimDisk, config: LogConfig = ONE_SEGMENT, epochs: tuple[int, ...] = EPOCHS, *, checkpoint_after: int = 0) -> Bench:

@@ -6,9 +6,11 @@ With PENSTOCK_PEER=host:port they talk to that broker instead: the client must g
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
+from all_loops import OnLoop, require_reason
 from waiting import PATIENCE_S
 
 
@@ -47,3 +49,13 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         env.shut()
         loop.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    require_reason(metafunc)
+
+
+@pytest.fixture
+def on_loop(on_loop: OnLoop) -> Callable[[Callable[[Any], Coroutine[Any, Any, Any]]], Any]:
+    """Plays a scenario that is given an environment only, for clients: its clock and its chance."""
+    return lambda scenario: on_loop(lambda _, env: scenario(env))

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from all_loops import OnLoop
 from peers.pretend_node import THEN_HANG_UP, TOPIC, PretendNode, pretend_node
 from peers.scripted import HANG_UP, NO_ANSWER, scripted_peer, virtually
 from waiting import until_async
@@ -30,7 +31,7 @@ async def client_of(env: SimEnv, node: PretendNode):
 @pytest.mark.parametrize(
     "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_ID]
 )
-def test_a_refusal_that_may_pass_is_asked_again_with_the_same_bytes(code: ErrorCode):
+def test_a_refusal_that_may_pass_is_asked_again_with_the_same_bytes(on_loop: OnLoop, code: ErrorCode):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             node.produce_script.extend([code, code])
@@ -38,12 +39,12 @@ def test_a_refusal_that_may_pass_is_asked_again_with_the_same_bytes(code: ErrorC
             assert len(node.peer.of(ApiKey.METADATA)) == 3, "what was known of the leader is asked for again"
             return produced.base_offset, node.received
 
-    offset, received = virtually(scenario)
+    offset, received = on_loop(scenario)
     assert offset == 0
     assert received == [(0, bytes(BATCH))] * 3
 
 
-def test_a_final_refusal_is_not_asked_again():
+def test_a_final_refusal_is_not_asked_again(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             node.produce_script.append(ErrorCode.INVALID_RECORD)
@@ -52,12 +53,12 @@ def test_a_final_refusal_is_not_asked_again():
             assert len(node.received) == 1
             return told.value
 
-    failure = virtually(scenario)
+    failure = on_loop(scenario)
     assert failure.code == ErrorCode.INVALID_RECORD and not failure.may_have_happened
     assert str(failure) == "produce to orders-0: the node answered INVALID_RECORD"
 
 
-def test_a_final_refusal_after_a_lost_answer_does_not_claim_that_nothing_happened():
+def test_a_final_refusal_after_a_lost_answer_does_not_claim_that_nothing_happened(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             node.produce_script.extend([THEN_HANG_UP, ErrorCode.INVALID_RECORD])
@@ -65,9 +66,10 @@ def test_a_final_refusal_after_a_lost_answer_does_not_claim_that_nothing_happene
                 await client.produce(TOPIC, 0, BATCH)
             return told.value
 
-    assert virtually(scenario).may_have_happened
+    assert on_loop(scenario).may_have_happened
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 @pytest.mark.parametrize(("script", "may_have_happened"), [(ErrorCode.NOT_ENOUGH_REPLICAS, False), (ErrorCode.REQUEST_TIMED_OUT, True)])
 def test_a_call_gives_up_at_its_deadline_and_says_why(script: ErrorCode, may_have_happened: bool):
     async def scenario(env):
@@ -85,6 +87,7 @@ def test_a_call_gives_up_at_its_deadline_and_says_why(script: ErrorCode, may_hav
     assert 20 <= tries <= 31, "pauses grow to a second, each within a fifth"
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 def test_a_call_whose_last_try_was_cut_short_says_why_the_one_before_was_refused():
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
@@ -95,6 +98,7 @@ def test_a_call_whose_last_try_was_cut_short_says_why_the_one_before_was_refused
     virtually(scenario)
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 def test_a_silent_node_does_not_hold_a_call_past_its_deadline():
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
@@ -107,7 +111,7 @@ def test_a_silent_node_does_not_hold_a_call_past_its_deadline():
     assert virtually(scenario) == pytest.approx(1, abs=0.01)
 
 
-def test_a_call_follows_the_leader_to_another_node():
+def test_a_call_follows_the_leader_to_another_node(on_loop):
     async def scenario(env):
         async with pretend_node(node_id=1) as old, pretend_node(node_id=2) as new, client_of(env, old) as client:
             nodes = {1: old.peer.address, 2: new.peer.address}
@@ -118,10 +122,10 @@ def test_a_call_follows_the_leader_to_another_node():
             await client.produce(TOPIC, 0, BATCH)
             return len(old.received), len(new.received)
 
-    assert virtually(scenario) == (2, 1)
+    assert on_loop(scenario) == (2, 1)
 
 
-def test_a_node_that_lags_cannot_bring_an_old_leader_back():
+def test_a_node_that_lags_cannot_bring_an_old_leader_back(on_loop):
     async def scenario(env):
         async with pretend_node(node_id=1) as node, client_of(env, node) as client:
             node.leader_epoch = 5
@@ -131,11 +135,11 @@ def test_a_node_that_lags_cannot_bring_an_old_leader_back():
             view = await client.router.topic(TOPIC, client.router.deadline(1))
             return view.partitions[0]
 
-    partition = virtually(scenario)
+    partition = on_loop(scenario)
     assert (partition.leader, partition.leader_epoch) == (1, 5)
 
 
-def test_a_topic_made_again_is_believed_whatever_its_epoch():
+def test_a_topic_made_again_is_believed_whatever_its_epoch(on_loop):
     async def scenario(env):
         async with pretend_node(node_id=1) as node, client_of(env, node) as client:
             node.leader_epoch = 5
@@ -144,20 +148,20 @@ def test_a_topic_made_again_is_believed_whatever_its_epoch():
             await client.describe(TOPIC)
             return await client.router.topic(TOPIC, client.router.deadline(1))
 
-    view = virtually(scenario)
+    view = on_loop(scenario)
     assert view.topic_id == b"\x08" * 16 and view.partitions[0].leader_epoch == 0
 
 
-def test_callers_who_need_the_same_topic_share_one_question():
+def test_callers_who_need_the_same_topic_share_one_question(on_loop):
     async def scenario(env):
         async with pretend_node(partitions=4) as node, client_of(env, node) as client:
             await asyncio.gather(*(client.produce(TOPIC, partition, BATCH) for partition in range(4)))
             return len(node.peer.of(ApiKey.METADATA)), node.peer.connection_count
 
-    assert virtually(scenario) == (1, 1)
+    assert on_loop(scenario) == (1, 1)
 
 
-def test_a_lost_connection_is_made_again():
+def test_a_lost_connection_is_made_again(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             await client.produce(TOPIC, 0, BATCH)
@@ -165,10 +169,10 @@ def test_a_lost_connection_is_made_again():
             await client.produce(TOPIC, 0, BATCH)
             return node.peer.connection_count, len(node.received)
 
-    assert virtually(scenario) == (2, 2)
+    assert on_loop(scenario) == (2, 2)
 
 
-def test_a_later_bootstrap_address_serves_when_the_first_is_dead():
+def test_a_later_bootstrap_address_serves_when_the_first_is_dead(on_loop):
     async def scenario(env):
         async with scripted_peer() as gone:
             dead = gone.address
@@ -176,9 +180,10 @@ def test_a_later_bootstrap_address_serves_when_the_first_is_dead():
             await client.connect()
             return (await client.describe(TOPIC)).name
 
-    assert virtually(scenario) == TOPIC
+    assert on_loop(scenario) == TOPIC
 
 
+@pytest.mark.virtual_time("a deadline must expire")
 def test_a_later_bootstrap_address_serves_when_the_first_never_answers():
     """A command gives all of them five seconds together."""
 
@@ -194,7 +199,7 @@ def test_a_later_bootstrap_address_serves_when_the_first_never_answers():
     assert virtually(scenario) == 1
 
 
-def test_no_bootstrap_address_at_all_is_told_with_every_reason():
+def test_no_bootstrap_address_at_all_is_told_with_every_reason(on_loop):
     async def scenario(env):
         async with scripted_peer() as gone, scripted_peer({ApiKey.API_VERSIONS: lambda _: NO_ANSWER}) as silent:
             dead = gone.address
@@ -204,24 +209,24 @@ def test_no_bootstrap_address_at_all_is_told_with_every_reason():
                     await client.connect()
                 return dead, silent.address, str(told.value)
 
-    dead, silent, text = virtually(scenario)
+    dead, silent, text = on_loop(scenario)
     assert text.startswith(
         f"cannot connect to any bootstrap address: the connection to {dead} ended: the peer closed it; {silent} did not answer"
     )
     assert "check that a node is running" in text
 
 
-def test_a_topic_that_is_not_there_is_told_at_once():
+def test_a_topic_that_is_not_there_is_told_at_once(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             with pytest.raises(UnknownTopic) as told:
                 await client.describe("nothing")
             return str(told.value), len(node.peer.questions)
 
-    assert virtually(scenario) == ("there is no topic 'nothing'\n  check the name, or create the topic first", 1)
+    assert on_loop(scenario) == ("there is no topic 'nothing'\n  check the name, or create the topic first", 1)
 
 
-def test_describing_never_creates_a_topic_and_producing_lets_the_node_decide():
+def test_describing_never_creates_a_topic_and_producing_lets_the_node_decide(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             await client.describe(TOPIC)
@@ -229,11 +234,11 @@ def test_describing_never_creates_a_topic_and_producing_lets_the_node_decide():
             await client.produce(TOPIC, 0, BATCH)
             return [question.body.allow_auto_topic_creation for question in node.peer.of(ApiKey.METADATA)]
 
-    assert virtually(scenario) == [False, True]
+    assert on_loop(scenario) == [False, True]
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_creation_whose_answer_was_lost_counts_as_ours(is_lost: bool):
+def test_a_creation_whose_answer_was_lost_counts_as_ours(on_loop: OnLoop, is_lost: bool):
     async def scenario(env):
         def create(question):
             row = {"name": TOPIC, "error_code": ErrorCode.TOPIC_ALREADY_EXISTS, "error_message": "it is there"}
@@ -249,14 +254,14 @@ def test_a_creation_whose_answer_was_lost_counts_as_ours(is_lost: bool):
             return len(view.partitions)
 
     if is_lost:
-        assert virtually(scenario) == 2
+        assert on_loop(scenario) == 2
     else:
         with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS \\(it is there\\)"):
-            virtually(scenario)
+            on_loop(scenario)
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_deletion_whose_answer_was_lost_counts_as_ours(is_lost: bool):
+def test_a_deletion_whose_answer_was_lost_counts_as_ours(on_loop: OnLoop, is_lost: bool):
     async def scenario(env):
         def delete(question):
             if is_lost and len(node.peer.of(ApiKey.DELETE_TOPICS)) == 1:
@@ -268,12 +273,13 @@ def test_a_deletion_whose_answer_was_lost_counts_as_ours(is_lost: bool):
             await client.delete_topic(TOPIC)
 
     if is_lost:
-        virtually(scenario)
+        on_loop(scenario)
     else:
         with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
-            virtually(scenario)
+            on_loop(scenario)
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_a_created_topic_is_awaited_until_it_has_leaders():
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
@@ -289,7 +295,7 @@ def test_a_created_topic_is_awaited_until_it_has_leaders():
     assert virtually(scenario).partitions[0].leader == 1
 
 
-def test_offsets_of_many_partitions_are_asked_of_each_leader_once():
+def test_offsets_of_many_partitions_are_asked_of_each_leader_once(on_loop):
     async def scenario(env):
         async with (
             pretend_node(node_id=1, partitions=4) as one,
@@ -308,10 +314,10 @@ def test_offsets_of_many_partitions_are_asked_of_each_leader_once():
                 len(two.peer.of(ApiKey.LIST_OFFSETS)),
             )
 
-    assert virtually(scenario) == ([0, 0, 0, 2], 1, 1)
+    assert on_loop(scenario) == ([0, 0, 0, 2], 1, 1)
 
 
-def test_only_what_was_refused_is_looked_up_again():
+def test_only_what_was_refused_is_looked_up_again(on_loop):
     async def scenario(env):
         async with pretend_node(partitions=2) as node, client_of(env, node) as client:
             honest = node.list_offsets
@@ -327,10 +333,10 @@ def test_only_what_was_refused_is_looked_up_again():
             asked = [[row.partition_index for row in question.body.topics[0].partitions] for question in node.peer.of(ApiKey.LIST_OFFSETS)]
             return asked
 
-    assert virtually(scenario) == [[0, 1], [1]]
+    assert on_loop(scenario) == [[0, 1], [1]]
 
 
-def test_a_topic_without_an_id_is_spoken_of_by_name():
+def test_a_topic_without_an_id_is_spoken_of_by_name(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             node.topic_id = bytes(16)
@@ -339,10 +345,10 @@ def test_a_topic_without_an_id_is_spoken_of_by_name():
             await client.fetch(TOPIC, 0, 0)
             return node.peer.of(ApiKey.PRODUCE)[0].version, node.peer.of(ApiKey.FETCH)[0].version
 
-    assert virtually(scenario) == (12, 12)
+    assert on_loop(scenario) == (12, 12)
 
 
-def test_an_old_peer_is_served_in_its_old_versions():
+def test_an_old_peer_is_served_in_its_old_versions(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             node.peer.versions |= {ApiKey.PRODUCE: (3, 3), ApiKey.FETCH: (4, 4), ApiKey.METADATA: (4, 4), ApiKey.LIST_OFFSETS: (1, 1)}
@@ -351,10 +357,10 @@ def test_an_old_peer_is_served_in_its_old_versions():
             found = await client.list_offsets({TopicPartition(TOPIC, 0): LATEST})
             return found[TopicPartition(TOPIC, 0)].offset
 
-    assert virtually(scenario) == 1
+    assert on_loop(scenario) == 1
 
 
-def test_acks_none_sends_and_does_not_wait():
+def test_acks_none_sends_and_does_not_wait(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             produced = await client.produce(TOPIC, 0, BATCH, acks=0)
@@ -362,20 +368,20 @@ def test_acks_none_sends_and_does_not_wait():
             assert (await client.describe(TOPIC)).name == TOPIC, "the next answer is not taken for the missing one"
             return produced.base_offset
 
-    assert virtually(scenario) == -1
+    assert on_loop(scenario) == -1
 
 
-def test_a_closed_client_says_so():
+def test_a_closed_client_says_so(on_loop):
     async def scenario(env):
         async with pretend_node() as node, client_of(env, node) as client:
             await client.close()
             with pytest.raises(Exception, match="the client was closed"):
                 await client.describe(TOPIC)
 
-    virtually(scenario)
+    on_loop(scenario)
 
 
-def test_closing_tells_those_who_wait_for_a_connection():
+def test_closing_tells_those_who_wait_for_a_connection(on_loop):
     async def scenario(env):
         async with scripted_peer({ApiKey.API_VERSIONS: lambda _: NO_ANSWER}) as silent:
             client = Client(env, [silent.address])
@@ -385,7 +391,7 @@ def test_closing_tells_those_who_wait_for_a_connection():
             with pytest.raises(Exception, match="the client was closed"):
                 await task
 
-    virtually(scenario)
+    on_loop(scenario)
 
 
 @pytest.mark.parametrize(

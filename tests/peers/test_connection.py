@@ -74,6 +74,7 @@ def test_an_answer_that_nobody_asked_for_ends_the_connection():
     asyncio.run(scenario())
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_no_more_questions_are_in_flight_than_allowed():
     async def scenario(env):
         gate = asyncio.Semaphore(0)
@@ -97,6 +98,7 @@ def test_no_more_questions_are_in_flight_than_allowed():
     assert virtually(scenario) == ["1", "2", "3", "4", "5"], "first come, first served"
 
 
+@pytest.mark.virtual_time("a deadline must expire")
 def test_a_time_out_ends_the_connection_and_tells_everyone_what_became_of_their_question():
     async def scenario(env):
         async with scripted_peer({ApiKey.METADATA: lambda _: NO_ANSWER}) as peer, connected(peer, in_flight_max=2) as connection:
@@ -117,6 +119,7 @@ def test_a_time_out_ends_the_connection_and_tells_everyone_what_became_of_their_
     assert not later.may_have_happened
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_a_cancelled_question_keeps_its_place_in_the_order():
     async def scenario(env):
         gate = asyncio.Event()
@@ -136,6 +139,7 @@ def test_a_cancelled_question_keeps_its_place_in_the_order():
     assert virtually(scenario) == "2"
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_someone_who_leaves_the_line_does_not_take_a_slot_along():
     async def scenario(env):
         gate = asyncio.Event()
@@ -250,6 +254,7 @@ def test_a_peer_that_does_not_read_slows_its_callers_instead_of_filling_memory()
     assert sum(not outcome.may_have_happened for outcome in outcomes) > 80, "most never left"
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_what_expects_no_answer_takes_no_place_among_those_that_do():
     async def scenario(env):
         def answer(question):
@@ -277,13 +282,13 @@ def test_a_port_where_nobody_listens_is_told_with_its_address():
     assert not failure.may_have_happened and failure.is_retriable
 
 
-def test_a_peer_that_never_says_what_it_speaks_is_given_up():
+def test_a_peer_that_never_says_what_it_speaks_is_given_up(on_loop):
     async def scenario(env):
         async with scripted_peer({ApiKey.API_VERSIONS: lambda _: NO_ANSWER}) as peer:
             with pytest.raises(Unreachable, match=r"did not answer within 0\.1 s"):
                 await Connection.open(peer.address, limits=Limits(connect_s=0.1))
 
-    virtually(scenario)
+    on_loop(scenario)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", HANG_UP])
@@ -296,6 +301,7 @@ def test_a_peer_that_speaks_something_else_is_told_as_such(answer):
     asyncio.run(scenario())
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_the_highest_common_version_is_spoken():
     async def scenario(env):
         async with scripted_peer({ApiKey.METADATA: lambda _: CLUSTER}) as peer:
@@ -313,7 +319,7 @@ def test_the_highest_common_version_is_spoken():
     virtually(scenario)
 
 
-def test_a_peer_too_old_for_our_question_is_asked_again_in_its_own_version():
+def test_a_peer_too_old_for_our_question_is_asked_again_in_its_own_version(on_loop):
     async def scenario(env):
         asked = []
 
@@ -329,7 +335,7 @@ def test_a_peer_too_old_for_our_question_is_asked_again_in_its_own_version():
             assert connection.version(ApiKey.METADATA) == 5
             return asked
 
-    assert virtually(scenario) == [4, 2]
+    assert on_loop(scenario) == [4, 2]
 
 
 def test_an_ipv6_address_is_written_in_brackets():

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from peers.scripted import Question, ScriptedPeer, scripted_peer, virtually
+from all_loops import OnLoop
+from peers.scripted import Question, ScriptedPeer, scripted_peer
 
 from penstock.errors import ErrorCode
 from penstock.peers.client import Client
@@ -74,7 +75,7 @@ def _next(script: "deque[Any]") -> Any:
     return script.popleft() if len(script) > 1 else script[0]
 
 
-def play(*, epochs: Iterable[int] = (0,), knows: Iterable[bool | ErrorCode] = (False,)) -> tuple[list[Hanging], int]:
+def play(on_loop: OnLoop, *, epochs: Iterable[int] = (0,), knows: Iterable[bool | ErrorCode] = (False,)) -> tuple[list[Hanging], int]:
     """What was found, and how often the coordinators were asked for their lists."""
 
     async def whole(env: SimEnv) -> tuple[list[Hanging], int]:
@@ -82,28 +83,28 @@ def play(*, epochs: Iterable[int] = (0,), knows: Iterable[bool | ErrorCode] = (F
             node = Coordinators(peer, deque(epochs), deque(knows))
             return await node.look(env), len(peer.of(ApiKey.LIST_TRANSACTIONS))
 
-    return virtually(whole)
+    return on_loop(whole)
 
 
-def test_what_nobody_knows_twice_hangs() -> None:
-    (found,), lists = play()
+def test_what_nobody_knows_twice_hangs(on_loop: OnLoop) -> None:
+    (found,), lists = play(on_loop)
     assert (found.producer.producer_id, found.producer.open_since, found.transactional_id, lists) == (PRODUCER, 3, None, 2)
 
 
-def test_what_is_known_at_the_second_look_does_not_hang() -> None:
-    assert play(knows=(False, True)) == ([], 2)
+def test_what_is_known_at_the_second_look_does_not_hang(on_loop: OnLoop) -> None:
+    assert play(on_loop, knows=(False, True)) == ([], 2)
 
 
-def test_where_the_coordinators_changed_meanwhile_it_begins_anew() -> None:
+def test_where_the_coordinators_changed_meanwhile_it_begins_anew(on_loop: OnLoop) -> None:
     """It moved while it was asked: who led it before had let it go, and who leads it now had not taken it over."""
-    assert play(epochs=(0, 0, 1), knows=(False, False, True)) == ([], 3)
+    assert play(on_loop, epochs=(0, 0, 1), knows=(False, False, True)) == ([], 3)
 
 
-def test_a_coordinator_that_is_loading_is_waited_for() -> None:
-    assert play(knows=(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, True)) == ([], 2)
+def test_a_coordinator_that_is_loading_is_waited_for(on_loop: OnLoop) -> None:
+    assert play(on_loop, knows=(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, True)) == ([], 2)
 
 
 @pytest.mark.parametrize("story", [{"knows": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)}, {"epochs": range(10_000)}], ids=["loads", "moves"])
-def test_where_it_does_not_come_to_rest_nothing_is_told(story: dict[str, Any]) -> None:
+def test_where_it_does_not_come_to_rest_nothing_is_told(on_loop: OnLoop, story: dict[str, Any]) -> None:
     with pytest.raises(CannotTell, match="nobody can tell now"):
-        play(**story)
+        play(on_loop, **story)

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from all_loops import OnLoop
 from peers.pretend_node import TOPIC, PretendNode, pretend_node
 from peers.scripted import HANG_UP, virtually
 from serving import virtual_timeout
@@ -42,14 +43,14 @@ async def next_value(reader: Reader) -> bytes | None:
         return (await anext(reader)).value
 
 
-def read_to_the_end(*starts: Start, prepare, **settings) -> list[bytes | None]:
+def read_to_the_end(on_loop: OnLoop, *starts: Start, prepare, **settings) -> list[bytes | None]:
     async def scenario(env):
         async with pretend_node(partitions=max(1, len(starts))) as node:
             prepare(node)
             async with reading(env, node, *starts, **settings) as reader:
                 return await values_of(reader)
 
-    return virtually(scenario)
+    return on_loop(scenario)
 
 
 def five_in_two_batches(node: PretendNode) -> None:
@@ -67,11 +68,11 @@ def five_in_two_batches(node: PretendNode) -> None:
         (FROM_LATEST, []),
     ],
 )
-def test_reading_begins_where_it_is_told(start: Start, expected: list[bytes]):
-    assert read_to_the_end(start, prepare=five_in_two_batches) == expected
+def test_reading_begins_where_it_is_told(on_loop: OnLoop, start: Start, expected: list[bytes]):
+    assert read_to_the_end(on_loop, start, prepare=five_in_two_batches) == expected
 
 
-def test_a_timestamp_younger_than_every_record_begins_at_the_end():
+def test_a_timestamp_younger_than_every_record_begins_at_the_end(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
@@ -87,10 +88,10 @@ def test_a_timestamp_younger_than_every_record_begins_at_the_end():
             async with reading(env, node, at_timestamp(99)) as reader:
                 return await values_of(reader), list(reader.positions.values())
 
-    assert virtually(scenario) == ([], [5])
+    assert on_loop(scenario) == ([], [5])
 
 
-def test_a_record_carries_where_and_when_it_was():
+def test_a_record_carries_where_and_when_it_was(on_loop):
     async def scenario(env):
         async with pretend_node(partitions=2) as node:
             batch = encode_batch([Record(b"k", b"v", (("h", b"1"), ("n", None)), 123)])
@@ -98,10 +99,10 @@ def test_a_record_carries_where_and_when_it_was():
             async with reading(env, node, FROM_EARLIEST, FROM_EARLIEST) as reader:
                 return [record async for record in reader]
 
-    assert virtually(scenario) == [(TOPIC, 1, 0, 123, b"k", b"v", (("h", b"1"), ("n", None)))]
+    assert on_loop(scenario) == [(TOPIC, 1, 0, 123, b"k", b"v", (("h", b"1"), ("n", None)))]
 
 
-def test_reading_ends_at_the_end_that_was_seen_at_the_start():
+def test_reading_ends_at_the_end_that_was_seen_at_the_start(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
@@ -109,10 +110,10 @@ def test_reading_ends_at_the_end_that_was_seen_at_the_start():
                 node.store(b"came later")
                 return await values_of(reader)
 
-    assert virtually(scenario) == [b"0"]
+    assert on_loop(scenario) == [b"0"]
 
 
-def test_an_end_inside_a_batch_is_kept():
+def test_an_end_inside_a_batch_is_kept(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
@@ -120,12 +121,12 @@ def test_an_end_inside_a_batch_is_kept():
                 reader._positions[TopicPartition(TOPIC, 0)].end_offset = 4
                 return await values_of(reader)
 
-    assert virtually(scenario) == [b"0", b"1", b"2", b"3"]
+    assert on_loop(scenario) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("uses_sessions", [True, False])
 @pytest.mark.parametrize("keeps_sessions", [True, False])
-def test_following_goes_on_as_records_come(uses_sessions: bool, keeps_sessions: bool):
+def test_following_goes_on_as_records_come(on_loop: OnLoop, uses_sessions: bool, keeps_sessions: bool):
     async def scenario(env):
         async with pretend_node(partitions=2) as node:
             node.keeps_sessions = keeps_sessions
@@ -137,7 +138,7 @@ def test_following_goes_on_as_records_come(uses_sessions: bool, keeps_sessions: 
                     seen.append(await next_value(reader))
                 return seen, node.session_epochs
 
-    seen, epochs = virtually(scenario)
+    seen, epochs = on_loop(scenario)
     assert seen == [b"0", b"1", b"2", b"3"]
     if not uses_sessions:
         assert set(epochs) == {(0, -1)}
@@ -147,22 +148,24 @@ def test_following_goes_on_as_records_come(uses_sessions: bool, keeps_sessions: 
         assert set(epochs) == {(0, 0)}
 
 
-def test_control_batches_and_gaps_are_passed_over():
+def test_control_batches_and_gaps_are_passed_over(on_loop):
     def prepare(node: PretendNode):
         node.store(b"0")
         node.store(b"\0\0\0\0\0\0", is_control=True, is_transactional=True)
         node.store(b"2", gap=7)
         node.store(b"\0\0\0\0\0\0", is_control=True, is_transactional=True)
 
-    assert read_to_the_end(FROM_EARLIEST, prepare=prepare) == [b"0", b"2"], "it must also end, although the last offset has no record"
+    assert read_to_the_end(on_loop, FROM_EARLIEST, prepare=prepare) == [b"0", b"2"], (
+        "it must also end, although the last offset has no record"
+    )
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_packed_batches_are_read(codec: Codec):
-    assert read_to_the_end(FROM_EARLIEST, prepare=lambda node: node.store(b"text " * 100, codec=codec)) == [b"text " * 100]
+def test_packed_batches_are_read(on_loop: OnLoop, codec: Codec):
+    assert read_to_the_end(on_loop, FROM_EARLIEST, prepare=lambda node: node.store(b"text " * 100, codec=codec)) == [b"text " * 100]
 
 
-def test_a_last_batch_that_is_cut_off_is_fetched_again():
+def test_a_last_batch_that_is_cut_off_is_fetched_again(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
@@ -176,10 +179,10 @@ def test_a_last_batch_that_is_cut_off_is_fetched_again():
             async with reading(env, node, FROM_EARLIEST) as reader:
                 return await values_of(reader), len(node.session_epochs)
 
-    assert virtually(scenario) == ([b"0", b"1", b"2", b"3", b"4"], 2)
+    assert on_loop(scenario) == ([b"0", b"1", b"2", b"3", b"4"], 2)
 
 
-def test_bytes_that_were_changed_on_the_way_are_fetched_again():
+def test_bytes_that_were_changed_on_the_way_are_fetched_again(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             five_in_two_batches(node)
@@ -195,9 +198,10 @@ def test_bytes_that_were_changed_on_the_way_are_fetched_again():
             async with reading(env, node, FROM_EARLIEST) as reader:
                 return await values_of(reader)
 
-    assert virtually(scenario) == [b"0", b"1", b"2", b"3", b"4"]
+    assert on_loop(scenario) == [b"0", b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 def test_bytes_that_stay_damaged_end_the_reader_after_what_stands_before_them():
     async def scenario(env):
         async with pretend_node() as node:
@@ -216,7 +220,7 @@ def test_bytes_that_stay_damaged_end_the_reader_after_what_stands_before_them():
     assert "does not match its checksum" in text
 
 
-def test_a_batch_that_unpacks_to_too_much_ends_the_reader_with_a_way_around_it():
+def test_a_batch_that_unpacks_to_too_much_ends_the_reader_with_a_way_around_it(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             node.store(b"fine")
@@ -228,7 +232,7 @@ def test_a_batch_that_unpacks_to_too_much_ends_the_reader_with_a_way_around_it()
                         seen += [record.value for record in await reader.read()]
             return seen, str(told.value)
 
-    seen, text = virtually(scenario)
+    seen, text = on_loop(scenario)
     assert seen == [b"fine"]
     assert text == (
         "orders-0: the batch at offset 1 cannot be unpacked: compressed bytes unpack to more than 100000\n"
@@ -237,29 +241,29 @@ def test_a_batch_that_unpacks_to_too_much_ends_the_reader_with_a_way_around_it()
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(OutOfRange.EARLIEST, [b"3", b"4"]), (OutOfRange.LATEST, [])])
-def test_an_offset_that_is_gone_is_left_for_the_earliest_or_the_latest(policy: OutOfRange, expected: list[bytes]):
+def test_an_offset_that_is_gone_is_left_for_the_earliest_or_the_latest(on_loop: OnLoop, policy: OutOfRange, expected: list[bytes]):
     def prepare(node: PretendNode):
         five_in_two_batches(node)
         del node.batches[0][0]
         node.start_offset = 3
 
-    assert read_to_the_end(at_offset(1), prepare=prepare, out_of_range=policy) == expected
+    assert read_to_the_end(on_loop, at_offset(1), prepare=prepare, out_of_range=policy) == expected
 
 
-def test_an_offset_that_is_gone_ends_the_reader_unless_told_otherwise():
+def test_an_offset_that_is_gone_ends_the_reader_unless_told_otherwise(on_loop):
     def prepare(node: PretendNode):
         five_in_two_batches(node)
         del node.batches[0][0]
         node.start_offset = 3
 
     with pytest.raises(OffsetLost, match="orders-0: offset 1 is not there: the partition begins at 3 and ends before 5"):
-        read_to_the_end(at_offset(1), prepare=prepare)
+        read_to_the_end(on_loop, at_offset(1), prepare=prepare)
 
 
 @pytest.mark.parametrize("is_following", [True, False])
-def test_an_offset_past_the_end_is_told(is_following: bool):
+def test_an_offset_past_the_end_is_told(on_loop: OnLoop, is_following: bool):
     with pytest.raises(OffsetLost, match="offset 99 is not there: the partition begins at 0 and ends before 5"):
-        read_to_the_end(at_offset(99), prepare=five_in_two_batches, is_following=is_following)
+        read_to_the_end(on_loop, at_offset(99), prepare=five_in_two_batches, is_following=is_following)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +278,7 @@ def test_an_offset_past_the_end_is_told(is_following: bool):
         HANG_UP,
     ],
 )
-def test_trouble_that_passes_costs_no_record(trouble):
+def test_trouble_that_passes_costs_no_record(on_loop, trouble):
     async def scenario(env):
         async with pretend_node() as node:
             node.keeps_sessions = True
@@ -286,9 +290,10 @@ def test_trouble_that_passes_costs_no_record(trouble):
                     node.fetch_script.append(trouble)
                 return seen
 
-    assert virtually(scenario) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert on_loop(scenario) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 @pytest.mark.parametrize(
     ("code", "patience_s", "why"),
     [
@@ -296,7 +301,9 @@ def test_trouble_that_passes_costs_no_record(trouble):
         (ErrorCode.KAFKA_STORAGE_ERROR, 20.0, "the bytes there on its disk have changed or cannot be read, and it has not mended them yet"),
     ],
 )
-def test_a_place_that_stays_unreadable_is_told_with_its_node_its_offset_and_what_to_do(code: ErrorCode, patience_s: float, why: str):
+def test_a_place_that_stays_unreadable_is_told_with_its_node_its_offset_and_what_to_do(
+    code: ErrorCode, patience_s: float, why: str
+):
     async def scenario(env: SimEnv):
         told = []
         async with pretend_node(node_id=7) as node:
@@ -319,7 +326,7 @@ def test_a_place_that_stays_unreadable_is_told_with_its_node_its_offset_and_what
     assert patience_s <= lasted_s < patience_s + 3.0
 
 
-def test_a_reader_follows_the_leader_to_another_node():
+def test_a_reader_follows_the_leader_to_another_node(on_loop):
     async def scenario(env):
         async with pretend_node(node_id=1) as old, pretend_node(node_id=2) as new:
             nodes = {1: old.peer.address, 2: new.peer.address}
@@ -335,9 +342,10 @@ def test_a_reader_follows_the_leader_to_another_node():
                 seen.append(await next_value(reader))
                 return seen, new.peer.of(ApiKey.FETCH)[0].body.topics[0].partitions[0].current_leader_epoch
 
-    assert virtually(scenario) == ([b"0", b"1"], 1)
+    assert on_loop(scenario) == ([b"0", b"1"], 1)
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_a_partition_in_trouble_does_not_hold_up_the_others():
     async def scenario(env):
         async with pretend_node(node_id=1, partitions=2) as good, pretend_node(node_id=2, partitions=2) as bad:
@@ -359,6 +367,7 @@ def test_a_partition_in_trouble_does_not_hold_up_the_others():
     assert virtually(scenario) == [b"%d" % number for number in range(20)] + [b"at last"]
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 def test_trouble_that_does_not_pass_ends_the_reader():
     async def scenario(env):
         async with pretend_node() as node:
@@ -371,6 +380,7 @@ def test_trouble_that_does_not_pass_ends_the_reader():
         virtually(scenario)
 
 
+@pytest.mark.virtual_time("a deadline must expire")
 @pytest.mark.parametrize("keeps_sessions", [True, False])
 def test_an_end_that_is_gone_is_not_awaited_for_ever(keeps_sessions: bool):
     async def scenario(env):
@@ -386,7 +396,7 @@ def test_an_end_that_is_gone_is_not_awaited_for_ever(keeps_sessions: bool):
         virtually(scenario)
 
 
-def test_a_final_refusal_ends_the_reader_at_once():
+def test_a_final_refusal_ends_the_reader_at_once(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
@@ -395,10 +405,10 @@ def test_a_final_refusal_ends_the_reader_at_once():
                 await reader.read()
 
     with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
-        virtually(scenario)
+        on_loop(scenario)
 
 
-def test_a_topic_that_was_made_again_ends_the_reader():
+def test_a_topic_that_was_made_again_ends_the_reader(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             node.store(b"0")
@@ -409,9 +419,10 @@ def test_a_topic_that_was_made_again_ends_the_reader():
                 await reader.read()
 
     with pytest.raises(OffsetLost, match="deleted and made again"):
-        virtually(scenario)
+        on_loop(scenario)
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_cancelling_a_read_loses_nothing():
     async def scenario(env):
         async with pretend_node() as node, reading(env, node, FROM_EARLIEST, is_following=True) as reader:
@@ -426,13 +437,14 @@ def test_cancelling_a_read_loses_nothing():
                 if not waiting.cancelled():
                     seen += [record.value for record in waiting.result()]
             while len(seen) < 10:
-                async with asyncio.timeout(5):
+                async with virtual_timeout(5):
                     seen += [record.value for record in await reader.read()]
             return seen
 
     assert virtually(scenario) == [b"%d" % number for number in range(10)]
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_the_next_answer_is_on_its_way_while_records_are_used():
     async def scenario(env):
         async with pretend_node() as node:
@@ -447,7 +459,7 @@ def test_the_next_answer_is_on_its_way_while_records_are_used():
     assert virtually(scenario) == 2, "one ahead, and no more"
 
 
-def test_leaving_at_the_end_closes_the_session():
+def test_leaving_at_the_end_closes_the_session(on_loop):
     async def scenario(env):
         async with pretend_node() as node:
             node.keeps_sessions = True
@@ -456,10 +468,10 @@ def test_leaving_at_the_end_closes_the_session():
                 await values_of(reader)
             return node.session_epochs
 
-    assert virtually(scenario) == [(0, 0), (5, -1)]
+    assert on_loop(scenario) == [(0, 0), (5, -1)]
 
 
-def test_what_is_not_there_is_told_before_anything_is_read():
+def test_what_is_not_there_is_told_before_anything_is_read(on_loop):
     async def scenario(env):
         async with pretend_node() as node, Client(env, [node.peer.address]) as client:
             with pytest.raises(UnknownTopic):
@@ -467,4 +479,4 @@ def test_what_is_not_there_is_told_before_anything_is_read():
             with pytest.raises(PeerFailure, match="topic 'orders' has no partition 1: it has 1, counted from 0"):
                 await Reader(client, {TopicPartition(TOPIC, 1): FROM_EARLIEST}).start()
 
-    virtually(scenario)
+    on_loop(scenario)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from all_loops import OnLoop
 from peers.pretend_node import TOPIC, PretendNode, pretend_node
 from peers.scripted import HANG_UP, NO_ANSWER, Question, versions_body, virtually
 
@@ -102,6 +103,7 @@ async def story(env: SimEnv, *, is_v2: bool, **settings: Any):
         yield coordinator, TransactionalProducer(client, transaction, ProducerSettings(linger_s=0.0))
 
 
+@pytest.mark.virtual_time("it tries until a deadline")
 @pytest.mark.parametrize("is_v2", [True, False])
 def test_every_call_is_asked_again_while_that_can_help(is_v2: bool) -> None:
     async def scenario(env):
@@ -125,7 +127,7 @@ def test_every_call_is_asked_again_while_that_can_help(is_v2: bool) -> None:
     assert (commit.group_id, commit.member_id, commit.generation_id) == ("g", "m", 3)
 
 
-def test_a_partition_is_announced_once_and_before_its_first_batch() -> None:
+def test_a_partition_is_announced_once_and_before_its_first_batch(on_loop: OnLoop) -> None:
     async def scenario(env):
         async with story(env, is_v2=False) as (coordinator, producer), producer:
             for _ in range(2):
@@ -136,7 +138,7 @@ def test_a_partition_is_announced_once_and_before_its_first_batch() -> None:
             apis = [question.api for question in coordinator.node.peer.questions]
             return coordinator, apis
 
-    coordinator, apis = virtually(scenario)
+    coordinator, apis = on_loop(scenario)
     announced = [body.v3_and_below_topics[0].partitions for body in coordinator.asked(ApiKey.ADD_PARTITIONS_TO_TXN)]
     assert announced == [(0,), (1,), (0,), (1,)]
     assert apis.index(ApiKey.ADD_PARTITIONS_TO_TXN) < apis.index(ApiKey.PRODUCE)
@@ -145,6 +147,7 @@ def test_a_partition_is_announced_once_and_before_its_first_batch() -> None:
     assert sequences == [0, 0, 1, 1, 2, 2, 3, 3], "of one epoch, so they go on"
 
 
+@pytest.mark.virtual_time("a deadline must expire")
 @pytest.mark.parametrize("is_v2", [True, False])
 def test_the_epoch_is_raised_after_a_batch_was_given_up(is_v2: bool) -> None:
     """It may still arrive, and must not be taken for one of the next transaction."""
@@ -169,6 +172,7 @@ def test_the_epoch_is_raised_after_a_batch_was_given_up(is_v2: bool) -> None:
     assert inits == ([(-1, -1)] if is_v2 else [(-1, -1), (7, 0)])
 
 
+@pytest.mark.virtual_time("a request is not answered, and its deadline must expire")
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 def test_a_commit_that_may_have_been_made_before_it_was_refused_is_undecided(code: ErrorCode) -> None:
     async def scenario(env, first: list[Any]):
@@ -185,6 +189,7 @@ def test_a_commit_that_may_have_been_made_before_it_was_refused_is_undecided(cod
     assert virtually(lambda env: scenario(env, [ErrorCode.NOT_COORDINATOR])) is True, "it may have been recorded, and its node stepped down"
 
 
+@pytest.mark.virtual_time("a request is not answered, and its deadline must expire")
 def test_a_commit_without_an_answer_may_be_asked_for_again_and_not_be_aborted() -> None:
     async def scenario(env):
         async with story(env, is_v2=True, deadline_s=40) as (coordinator, producer), producer:
@@ -204,7 +209,7 @@ def test_a_commit_without_an_answer_may_be_asked_for_again_and_not_be_aborted() 
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_a_producer_that_its_coordinator_has_forgotten_gets_another_id(is_v2: bool) -> None:
+def test_a_producer_that_its_coordinator_has_forgotten_gets_another_id(on_loop: OnLoop, is_v2: bool) -> None:
     async def scenario(env):
         async with story(env, is_v2=is_v2) as (coordinator, producer), producer:
             producer.begin()
@@ -216,13 +221,13 @@ def test_a_producer_that_its_coordinator_has_forgotten_gets_another_id(is_v2: bo
             assert producer.state is State.READY
             return coordinator
 
-    coordinator = virtually(scenario)
+    coordinator = on_loop(scenario)
     assert len(coordinator.asked(ApiKey.END_TXN)) == 1, "there is nothing to end"
     assert [body.producer_id for body in coordinator.asked(ApiKey.INIT_PRODUCER_ID)] == [-1, -1]
 
 
 @pytest.mark.parametrize("is_v2", [True, False])
-def test_a_node_that_takes_the_epoch_for_too_low_does_not_break_the_producer(is_v2: bool) -> None:
+def test_a_node_that_takes_the_epoch_for_too_low_does_not_break_the_producer(on_loop: OnLoop, is_v2: bool) -> None:
     """The coordinator alone knows who is fenced."""
 
     async def scenario(env):
@@ -238,4 +243,4 @@ def test_a_node_that_takes_the_epoch_for_too_low_does_not_break_the_producer(is_
             await producer.commit()
             return coordinator
 
-    assert [header.producer_epoch for header in virtually(scenario).node.received_headers] == [0, 1]
+    assert [header.producer_epoch for header in on_loop(scenario).node.received_headers] == [0, 1]

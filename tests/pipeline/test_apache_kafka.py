@@ -16,7 +16,8 @@ from penstock.pipeline.examples.writing import write_customers, write_orders
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark, pytest.mark.soak]
+ON_KAFKA = pytest.mark.soak(only_here="pipelines on Apache Kafka; `make test` has the sink there")
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.spark, ON_KAFKA]
 
 PREFIX = "elsewhere"
 

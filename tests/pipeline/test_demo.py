@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.soak(only_here="what `make demo` prints; `make test` has each of its parts")]
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800), pytest.mark.invariant("lake.kill-leaves-whole-table")]
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-soak = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 STAYS = "tests/pipeline/test_killed_pipeline.py::test_a_killed_pipeline_neither_loses_nor_doubles_an_order"
+REPLAY = [pytest.mark.soak(only_here="kills of a replay"), pytest.mark.timeout(3_600)]
+soak = [pytest.mark.soak(stays=STAYS), pytest.mark.timeout(3_600)]
 ROWS = 6_000
 
 
@@ -78,7 +79,7 @@ def test_an_archive_that_is_killed_holds_every_record_once(
 
 
 @pytest.mark.invariant("lake.replay-once-in-order")
-@pytest.mark.parametrize("rounds", [pytest.param(5, marks=soak)])
+@pytest.mark.parametrize("rounds", [pytest.param(5, marks=REPLAY)])
 def test_a_replay_that_is_killed_writes_every_record_once_and_in_order(
     spark: "SparkSession", topics: Topics, spark_settings: dict[str, str], tmp_path: Path, rounds: int
 ) -> None:

@@ -34,8 +34,9 @@ ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "3"))
 SOAK_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "50"))
 KAFKA_ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "10"))
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-soak = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 STAYS = "tests/pipeline/test_killed_pipeline.py::test_a_killed_pipeline_neither_loses_nor_doubles_an_order"
+ON_KAFKA = [pytest.mark.soak(only_here="kills on Apache Kafka; `make test` has the sink there"), pytest.mark.timeout(3_600)]
+soak = [pytest.mark.soak(stays=STAYS), pytest.mark.timeout(3_600)]
 both = pytest.mark.parametrize("rounds", [pytest.param(ROUNDS, marks=pytest.mark.slow(stays=STAYS)), pytest.param(SOAK_ROUNDS, marks=soak)])
 
 PREFIX = "killed"
@@ -50,7 +51,7 @@ def test_kills_of_driver_and_workers_neither_lose_nor_double_an_order(
     kill_again_and_again(node.bootstrap, spark_settings, tmp_path, rounds)
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(KAFKA_ROUNDS, marks=soak)])
+@pytest.mark.parametrize("rounds", [pytest.param(KAFKA_ROUNDS, marks=ON_KAFKA)])
 def test_kills_neither_lose_nor_double_an_order_on_apache_kafka(spark_settings: dict[str, str], tmp_path: Path, rounds: int) -> None:
     with apache_kafka(tmp_path) as bootstrap:
         kill_again_and_again(bootstrap, spark_settings, tmp_path, rounds)

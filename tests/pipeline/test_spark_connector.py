@@ -10,7 +10,7 @@ from apache_kafka import connector_jars
 from pipeline_topics import Topics
 from spark_home import byte_compiled_home
 
-pytestmark = [pytest.mark.needs("spark"), pytest.mark.soak]
+pytestmark = [pytest.mark.needs("spark"), pytest.mark.soak(only_here="the only test of Spark's own connector, which is downloaded")]
 
 ROWS = 2_000
 SECONDS_MAX = 240

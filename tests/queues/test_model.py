@@ -206,7 +206,7 @@ def test_thousands_of_steps_agree_with_the_books_and_meet_everything_on_the_way(
     assert [what for what in EXPECTED if not seen[what]] == [], seen
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/queues/test_model.py::test_thousands_of_steps_agree_with_the_books_and_meet_everything_on_the_way")
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_many_more_steps_agree_with_the_books(policy: str) -> None:

@@ -46,7 +46,7 @@ def test_every_seed_keeps_the_promises(first: int) -> None:
     assert seen["versions"] > seen["leader epochs"]
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/replicas/test_seeds.py::test_every_seed_keeps_the_promises")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", range(IN_SUITE, IN_SOAK, CHUNK * 10))
 def test_every_seed_keeps_the_promises_for_long(first: int) -> None:

@@ -32,8 +32,14 @@ def test_in_a_jvm(): pass
 @pytest.mark.slow(stays="tests/test_places.py::test_on_earth")
 def test_on_many_earths(): pass
 
-@pytest.mark.soak
+@pytest.mark.soak(only_here="it takes hours")
 def test_for_hours(): pass
+"""
+LONG = """
+import pytest
+
+@pytest.mark.soak(only_here="it takes hours")
+def test_long(): pass
 """
 REPEATED = """
 import pytest
@@ -59,7 +65,7 @@ def project(tmp_path: Path) -> Path:
     """A small project with this one's rules, on a machine that can look for the moon and does not find it."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "tests").mkdir()
-    for module in ("conftest.py", "account.py", "schedule.py", "tiers.py", "waiting.py", "whole_files.py"):
+    for module in ("conftest.py", "account.py", "all_loops.py", "schedule.py", "tier_marks.py", "tiers.py", "waiting.py", "whole_files.py"):
         shutil.copy(ROOT / "tests" / module, tmp_path / "tests")
     machine = (ROOT / "tests" / "machine.py").read_text() + '\n\nPROBES["moon"] = lambda: "it is too far"\nPROBES["java"] = lambda: None\n'
     (tmp_path / "tests" / "machine.py").write_text(machine)
@@ -99,9 +105,12 @@ def test_an_unknown_requirement_is_refused(project: Path):
     assert "PENSTOCK_REQUIRE names mon" in ended.stdout
 
 
-@pytest.mark.parametrize("skip", ['@pytest.mark.needs("mon")', '@pytest.mark.skipif(True, reason="needs the moon: it is too far")'])
-def test_a_test_that_needs_what_has_no_probe_fails(project: Path, skip: str):
-    (project / "tests" / "test_places.py").write_text(f"import pytest\n\n{skip}\ndef test_on_the_moon(): pass\n")
+MISSPELT = ['@pytest.mark.needs("mon")\ndef test_it(): pass\n', 'def test_it(): pytest.skip("needs the moon: it is too far")\n']
+
+
+@pytest.mark.parametrize("test", MISSPELT)
+def test_a_test_that_needs_what_has_no_probe_fails(project: Path, test: str):
+    (project / "tests" / "test_places.py").write_text(f"import pytest\n\n{test}")
     ended = run(project)
     assert ended.returncode == 1
     assert "; known are browser, cc, fuse, java, moon, netns, pycurl, spark" in ended.stdout
@@ -154,11 +163,11 @@ import pytest
 from tiers import pick
 
 class TestLog:
-    @pytest.mark.soak
+    @pytest.mark.soak(only_here="it takes hours")
     @pytest.mark.parametrize("hours", [1, 2])
     def test_for_hours(self, hours): assert pick(test=1, slow=2) == 1
 
-    @pytest.mark.soak
+    @pytest.mark.soak(only_here="it takes hours")
     def test_for_hours_and_hours(self): pass
 
 def test_plain(): pass
@@ -306,7 +315,7 @@ def test_each_file_is_collected_and_run_by_one_worker_from_its_beginning_to_its_
     for place, name in enumerate(names):
         (project / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
         (project / "tests" / name).with_stem(f"test_{place}_turns").write_text(IN_TURN)
-    (project / "tests" / "east" / "test_elsewhere.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
+    (project / "tests" / "east" / "test_elsewhere.py").write_text(LONG)
     (project / "tests" / "test_places.py").write_text("def test_on_earth(): pass\n")
     ended = run(project, "--record", workers=2)
     assert ended.returncode == 0, ended.stdout
@@ -542,8 +551,8 @@ def test_ends_badly(spoilt): pass
 @pytest.mark.parametrize("number", range(60))
 def test_number(number): assert False, f"report {number}."
 
-@pytest.mark.xfail(reason="not yet")
-def test_later(): assert False
+@pytest.mark.skip("only on the moon")
+def test_there(): assert False
 """
 
 
@@ -555,7 +564,7 @@ def test_each_test_counts_once_and_of_very_many_failures_some_are_shown(project:
     assert sum(f"AssertionError: report {number}." in told for number in range(60)) == 39, "the first report is that of the teardown"
     assert told.count("  .venv/bin/pytest tests/test_odd.py::") + told.count("  .venv/bin/pytest 'tests/test_odd.py::") == 40
     assert "\n  … and 21 more\n" in told
-    assert "\n    1  expected to fail: not yet\n" in told
+    assert "\n    1  only on the moon\n" in told
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -563,7 +572,7 @@ def test_a_suite_without_tests_fails_and_says_so(project: Path, workers: int):
     (project / "tests" / "test_places.py").unlink()
     ended = run(project, workers=workers)
     assert ended.returncode == 5 and ended.stdout.endswith("\nno test of the tier `test` was found in tests\n")
-    (project / "tests" / "test_long.py").write_text("import pytest\n\n@pytest.mark.soak\ndef test_long(): pass\n")
+    (project / "tests" / "test_long.py").write_text(LONG)
     ended = run(project, "--tier", "fast", "tests/test_long.py", workers=workers)
     assert ended.returncode == 5 and ended.stdout.endswith("\nno test of the tier `fast` was found in tests/test_long.py\n")
     ended = run(project, "scripts", workers=workers)

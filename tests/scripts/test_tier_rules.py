@@ -1,4 +1,4 @@
-"""The check of tiers: what stays of a slow test is there, picked numbers run in both tiers, and a skipped import says what is needed."""
+"""The check of tiers: picked numbers run in both."""
 
 import subprocess
 import sys
@@ -7,43 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STAYING = """
-import pytest
-
-def test_stays(): pass
-
-@pytest.mark.soak
-def test_for_hours(): pass
-
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow(stays="tests/test_staying.py::test_stays")) for seed in (1, 2)])
-def test_slow_throughout(seed): pass
-
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow(stays="tests/test_staying.py::test_stays"))])
-def test_slow_in_part(seed): pass
-
-class TestIn:
-    def test_a_class(self): pass
-
-@pytest.mark.soak
-class TestLong:
-    def test_in_it(self): pass
-"""
-
-
-MACHINE = """
-PROBES: dict[str, object] = {"spark": None, "cc": None}
-
-def unbuilt(part):
-    return f"needs cc: {part} was not built"
-
-def unnamed(part):
-    return f"{part} was not built"
-"""
 
 
 def check(project: Path, source: str, **helpers: str) -> list[str]:
     """Runs the check on a project with this test file, and with helpers by their names."""
-    files = {"test_staying": STAYING, "machine": MACHINE, "test_it": "import pytest\nfrom tiers import pick\n" + source, **helpers}
+    files = {"test_it": "import pytest\nfrom tiers import pick\n" + source, **helpers}
     for path, text in {f"tests/{name}.py": text for name, text in files.items()}.items():
         (project / path).parent.mkdir(exist_ok=True)
         (project / path).write_text(text)
@@ -53,50 +21,6 @@ def check(project: Path, source: str, **helpers: str) -> list[str]:
     ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert ended.returncode == int(bool(ended.stdout)), ended.stderr
     return ended.stdout.splitlines()
-
-
-def slow(stays: str) -> str:
-    return f'@pytest.mark.slow(stays="tests/test_staying.py::{stays}")\ndef test_slow(): pass\n'
-
-
-@pytest.mark.parametrize("stays", ["test_stays", "TestIn::test_a_class", "test_slow_in_part"])
-def test_a_slow_test_names_one_that_stays(tmp_path: Path, stays: str):
-    assert check(tmp_path, slow(stays)) == []
-
-
-@pytest.mark.parametrize(
-    ("stays", "told"),
-    [
-        ("test_gone", "there is no test"),
-        ("test_stays[1-a]", "name the test without them"),
-        ("test_stays[no-such-parameter]", "name the test without them"),
-        ("test_a_class", "there is no test"),
-        ("TestOther::test_a_class", "there is no test"),
-        ("test_for_hours", "does not stay in `make test`: it is marked soak"),
-        ("TestLong::test_in_it", "does not stay in `make test`: it is marked soak"),
-        ("test_slow_throughout", "does not stay in `make test`: it is marked slow or soak"),
-    ],
-)
-def test_a_test_that_does_not_stay_is_refused(tmp_path: Path, stays: str, told: str):
-    (line,) = check(tmp_path, slow(stays))
-    assert line.startswith("tests/test_it.py:3 ") and told in line
-
-
-@pytest.mark.parametrize("mark", ["pytest.mark.slow", "pytest.mark.slow()", 'pytest.mark.slow("tests/test_staying.py::test_stays")'])
-def test_a_slow_test_that_names_none_is_refused(tmp_path: Path, mark: str):
-    (line,) = check(tmp_path, f"@{mark}\ndef test_slow(): pass\n")
-    assert "must name a test that stays" in line
-
-
-def test_an_id_that_reaches_the_mark_through_a_table_is_read_too(tmp_path: Path):
-    source = """
-KEPT = {7: "tests/test_staying.py::test_gone"}
-
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow(stays=stays)) for seed, stays in KEPT.items()])
-def test_kept(seed): pass
-"""
-    (line,) = check(tmp_path, source)
-    assert "there is no test tests/test_staying.py::test_gone" in line
 
 
 PICKING = {
@@ -154,26 +78,3 @@ def test_what_was_picked_is_not_taken_from_another_file_of_tests(tmp_path: Path)
     other += "@pytest.mark.repeats\ndef test_other(): walk(SEEDS)\n"
     (line,) = check(tmp_path, "from test_other import FEW, SEEDS\ndef test_seed(): walk(SEEDS)\n", test_other=other)
     assert line.startswith("tests/test_it.py:3 SEEDS depends on a pick in test_other")
-
-
-SKIPS = {
-    "pytest.importorskip": 'pytest.importorskip("pyspark", reason={})\n',
-    "pytest.mark.skipif": "@pytest.mark.skipif(True, reason={})\ndef test_it(): pass\n",
-    "pytest.mark.skip": "@pytest.mark.skip({})\ndef test_it(): pass\n",
-    "pytest.skip": "def test_it():\n    pytest.skip({})\n",
-}
-
-
-@pytest.mark.parametrize("skip", SKIPS)
-def test_a_skip_says_what_is_needed_by_the_name_of_a_probe(tmp_path: Path, skip: str):
-    imports = "from machine import unbuilt, unnamed\n"
-    for reason in ('"needs spark: not installed"', 'f"needs spark: {why}"', 'f"needs {name}: {why}"', '"only on Linux"', 'unbuilt("it")'):
-        assert check(tmp_path, imports + SKIPS[skip].format(reason)) == []
-    for reason in ('"not installed"', '"needs Spark: no"', '"needs moon: too far"', "WHY", 'unnamed("it")', 'unbuilt("it") if A else "B"'):
-        (line,) = check(tmp_path, imports + SKIPS[skip].format(reason))
-        assert f'{skip} must say what is needed: "needs NAME: …" (spark, cc)' in line
-
-
-def test_a_skip_without_a_reason_is_refused(tmp_path: Path):
-    (line,) = check(tmp_path, 'pytest.importorskip("pyspark")\n')
-    assert "must say what is needed" in line

@@ -240,3 +240,18 @@ def test_the_list_of_exceptions_is_never_longer_than_it_was_committed(tmp_path: 
     assert line.endswith("the list may only shrink: it has 1 exceptions, and was committed with 0")
     commit()
     assert len(check(tmp_path, SLEEPS, long)) == 1, "a commit of the longer list makes no difference"
+
+
+@pytest.mark.parametrize("is_ci", [True, False])
+def test_a_history_that_is_cut_off_is_told_and_fails_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ci: bool):
+    monkeypatch.setenv("CI", "true" if is_ci else "")
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    check(origin)
+    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]
+    for command in (["init", "-q"], ["add", "."], commit, commit):
+        subprocess.run(["git", "-C", str(origin), *command], check=True)
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{origin}", str(clone)], check=True)
+    ended = subprocess.run([sys.executable, str(clone / "scripts" / "wall_clock.py")], capture_output=True, text=True, check=False)
+    assert ended.returncode == int(is_ci), ended.stderr
+    assert "this clone is shallow" in (ended.stdout if is_ci else ended.stderr)

@@ -244,7 +244,7 @@ def test_syncfs_is_believed_only_on_file_systems_that_are_known_to_honour_it(mon
     assert not kernel.can_flush_file_system(0), "FUSE"
 
 
-@pytest.mark.skipif(not kernel.IS_LINUX, reason="Linux only")
+@pytest.mark.skipif(not kernel.IS_LINUX, reason="only on Linux")
 def test_syncfs_is_not_believed_from_a_kernel_that_hides_failures(monkeypatch):
     monkeypatch.setattr(kernel, "_file_system_magic", lambda fd: 0xEF53)
     assert kernel.can_flush_file_system(0)

@@ -14,7 +14,7 @@ from penstock.server import flush_threads, kernel
 from penstock.server.disk import RealDisk
 from penstock.server.flush_threads import FILES_MAX, FlushThreads
 
-pytestmark = pytest.mark.skipif(FILES_MAX == 0, reason=unbuilt("the threads that flush") if kernel.IS_LINUX else "Linux only")
+pytestmark = pytest.mark.skipif(FILES_MAX == 0, reason=unbuilt("the threads that flush") if kernel.IS_LINUX else "only on Linux")
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_there_may_be_none():
     assert not machine.soon
 
 
-@pytest.mark.skipif(FILES_MAX == 0, reason=unbuilt("the threads that flush") if kernel.IS_LINUX else "Linux only")
+@pytest.mark.skipif(FILES_MAX == 0, reason=unbuilt("the threads that flush") if kernel.IS_LINUX else "only on Linux")
 @loops
 def test_flushes_of_a_disk_are_watched_and_the_loop_sleeps_afterwards(tmp_path, new_loop):
     vigil = Vigil(10.0)

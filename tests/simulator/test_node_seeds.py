@@ -62,7 +62,7 @@ def test_a_node_keeps_its_promises_in_every_world(first: int) -> None:
     check_promises(first)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/simulator/test_node_seeds.py::test_a_node_keeps_its_promises_in_short_worlds")
 @pytest.mark.parametrize("first", range(IN_SLOW, IN_SLOW + IN_SOAK, CHUNK))
 def test_a_node_keeps_its_promises_in_many_more_worlds(first: int) -> None:
     check_promises(first)

@@ -122,13 +122,13 @@ def test_what_a_cluster_has_found_once_is_not_found_again(seed: int) -> None:
     check_clusters(seed, 1)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/simulator/test_queue_seeds.py::test_queues_keep_their_promises_in_every_world")
 @pytest.mark.parametrize("first", range(IN_SUITE, IN_SUITE + IN_SOAK, CHUNK))
 def test_queues_keep_their_promises_in_many_more_worlds(first: int) -> None:
     check_promises(first)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/simulator/test_queue_seeds.py::test_queues_of_clusters_keep_their_promises_in_every_world")
 @pytest.mark.parametrize("first", range(CLUSTERS_IN_SUITE, CLUSTERS_IN_SUITE + CLUSTERS_IN_SOAK, 10))
 def test_queues_of_clusters_keep_their_promises_in_many_more_worlds(first: int) -> None:
     check_clusters(first, 10)

@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A file that names LOOPS is run on a node with the first of them, and in `make test-slow` with the others."""
     loops = getattr(metafunc.module, "LOOPS", ())
     if loops and "broker" in metafunc.fixturenames:
-        later = pytest.mark.slow(stays=f"{metafunc.definition.nodeid}[{loops[0]}]")
+        later = pytest.mark.slow(stays=metafunc.definition.nodeid)
         kinds = [loops[0], *(pytest.param(loop, marks=later) for loop in loops[1:])]
         metafunc.parametrize("broker", kinds, indirect=True, scope="module")
 

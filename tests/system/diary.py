@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message, Producer
 from system.librdkafka import producer, read_partition
-from tiers import pick
+from tiers import pick, pick_step
 from waiting import PATIENCE_MS, PATIENCE_S, paced, until
 
 PADDING = b"." * 150
 KEYS_PER_PARTITION = 7
 # In most turns a batch of each partition sets off, so that kills meet several under way.
-TURNS_PER_SECOND, LINGER_MS = pick(test=100, slow=500), pick(test=5, slow=2)  # tiers: the load only
+TURNS_PER_SECOND, LINGER_MS = pick(test=100, slow=500), pick_step(test=5, slow=2)  # tiers: the load only
 UNANSWERED_MAX = 15_000
 
 

@@ -29,7 +29,8 @@ from waiting import NEVER_MS, PATIENCE_S
 
 from penstock.client import Queue
 
-pytestmark = [pytest.mark.soak, pytest.mark.paired, pytest.mark.timeout(7_200)]
+DAY = pytest.mark.soak(only_here="moves, kills and rebalancing of one cluster under load for hours; its parts are in clusters/")
+pytestmark = [DAY, pytest.mark.paired, pytest.mark.timeout(7_200)]
 
 ROUNDS = int(os.environ.get("PENSTOCK_ROUNDS", "1"))
 ORDERS, PARTITIONS = "orders", 6

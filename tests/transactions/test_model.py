@@ -123,7 +123,7 @@ def test_thousands_of_steps_agree_with_the_books_and_meet_everything_on_the_way(
     assert [what for what in EXPECTED if seen[what] < 5] == [], seen
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/transactions/test_model.py::test_thousands_of_steps_agree_with_the_books_and_meet_everything_on_the_way")
 def test_a_million_steps_agree_with_the_books() -> None:
     for seed in range(1_000, 1_500):
         try:

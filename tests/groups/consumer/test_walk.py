@@ -30,7 +30,7 @@ def test_a_walk_finds_nothing_that_does_not_hold_and_meets_everything_on_the_way
     assert [what for what in expected if seen.get(what, 0) < 3] == [], f"too rare in {seen}"
 
 
-@pytest.mark.soak
+@pytest.mark.soak(stays="tests/groups/consumer/test_walk.py::test_a_walk_finds_nothing_that_does_not_hold_and_meets_everything_on_the_way")
 def test_a_long_walk() -> None:
     for seed in range(1_000, 1_600):
         try:

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Answered, Http, on_node
-from serving import VirtualServing, virtual_timeout, virtually
+from serving import Serving, virtual_timeout
 
 from penstock.http.sqs import desk, room
 from penstock.http.sqs.door import QueueDoor
@@ -29,8 +30,8 @@ def error_of(answer: Answered) -> str:
 
 
 @pytest.mark.invariant("http.cross-site-refused")
-def test_a_web_page_is_not_let_in_and_others_are_by_any_name():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_web_page_is_not_let_in_and_others_are_by_any_name(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         await make(http)
         body = {"QueueName": "q"}
         for mark in (
@@ -48,20 +49,20 @@ def test_a_web_page_is_not_let_in_and_others_are_by_any_name():
         preflight = await http.ask("OPTIONS", "/", origin="http://evil.example", access_control_request_headers="x-amz-target")
         assert not any(name.startswith("access-control") for name in preflight.headers)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_other_pages_are_where_they_were():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_other_pages_are_where_they_were(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         assert (await http.get("/health")).status == 200
         assert (await http.post("/", {})).status == 405
         assert (await http.ask("GET", "/health", x_amz_target="AmazonSQS.ListQueues")).status == 200
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_answers_are_counted_by_action_and_code():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_answers_are_counted_by_action_and_code(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         for _ in range(2):
             await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
@@ -77,28 +78,28 @@ def test_answers_are_counted_by_action_and_code():
         ):
             assert line in told
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_request_ids_differ():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_request_ids_differ(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         ids = {(await ask(http, "ListQueues", {})).headers["x-amzn-requestid"] for _ in range(5)}
         assert len(ids) == 5 and all(len(each) == 36 for each in ids)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"a":' * 5_000, b'{"MaxResults":' + b"1" * 5_000 + b"}", b"NaN"])
-def test_what_is_no_json_is_refused(content: bytes):
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_what_is_no_json_is_refused(on_loop: OnLoop, content: bytes):
+    async def story(serving: Serving, http: Http) -> None:
         answer = await ask(http, "ListQueues", content)
         assert (answer.status, error_of(answer)) == (400, "SerializationException")
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         half = "\ud800"
         attribute = {"DataType": "String", "StringValue": half}
@@ -109,11 +110,11 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands():
         assert error_of(await ask(http, "Penstock.Send", {"Queue": "q", "Messages": [{"Body": half}]})) == "invalid"
         assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "\U0001f600"})).status == 200, "a whole pair"
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_body_has_its_bound_announced_or_not():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_body_has_its_bound_announced_or_not(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         too_much = b"x" * (room.BODY_BYTES_MAX + 1)
         answer = await ask(http, "ListQueues", b"", content_length=str(len(too_much)))
         assert (answer.status, error_of(answer)) == (413, "RequestEntityTooLargeException")
@@ -121,25 +122,25 @@ def test_a_body_has_its_bound_announced_or_not():
         streamed = await ask(http, "ListQueues", chunk, content_length="", transfer_encoding="chunked")
         assert streamed.status == 413
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.invariant("http.long-poll-ends-with-client")
-def test_all_bodies_together_have_a_bound(monkeypatch: pytest.MonkeyPatch):
+def test_all_bodies_together_have_a_bound(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "BODIES_BYTES_MAX", 20_000)
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         answer = await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 20_000})
         assert (answer.status, error_of(answer)) == (403, "RequestThrottled")
         for _ in range(20):  # What was refused, and what was answered, was given back.
             assert (await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x" * 19_000})).status == 200
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         def refused(key_id: str, date: str, door: QueueDoor) -> str | None:
             scope, names = f"{key_id}/{date[:8]}/r/sqs/aws4_request", "host;x-amz-date;x-amz-target"
             signature = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={names}, Signature=0"
@@ -155,12 +156,12 @@ def test_where_keys_are_asked_for_the_head_alone_tells_who_may_not_come_in():
         assert unsigned is not None and unsigned.kind.shape == "MissingAuthenticationTokenException"
         assert refused("OTHER", now, without) is without.refusal_of_head({}) is None
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.invariant("http.long-poll-ends-with-client")
-def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
         queues = serving.node.queues
@@ -172,14 +173,14 @@ def test_a_long_poll_ends_when_its_client_goes_and_takes_nothing_along():
         received = await ask(http, "ReceiveMessage", {"QueueUrl": url, "AttributeNames": ["ApproximateReceiveCount"]})
         assert received.json["Messages"][0]["Attributes"] == {"ApproximateReceiveCount": "1"}
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 @pytest.mark.invariant("http.long-poll-ends-with-client")
-def test_long_polls_have_a_bound_and_short_ones_go_on(monkeypatch: pytest.MonkeyPatch):
+def test_long_polls_have_a_bound_and_short_ones_go_on(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(desk, "LONG_POLLS_MAX", 1)
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         waiting = asyncio.create_task(ask(http, "ReceiveMessage", {"QueueUrl": url, "WaitTimeSeconds": 20}))
         await until_polls(http, 1)
@@ -189,13 +190,13 @@ def test_long_polls_have_a_bound_and_short_ones_go_on(monkeypatch: pytest.Monkey
         await ask(http, "SendMessage", {"QueueUrl": url, "MessageBody": "x"})
         assert (await waiting).json["Messages"][0]["Body"] == "x"
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_a_record_of_a_kafka_client_is_a_message():
+def test_a_record_of_a_kafka_client_is_a_message(on_loop):
     """Also one whose value is no text, or nothing at all."""
 
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         url = await make(http)
         drafts = [(b"\xff\x00", [("h", b"text"), ("b", b"\xff")]), (b"", [])]
         for value, headers in drafts:
@@ -210,7 +211,7 @@ def test_a_record_of_a_kafka_client_is_a_message():
         }
         assert empty["Body"] == ""
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
 def _draft(value: bytes, headers: list[tuple[str, bytes]]) -> Any:

@@ -4,8 +4,9 @@ import base64
 from typing import Any
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Answered, Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving
 from waiting import until_async
 
 from penstock.http.sqs.actions import ACTIONS, NATIVE_PREFIX
@@ -32,18 +33,18 @@ class Native:
         return str(code)
 
 
-def tell(story: Any) -> None:
-    async def whole(serving: VirtualServing, http: Http) -> None:
+def tell(on_loop: OnLoop, story: Any) -> None:
+    async def whole(serving: Serving, http: Http) -> None:
         await story(Native(http))
 
-    virtually(on_node(whole))
+    on_loop(on_node(whole))
 
 
 def test_every_shape_has_its_action():
     assert {name.removeprefix(NATIVE_PREFIX) for name in ACTIONS if name.startswith(NATIVE_PREFIX)} == set(NATIVE_SHAPES)
 
 
-def test_a_queue_is_made_described_set_listed_and_deleted():
+def test_a_queue_is_made_described_set_listed_and_deleted(on_loop):
     async def story(penstock: Native) -> None:
         settings = {"queue.lease.ms": "5000"}
         assert await penstock("CreateQueue", Queue="a", Settings=settings, Partitions=2) == {"IsNew": True}
@@ -63,10 +64,10 @@ def test_a_queue_is_made_described_set_listed_and_deleted():
         assert await penstock("DeleteQueue", Queue="other") == {}
         assert await penstock.refusal("DescribeQueue", Queue="other") == "no_such_queue"
 
-    tell(story)
+    tell(on_loop, story)
 
 
-def test_messages_are_sent_and_received_with_all_that_they_have():
+def test_messages_are_sent_and_received_with_all_that_they_have(on_loop):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q")
         binary = base64.b64encode(b"\xff\x00").decode()
@@ -88,12 +89,12 @@ def test_messages_are_sent_and_received_with_all_that_they_have():
         assert (second["BodyBase64"], second["KeyBase64"]) == (binary, binary) and not {"Body", "Key"} & second.keys()
         assert await penstock("Receive", Queue="q") == {}
 
-    tell(story)
+    tell(on_loop, story)
 
 
 @pytest.mark.invariant("queues.memory-bounded")
-def test_large_messages_are_counted_until_they_are_sent():
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_large_messages_are_counted_until_they_are_sent(on_loop):
+    async def story(serving: Serving, http: Http) -> None:
         penstock, room = Native(http), serving.node.reply_room
         await penstock("CreateQueue", Queue="q")
         for number in range(4):
@@ -108,10 +109,10 @@ def test_large_messages_are_counted_until_they_are_sent():
         assert len((await penstock("Peek", Queue="q", States=["leased"], Max=1000))["Messages"]) == 4
         await until_async(lambda: room.bytes_taken == 0)
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
-def test_messages_are_settled_each_by_itself():
+def test_messages_are_settled_each_by_itself(on_loop):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q", Settings={"queue.backoff.min.ms": "60000", "queue.backoff.jitter": "0"})
         await penstock("Send", Queue="q", Messages=[{"Body": str(number)} for number in range(4)])
@@ -132,10 +133,10 @@ def test_messages_are_settled_each_by_itself():
         assert set(counts) == {"Ready", "Leased", "Delayed", "Burying", "OldestMs", "Finished", "Dropped", "IsPaused"}
         assert (counts["Ready"], counts["Leased"], counts["Delayed"], counts["Finished"]) == (0, 1, 1, 2)
 
-    tell(story)
+    tell(on_loop, story)
 
 
-def test_a_message_is_found_peeked_at_and_cancelled():
+def test_a_message_is_found_peeked_at_and_cancelled(on_loop):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q")
         drafts = [{"Body": "now"}, {"Body": "later", "DelayMs": 86_400_000}, {"Body": "then"}]
@@ -153,10 +154,10 @@ def test_a_message_is_found_peeked_at_and_cancelled():
         assert await penstock.refusal("Find", Queue="q", Id="no id") == "invalid"
         assert await penstock.refusal("Peek", Queue="q", States=["odd"]) == "invalid"
 
-    tell(story)
+    tell(on_loop, story)
 
 
-def test_a_queue_is_paused_resumed_purged_and_rewound():
+def test_a_queue_is_paused_resumed_purged_and_rewound(on_loop):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q", Settings={"queue.retention": "keep"})
         await penstock("Send", Queue="q", Messages=[{"Body": "x"}])
@@ -169,10 +170,10 @@ def test_a_queue_is_paused_resumed_purged_and_rewound():
         assert await penstock("Rewind", Queue="q", ToMs=0) == {"Count": 1}
         assert (await penstock("Receive", Queue="q"))["Messages"][0]["Body"] == "x"
 
-    tell(story)
+    tell(on_loop, story)
 
 
-def test_dead_letters_are_counted_moved_and_told_of():
+def test_dead_letters_are_counted_moved_and_told_of(on_loop):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="dead")
         await penstock("CreateQueue", Queue="q", Settings={"queue.dead.letter": "dead", "queue.deliveries.max": "1"})
@@ -199,7 +200,7 @@ def test_dead_letters_are_counted_moved_and_told_of():
         assert (await penstock("CancelRedrive", Handle=slow["Handle"]))["Task"]["Status"] in ("cancelling", "cancelled")
         assert await penstock.refusal("CancelRedrive", Handle="none") == "no_such_task"
 
-    tell(story)
+    tell(on_loop, story)
 
 
 WRONG: list[tuple[str, dict[str, Any]]] = [
@@ -235,7 +236,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_what_makes_no_sense_is_invalid():
+def test_what_makes_no_sense_is_invalid(on_loop):
     async def story(penstock: Native) -> None:
         await penstock("CreateQueue", Queue="q")
         for action, body in WRONG:
@@ -245,10 +246,10 @@ def test_what_makes_no_sense_is_invalid():
             if "Queue" in shape.required:
                 assert await penstock.refusal(action) == "invalid"
 
-    tell(story)
+    tell(on_loop, story)
 
 
-def test_a_queue_that_is_not_there_is_missed_by_every_action():
+def test_a_queue_that_is_not_there_is_missed_by_every_action(on_loop):
     sound: dict[str, Any] = {
         "Settings": {}, "Messages": [{"Body": "x"}], "Orders": [{"Handle": "x", "Verb": "done"}], "Ids": ["x"], "Id": "x", "ToMs": 0,
     }  # fmt: skip
@@ -259,4 +260,4 @@ def test_a_queue_that_is_not_there_is_missed_by_every_action():
                 body = {name: sound[name] for name in shape.required if name != "Queue"}
                 assert await penstock.refusal(action, Queue="nowhere", **body) == "no_such_queue", action
 
-    tell(story)
+    tell(on_loop, story)

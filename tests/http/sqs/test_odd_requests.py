@@ -80,6 +80,7 @@ async def call(queues: QueueDoor, action: str, body: object) -> tuple[int, Any]:
     return reply.status, json.loads(reply.body)
 
 
+@pytest.mark.virtual_time("its worlds come from seeds")
 @pytest.mark.repeats
 @pytest.mark.parametrize("seed", range(1, 1 + pick(test=1, slow=2)))
 def test_no_request_breaks_the_node(seed: int):

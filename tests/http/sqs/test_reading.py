@@ -13,6 +13,7 @@ from types import NoneType
 from typing import Any
 
 import pytest
+from growth import assert_grows_slower_than_square
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiers import pick
@@ -27,6 +28,8 @@ from penstock.http.sqs.errors import SqsError
 from penstock.http.sqs.queue_records import SqsQueue
 from penstock.http.sqs.shapes import Shape
 from penstock.http.sqs.texts import are_batch_ids, is_batch_id, is_xml_text
+from penstock.settings import KIB
+from penstock.simulator.knobs import replaced
 
 HOT = [
     "AmazonSQS.SendMessage", "AmazonSQS.SendMessageBatch", "AmazonSQS.ReceiveMessage", "AmazonSQS.DeleteMessageBatch",
@@ -215,11 +218,16 @@ def test_a_redrive_of_as_many_ids_as_there_may_be_is_read() -> None:
     assert reading.read(ACTIONS["Penstock.Redrive"], json.dumps(wish).encode()) == wish
 
 
-MEBIBYTES = pick(test=4, slow=8)  # 8 is the bound. Half of it would still take hours.
+MEBIBYTES = pick(test=4, slow=8)  # 8 is the bound.
+MEASURED_BYTES = 4 * KIB  # And four times as much, which is still one piece of those in which a large body is looked at.
 HOSTILE = [
     b'\\",', b'",', b'\\\\",', b'\\\\\\",', b",", b'""', b'"', b"\\", b'{"', b'\\u",', b'"\\"', b"\\,", b"1,",
     b"[,", b'"a":{},', b"\xff,", b"0.1,", b"\n,",
 ]  # fmt: skip
+
+
+def of_size(beginning: bytes, piece: bytes, size: int, end: bytes) -> bytes:
+    return beginning + piece * (size // len(piece)) + end
 
 
 @pytest.mark.repeats
@@ -227,11 +235,22 @@ HOSTILE = [
 @pytest.mark.parametrize("beginning", [b'{"QueueUrl":"q","MessageBody":"', b'{"QueueUrl":', b""], ids=["text", "value", "nothing"])
 def test_no_large_body_takes_long_to_read(beginning: bytes, piece: bytes):
     """A text without end among them, with a place to begin at in each of its pieces. Work that grows with the square of a body's size
-    would take hours for each."""
-    body = beginning + piece * ((MEBIBYTES << 20) // len(piece))
+    would take hours for the largest, and a second for those that are measured first, once as small bodies
+    and once as if they were large."""
     for end in (b"", b"\\"):
-        with pytest.raises(SqsError):
-            reading.read(SEND, body + end)
+
+        def refuse(size: int, end: bytes = end) -> None:
+            with pytest.raises(SqsError):
+                reading.read(SEND, of_size(beginning, piece, size, end))
+
+        def look(size: int, end: bytes = end) -> None:
+            commas = of_size(beginning, piece, size, end).count(b",")
+            with replaced([(reading, "READ_ASIDE_BYTES", 0), (reading, "VALUES_MAX", commas - 1)]):
+                refuse(size)
+
+        assert_grows_slower_than_square(look, MEASURED_BYTES)
+        assert_grows_slower_than_square(refuse, MEASURED_BYTES)
+        refuse(MEBIBYTES << 20)
 
 
 bits_of_json = st.lists(st.sampled_from([b'"', b"\\", b'\\"', b",", b"a", b"\\\\", b'",', b"[{", b'"a,b"']), max_size=40).map(b"".join)

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from all_loops import OnLoop
 from http_talk import Http, on_node
-from serving import VirtualServing, virtually
+from serving import Serving, virtually
 from waiting import until_async
 
 MIB = 1 << 20
@@ -37,8 +38,8 @@ async def deaf(http: Http, action: str, **body: Any) -> asyncio.StreamWriter:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_peek_gives_no_more_than_there_is_room_for(partitions: int):
-    async def story(serving: VirtualServing, http: Http) -> None:
+def test_a_peek_gives_no_more_than_there_is_room_for(on_loop: OnLoop, partitions: int):
+    async def story(serving: Serving, http: Http) -> None:
         await filled(http, partitions=partitions)
         room = serving.node.reply_room
         assert len((await ask(http, "Peek", Queue="q", Max=1000)).json["Messages"]) > 6
@@ -50,12 +51,13 @@ def test_a_peek_gives_no_more_than_there_is_room_for(partitions: int):
             seen, after = seen + len(page), page[-1]["Id"]
         assert seen == 12, "the others are found when somebody peeks on"
 
-    virtually(on_node(story))
+    on_loop(on_node(story))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 @pytest.mark.parametrize("action", ["Peek", "Find"])
 def test_a_crowd_that_takes_no_answers_cannot_fill_the_memory(action: str):
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         ids = await filled(http) if action == "Peek" else await filled(http, content=VERY_LARGE, count=1)
         body: dict[str, Any] = {"Peek": {"Max": 1000}, "Find": {"Id": ids[0]}}[action]
         room, crowd = serving.node.reply_room, []
@@ -73,8 +75,9 @@ def test_a_crowd_that_takes_no_answers_cannot_fill_the_memory(action: str):
     virtually(on_node(story, memory_bytes_max=256 * MIB))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_where_answers_fill_the_room_no_more_are_made():
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         ids = await filled(http, content=VERY_LARGE, count=1)
         crowd = [await deaf(http, "Find", Queue="q", Id=ids[0]) for _ in range(20)]
         await asyncio.sleep(1.0)
@@ -87,8 +90,9 @@ def test_where_answers_fill_the_room_no_more_are_made():
     virtually(on_node(story, memory_bytes_max=256 * MIB))
 
 
+@pytest.mark.virtual_time("it moves time by hand")
 def test_the_nodes_setting_says_for_how_long_a_body_that_does_not_come_is_waited_for():
-    async def story(serving: VirtualServing, http: Http) -> None:
+    async def story(serving: Serving, http: Http) -> None:
         reader, writer = await asyncio.open_connection(*http.address)
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Penstock.Send\r\nContent-Length: 100\r\n\r\nx")
         begun_at = asyncio.get_running_loop().time()
