@@ -5,7 +5,6 @@ from collections import Counter
 from penstock.simulator.clusters import aiming, faults
 from penstock.simulator.clusters.members import Cluster
 from penstock.simulator.clusters.menu import ClusterMenu, draw_cluster
-from penstock.simulator.clusters.moves_menu import KINDS
 from penstock.simulator.clusters.run import ACTORS, draw_menu, draw_trouble
 from penstock.simulator.faults import HARMLESS
 from penstock.simulator.world import World
@@ -40,9 +39,7 @@ def test_replicas_fit_the_brokers_and_every_number_is_drawn() -> None:
 
 
 def test_every_kind_of_client_and_of_trouble_is_drawn() -> None:
-    # Worlds of queues are drawn apart, and test_lag_worlds.py looks at topics that are made again.
-    elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith(("queue ", "remake "))}
-    elsewhere |= set(KINDS)  # test_moving_worlds.py
+    elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith("queue ")}  # Worlds of queues are drawn apart.
     assert {client.kind for menu in menus() for client in menu.clients} == set(ACTORS) - elsewhere
     with World(0) as world:
         cluster = Cluster(world, draw_cluster(0).nodes)

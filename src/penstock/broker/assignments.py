@@ -335,6 +335,7 @@ class Assignments:
         if disk.exists(directory):
             await self._unlink_dropped(topic_id, index)
             disk.rename(directory, directory + DROPPED)
+            self._node.files.forget_directory(directory)
             await self._sync_names(topic_id)
         await self._node.partitions.known_ends.forget(topic_id, index)
         await self._unlink_dropped(topic_id, index)

@@ -188,6 +188,8 @@ class DamagedCopies:
             node.report(f"{partition} is damaged ({reason}) and is fetched {how} from node {leader}{where}")
             self._remove(partition)
             if not stays and node.env.disk.exists(directory):
+                for gone in (directory, directory + PUT_ASIDE):
+                    node.files.forget_directory(gone)
                 if is_worse:  # The copy that was put aside before had more, and this one had only what its leader has.
                     node.env.disk.rename(directory, directory + GOING)
                 else:

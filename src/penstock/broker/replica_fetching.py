@@ -14,7 +14,7 @@ from penstock.broker.fetcher import Fetcher
 from penstock.broker.throttle import Throttle
 from penstock.broker.trimming import trim
 from penstock.errors import DiskFailed, Refusal
-from penstock.log.faults import LogDamaged, OffsetOutOfRange
+from penstock.log.faults import OffsetOutOfRange
 from penstock.partition.follower import Follower, StartOver, Truncate
 from penstock.partition.partition import Partition
 from penstock.vocabulary import NodeId, Offset
@@ -110,14 +110,10 @@ class ReplicaFetching:
                 await partition.log.truncate_to(cut.offset)
             else:
                 await partition.log.start_over(cut.offset)
-        except LogDamaged as damage:
-            if not partition.is_deleted:
-                node.report(f"{name} cannot be cut to offset {cut.offset}, and is fetched anew instead: {damage}")
-                node.damaged_copies.found(partition)
         except (DiskFailed, FileNotFoundError) as failure:
             if not partition.is_deleted:
                 node.report(f"{name} cannot be cut to offset {cut.offset}: {failure}")
-                await asyncio.sleep(CUT_AGAIN_SECONDS)  # The leader asks for the same again.
+                await asyncio.sleep(CUT_AGAIN_SECONDS)  # The leader asks again; damage is mended until then, or the copy given up.
         partition.log_was_cut()
         try:
             await self._rebuild(partition)

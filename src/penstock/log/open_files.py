@@ -73,6 +73,12 @@ class OpenFiles:
         elif path in self._pinned:
             self._pinned.pop(path).is_forgotten = True
 
+    def forget_directory(self, directory: str) -> None:
+        """The names of all files in it are gone, or will mean others: a log that is opened there later must not meet files of this one."""
+        prefix = f"{directory}/"
+        for path in [path for path in (*self._idle, *self._pinned) if path.startswith(prefix)]:
+            self.forget(path)
+
     def _close_excess(self) -> None:
         while len(self._idle) > 1 and len(self) > self._limit:
             longest_unused = next(iter(self._idle))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from penstock.simulator.clusters.lag_menu import REMADE_KINDS
 from penstock.simulator.clusters.menu import CLUSTER_ID, ClusterMenu, NodePlan
 from penstock.simulator.knobs import draw_knobs
 from penstock.simulator.menu import ClientPlan, TopicPlan
@@ -77,8 +78,10 @@ def _with_moves(menu: ClusterMenu, rng: Random) -> ClusterMenu:
 
 
 def _with_nodes(menu: ClusterMenu, rng: Random) -> ClusterMenu:
-    """A node that is there from the start may go only where there are enough others for every partition, and three voters stay."""
-    if any(client.kind == MOVE for client in menu.clients) or not menu.nodes[0].settings.quorum_voters:
+    """A node that is there from the start may go only where there are enough others for every partition, and three voters stay. Topics that
+    are made again may have one replica, and nobody moves them off the node that goes."""
+    is_taken = any(client.kind in (MOVE, "churn", *REMADE_KINDS) for client in menu.clients)
+    if is_taken or not menu.nodes[0].settings.quorum_voters:
         return menu
     number, pattern = len(menu.nodes) + 1, menu.brokers[0].settings
     votes = rng.random() < 0.5
