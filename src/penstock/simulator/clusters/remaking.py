@@ -28,7 +28,7 @@ from penstock.wire.api_keys import ApiKey
 _DELETE_BY_ID, _FIND, _PRODUCE_BY_ID = 6, 4, 13
 _LIVES_ON = 0.2  # How many topics are not deleted, and met again.
 _SETTLED_WITHIN_SECONDS = 60.0  # Of calm.
-_LOOKS_SECONDS = 0.2
+_LOOKS_SECONDS, _LOOKS_AGAIN_SECONDS = 0.2, 1.0
 _TRIES = 6
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 
@@ -93,7 +93,7 @@ class Remaking(ABC):
                     return
             except LOST as failure:
                 told = [f"it cannot be looked at: {failure}"]
-            await asyncio.sleep(_LOOKS_SECONDS)
+            await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
         self.find(self.RULE, f"after {_SETTLED_WITHIN_SECONDS:g} s of calm: {told[0]}")
 
     def find(self, rule: str, story: str) -> None:
