@@ -231,3 +231,26 @@ def test_a_voter_whose_loss_is_accepted_votes_with_what_it_has() -> None:
         disk.restore(path, content[:-1] + bytes([content[-1] ^ 1]))
         scene.start(1)
         scene.until(lambda: scene.cluster.serves(scene.host(1)))
+
+
+def test_a_copy_that_is_fetched_anew_does_not_meet_the_files_of_the_one_before_it() -> None:
+    """The damage is in the last segment but one: the start looked into the last one, too, and the new copy has a segment of that name."""
+    with Scene() as scene:
+        topic_id = scene.create(segment_bytes=1024)
+        for number in range(40):
+            scene.produce(b"%d" % number)
+        scene.run_for(2 * KNOWN_ENDS_SECONDS)
+        follower = scene.followers()[0]
+        scene.kill(follower)
+        disk, directory = disk_of(scene, follower), topic_directory(topic_id, 0)  # type: ignore[arg-type]
+        *_, path, last = sorted(path for path in disk.files() if path.startswith(directory) and path.endswith(".log"))
+        for checkpoint in [path for path in disk.files() if path.startswith(f"{directory}/checkpoint")]:
+            disk.lose(checkpoint)  # The start reads everything.
+        disk.rot(path, len(disk.snapshot(path)) - 1)
+        scene.start(follower)
+        scene.until(lambda: says(scene, "is fetched anew") and scene.in_sync() == {1, 2, 3})
+        assert last in disk.files()
+        scene.power_cut(follower)
+        scene.start(follower)
+        scene.until(lambda: scene.in_sync() == {1, 2, 3})
+        assert list(scene.read().values()) == [b"%d" % number for number in range(40)]
