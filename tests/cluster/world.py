@@ -172,8 +172,8 @@ class World:
         if (state := self._state(name)) is None or state.leader == NO_NODE:
             return
         known, least = self.known[name], int(self._held(name).overrides["min.insync.replicas"])
-        if len(state.in_sync) < min(least, len(state.replicas)):
-            return
+        if len(state.in_sync) < min(least, len(state.replicas)) or state.eligible:
+            return  # As leaders do: nothing is committed while replicas out of the set are counted on.
         outstanding = self._outstanding(name)
         known.complete = set(state.in_sync) | (set(outstanding.members) if outstanding is not None else set())
         known.caught_up = {n: epoch for n, epoch in known.caught_up.items() if n in known.complete}
@@ -392,9 +392,6 @@ class World:
         assert state.leader == NO_NODE or state.leader in state.in_sync, f"{name}: {state}"
         assert set(state.in_sync) <= set(state.replicas) and set(state.eligible) <= set(state.replicas), f"{name}: {state}"
         assert not set(state.in_sync) & set(state.eligible), f"{name}: {state}"
-        least = min(int(self._held(name).overrides["min.insync.replicas"]), len(state.replicas))
-        can_commit = state.leader != NO_NODE and len(state.in_sync) >= least
-        assert not state.eligible or not can_commit, f"{name}: eligible though records are committed without them: {state}"
         assert {*state.in_sync, *state.eligible} <= known.complete, f"{name}: only {known.complete} have everything: {state}"
         assert known.leaders.setdefault(state.leader_epoch, state.leader) == state.leader, f"{name}: two leaders in one epoch: {state}"
         together = self._together(name)
@@ -426,3 +423,7 @@ class World:
             self._submit(Settle())
         owed = self.scene.controller.decide(Settle()).records
         assert owed == (), f"owed though it was paid: {owed}"
+        for name, state in self._states().items():
+            least = min(int(self._held(name).overrides["min.insync.replicas"]), len(state.replicas))
+            could_commit = len(state.in_sync) >= least and any(image.nodes[n].is_live for n in state.in_sync)
+            assert not state.eligible or state.leader == NO_NODE or not could_commit, f"{name}: nothing is committed for them: {state}"
