@@ -87,6 +87,7 @@ class Known:
     outstanding: Outstanding | None = None
     leaders: dict[int, int] = field(default_factory=dict)  # Who led in each epoch.
     early: set[tuple[int, int]] = field(default_factory=set)  # Lives of nodes that may have acknowledged what was not flushed.
+    lingering: set[int] = field(default_factory=set)  # Fenced nodes in the set since one replica alone could lead.
 
 
 class World:
@@ -399,9 +400,10 @@ class World:
         assert state.leader in live or not live, f"{name}: {live} could lead: {together}"
         roomy = [n for n in in_sync_in_all(together) if nodes[n].may_take_more]
         assert state.leader == NO_NODE or not nodes[state.leader].is_disk_full or not roomy, f"{name}: {roomy} have room: {together}"
-        fenced = [n for n in state.in_sync if nodes[n].is_fenced]
+        fenced = {n for n in state.in_sync if nodes[n].is_fenced}
         is_alone = 1 in (len(state.in_sync), len(in_sync_in_all(together)))
-        assert set(fenced) <= self.back_in_doubt or is_alone, f"{name}: in sync with a fenced node: {together}"
+        known.lingering = fenced if is_alone else fenced & known.lingering
+        assert fenced <= self.back_in_doubt | known.lingering, f"{name}: in sync with a fenced node: {together}"
         self._check_pair(name, together)
 
     def _check_pair(self, name: str, together: list[PartitionState]) -> None:
