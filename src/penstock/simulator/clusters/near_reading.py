@@ -109,7 +109,9 @@ class NearReading:
             self._seek(where, max(0, int(row.log_start_offset)))
         else:
             self._sent_to.pop(where, None)
-            if code not in _WAIT:
+            # A follower, or who led until now, may not have the offset: Kafka's client asks the leader then, and only its answer counts
+            # (KIP-392). What leaders answer is judged where no rack is named.
+            if code not in (*_WAIT, ErrorCode.OFFSET_OUT_OF_RANGE):
                 story = f"{self._names[where]}: node {node} answers a fetch at {self._next[where]} with {code.name}"
                 self._stage.notebook.find("what is whole is served", where, story)
             await asyncio.sleep(0.02)
