@@ -200,6 +200,8 @@ class Serving:
     ) -> Node:
         """Starts the node; `changes` are attributes of NodeSettings."""
         self.lives.append(self.new_env())
+        if isinstance(self.env.disk, RealDisk):
+            changes.setdefault("disk_reserve_bytes", 0)  # A thousand nodes of tests would take a thousand times the room.
         self._node = node = Node(self.env, settings or NodeSettings(**changes), gathering_s_when_crowded=gathering_s_when_crowded)
         await node.start()
         self.address = await node.listen_kafka("127.0.0.1", 0)
@@ -586,6 +588,8 @@ def virtually(
 
 async def started(env: Env, **changes: Any) -> tuple[Node, tuple[str, int]]:
     """A node on any world, and its address."""
+    if isinstance(env.disk, RealDisk):
+        changes.setdefault("disk_reserve_bytes", 0)
     node = Node(env, NodeSettings(**changes))
     await node.start()
     return node, await node.listen_kafka("127.0.0.1", 0)
